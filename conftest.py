@@ -20,12 +20,14 @@ CACHES = {
     "XDG_CACHE_HOME": "cache",
     "XDG_CONFIG_HOME": "config",
     "TORCH_HOME": "torch",
-    "MPLCONFIGDIR": Path(__file__).parent / ".pytest_cache" / "matplotlib",  # kept: a list of fonts takes seconds
+    # kept: a list of fonts takes seconds
+    "MPLCONFIGDIR": Path(__file__).parent / ".pytest_cache" / "matplotlib",
     "CUDA_CACHE_PATH": "cuda",
     "TRITON_CACHE_DIR": "triton",
     "RUSTUP_HOME": "rustup",  # pip asks rustc for its version
 }
-"""Where libraries and jembench keep what they make again, in the folder of this run of the tests."""
+"""Where libraries and jembench keep what they make again, in the folder of this run of the tests.
+"""
 
 START = Path(__file__).parent / "tests" / "support" / "start"
 """The folder of the code that every process of a run executes first, ``sitecustomize.py``."""
@@ -33,13 +35,16 @@ START = Path(__file__).parent / "tests" / "support" / "start"
 FOLDER = "JEMBENCH_TESTS_FOLDER"
 """The environment variable by which the processes of one run know that folder."""
 
-hypothesis.settings.register_profile("jembench", deadline=None, max_examples=40)  # a busy machine is not a bug
+# a busy machine is not a bug
+hypothesis.settings.register_profile("jembench", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("jembench")
 os.fsync = lambda descriptor: None  # it takes milliseconds, and guards against power cuts alone
 
 
 def pytest_sessionstart(session):
-    """Refuse to test without the plugins of tox.ini, or with entry points that are older than the working tree."""
+    """Refuse to test without the plugins of tox.ini, or with entry points that are older than the
+    working tree.
+    """
     settings = configparser.ConfigParser(interpolation=None)
     settings.read(Path(__file__).with_name("tox.ini"))
     plugins = settings.get("plugins", "editable", fallback="").split()
@@ -55,7 +60,9 @@ def pytest_sessionstart(session):
 
 
 def pytest_configure(config):
-    """No test and no process that it starts sees the user's home and caches: they are empty folders of this run."""
+    """No test and no process that it starts sees the user's home and caches: they are empty folders
+    of this run.
+    """
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         import torch  # here, since the process that hands out tests runs none
 
@@ -65,7 +72,9 @@ def pytest_configure(config):
     folder = Path(tempfile.mkdtemp(prefix="jembench-tests-"))
     os.environ |= {FOLDER: str(folder), "HOME": str(folder / "home")}
     os.environ |= {name: str(folder / part) for name, part in CACHES.items()}
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(START), os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(START), os.environ.get("PYTHONPATH")])
+    )
     (folder / "home").mkdir()
 
 
@@ -85,7 +94,9 @@ def pytest_sessionfinish(session):
 def pytest_terminal_summary(terminalreporter):
     """Say what it is."""
     if written := written_home():
-        terminalreporter.write_line(f"FAILED The tests have written to the user's home: {', '.join(written[:20])}")
+        terminalreporter.write_line(
+            f"FAILED The tests have written to the user's home: {', '.join(written[:20])}"
+        )
 
 
 def pytest_unconfigure(config):
@@ -95,14 +106,18 @@ def pytest_unconfigure(config):
 
 
 def pytest_collection_finish():
-    """Exempt all that was imported and collected from garbage collection, which would go through it again and again."""
+    """Exempt all that was imported and collected from garbage collection, which would go through it
+    again and again.
+    """
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
-    """Reset the global generators and the calls that are checked, so that tests do not depend on former ones."""
+    """Reset the global generators and the calls that are checked, so that tests do not depend on
+    former ones.
+    """
     import numpy as np
     import torch
 

@@ -1,4 +1,6 @@
-"""A plain `tox` runs as many environments at once as there are cores: that of Slurm and Ray waits most of its time."""
+"""A plain `tox` runs as many environments at once as there are cores: that of Slurm and Ray waits
+most of its time.
+"""
 
 import os
 import sys

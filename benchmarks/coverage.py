@@ -1,9 +1,10 @@
 """Coverage of every kind of 95 % interval that jembench gives, by simulation.
 
-``python benchmarks/coverage.py`` prints the table of ``docs/coverage.md``; ``--only ece,fid`` selects rows by the names
-of values, ``--simulations`` changes their number. In each simulation data of a known distribution are drawn, and the
-code that a run uses gives the value and its interval. *Truth* is the value for infinitely many observations, in closed
-form or by numerical integration; *own mean* is the mean of the value over the simulations.
+``python benchmarks/coverage.py`` prints the table of ``docs/coverage.md``; ``--only ece,fid``
+selects rows by the names of values, ``--simulations`` changes their number. In each simulation data
+of a known distribution are drawn, and the code that a run uses gives the value and its interval.
+*Truth* is the value for infinitely many observations, in closed form or by numerical integration;
+*own mean* is the mean of the value over the simulations.
 
 Legend: N, M observations, D features, K classes.
 """
@@ -25,7 +26,13 @@ from scipy.integrate import quad
 
 from jembench.interfaces import Features, Resampling, Value
 from jembench.metrics.base import Estimate, mean, median, share, value_of
-from jembench.metrics.classification import ECE, AdaptiveECE, Classification, ClasswiseECE, DebiasedECE
+from jembench.metrics.classification import (
+    ECE,
+    AdaptiveECE,
+    Classification,
+    ClasswiseECE,
+    DebiasedECE,
+)
 from jembench.metrics.densities import EnergyGap
 from jembench.metrics.generation import FID, IS, KID, FeatureMetric
 from jembench.metrics.log_density import LogDensity, among_highest, effective_classes
@@ -62,30 +69,51 @@ def measured(estimate: Estimate, rng: Generator, resamples: int = 1000) -> Value
     return value_of(estimate, rng, resamples)
 
 
-# --- shares, means, medians -------------------------------------------------------------------------------------------
+# --- shares, means, medians
+# -------------------------------------------------------------------------------------------
 
 
 def simple() -> Iterator[Case]:
     """Yield values of one sample."""
     for p in (0.9, 0.99, 0.999):
-        yield Case("accuracy", f"N = 397, p = {p}", 100 * p, lambda rng, p=p: measured(share(rng.random(397) < p), rng))
-    yield Case("nll", "N = 397, exponential", 1.0, lambda rng: measured(mean(rng.exponential(size=397)), rng))
+        yield Case(
+            "accuracy",
+            f"N = 397, p = {p}",
+            100 * p,
+            lambda rng, p=p: measured(share(rng.random(397) < p), rng),
+        )
+    yield Case(
+        "nll",
+        "N = 397, exponential",
+        1.0,
+        lambda rng: measured(mean(rng.exponential(size=397)), rng),
+    )
     yield Case(
         "nll",
         "N = 397, log-normal (sigma 1.5)",
         math.exp(1.125),
         lambda rng: measured(mean(rng.lognormal(0, 1.5, 397)), rng),
     )
-    yield Case("pgd-l2", "N = 300, log-normal", 1.0, lambda rng: measured(median(rng.lognormal(size=300)), rng))
-    yield Case("iteration-time", "10 windows, normal", 1.0, lambda rng: measured(median(rng.normal(1, 0.1, 10)), rng))
+    yield Case(
+        "pgd-l2",
+        "N = 300, log-normal",
+        1.0,
+        lambda rng: measured(median(rng.lognormal(size=300)), rng),
+    )
+    yield Case(
+        "iteration-time",
+        "10 windows, normal",
+        1.0,
+        lambda rng: measured(median(rng.normal(1, 0.1, 10)), rng),
+    )
     yield Case(
         "energy-gap",
         "N = 397, M = 1,000, normal",
         1.0,
         lambda rng: measured(
-            EnergyGap().estimates({"energy-data": rng.normal(1, 2, 397), "energy-samples": rng.normal(0, 5, 1000)})[
-                "energy-gap"
-            ],
+            EnergyGap().estimates(
+                {"energy-data": rng.normal(1, 2, 397), "energy-samples": rng.normal(0, 5, 1000)}
+            )["energy-gap"],
             rng,
         ),
     )
@@ -93,10 +121,23 @@ def simple() -> Iterator[Case]:
         "log-px-spread",
         "N = 397, normal",
         1.0,
-        lambda rng: measured(LogDensity().estimates({"log-px": rng.normal(size=397)})["log-px-spread"], rng),
+        lambda rng: measured(
+            LogDensity().estimates({"log-px": rng.normal(size=397)})["log-px-spread"], rng
+        ),
     )
-    yield Case("accuracy-top", "100 highest of N = 400, p = rank", 87.5, lambda rng: measured(top_share(rng), rng))
-    yield Case("confidence-64", "64 highest of N = 1,000, uniform", 96.8, lambda rng: measured(top_mean(rng), rng), 500)
+    yield Case(
+        "accuracy-top",
+        "100 highest of N = 400, p = rank",
+        87.5,
+        lambda rng: measured(top_share(rng), rng),
+    )
+    yield Case(
+        "confidence-64",
+        "64 highest of N = 1,000, uniform",
+        96.8,
+        lambda rng: measured(top_mean(rng), rng),
+        500,
+    )
     for n in (100, 1000):
         yield Case(
             "classes",
@@ -105,9 +146,18 @@ def simple() -> Iterator[Case]:
             lambda rng, n=n: measured(effective_classes(rng.integers(0, 10, n), 10), rng),
         )
     yield Case(
-        "age-dependence", "N = 1,000, 10 classes, independent", 0.0, lambda rng: measured(dependence(rng), rng), 200
+        "age-dependence",
+        "N = 1,000, 10 classes, independent",
+        0.0,
+        lambda rng: measured(dependence(rng), rng),
+        200,
     )
-    yield Case("steps", "N = 100, accuracies of .5 in four columns", 0.0, lambda rng: measured(rise(rng), rng))
+    yield Case(
+        "steps",
+        "N = 100, accuracies of .5 in four columns",
+        0.0,
+        lambda rng: measured(rise(rng), rng),
+    )
 
 
 def top_share(rng: Generator) -> Estimate:
@@ -130,23 +180,34 @@ def dependence(rng: Generator) -> Estimate:
 
 def rise(rng: Generator) -> Estimate:
     """Return the largest rise of accuracy with stronger attacks, where there is none."""
-    return Estimate(Resampling(_largest_rise(rng.random((100, len(BY_STEPS))) < 0.5), (100,), (0.0, 100.0)))
+    return Estimate(
+        Resampling(_largest_rise(rng.random((100, len(BY_STEPS))) < 0.5), (100,), (0.0, 100.0))
+    )
 
 
-# --- calibration ------------------------------------------------------------------------------------------------------
+# --- calibration
+# ------------------------------------------------------------------------------------------------------
 
 
 def logits_of(confidence: np.ndarray[Any, Any], classes: int = 2) -> torch.Tensor:
     """Return logits (N, K) whose class 0 has that probability, the others the same each."""
     first = torch.from_numpy(np.log(confidence * (classes - 1) / (1 - confidence)))
-    return torch.cat([first[:, None], torch.zeros(len(first), classes - 1, dtype=torch.float64)], dim=1)
+    return torch.cat(
+        [first[:, None], torch.zeros(len(first), classes - 1, dtype=torch.float64)], dim=1
+    )
 
 
-def calibration_of(metric: Classification, rng: Generator, n: int, gap: float, lowest: float = 0.55) -> Estimate:
-    """Return a calibration error where confidences are uniform and accuracy is confidence minus ``gap``."""
+def calibration_of(
+    metric: Classification, rng: Generator, n: int, gap: float, lowest: float = 0.55
+) -> Estimate:
+    """Return a calibration error where confidences are uniform and accuracy is confidence minus
+    ``gap``.
+    """
     confidence = rng.uniform(lowest, 1, n)
     labels = (rng.random(n) >= confidence - gap).astype(np.int64)
-    (estimate,) = metric.estimates(metric.scores(logits_of(confidence), torch.from_numpy(labels))).values()
+    (estimate,) = metric.estimates(
+        metric.scores(logits_of(confidence), torch.from_numpy(labels))
+    ).values()
     return estimate
 
 
@@ -167,7 +228,9 @@ def withdrawn(rng: Generator) -> dict[str, np.ndarray[Any, Any]]:
 def calibration() -> Iterator[Case]:
     """Yield calibration errors of calibrated and of miscalibrated classifiers."""
     for metric in (ECE(), AdaptiveECE(), DebiasedECE()):
-        in_unit = (lambda gap: gap**2) if isinstance(metric, DebiasedECE) else (lambda gap: 100 * gap)
+        in_unit = (
+            (lambda gap: gap**2) if isinstance(metric, DebiasedECE) else (lambda gap: 100 * gap)
+        )
         for n, gap in ((397, 0.0), (397, 0.05), (397, 0.15), (10_000, 0.0)):
             if n > 1000 and isinstance(metric, AdaptiveECE):
                 continue
@@ -175,11 +238,17 @@ def calibration() -> Iterator[Case]:
                 metric.name,
                 f"N = {n:,}, confidence uniform in .55 to 1, {f'{100 * gap:g} % too high' if gap else 'calibrated'}",
                 in_unit(gap),
-                lambda rng, metric=metric, n=n, gap=gap: measured(calibration_of(metric, rng, n, gap), rng),
+                lambda rng, metric=metric, n=n, gap=gap: measured(
+                    calibration_of(metric, rng, n, gap), rng
+                ),
                 500 if n < 1000 else 100,
             )
     yield Case(
-        "classwise-ece", "N = 397, 10 classes, calibrated", 0.0, lambda rng: measured(classwise(rng, 397), rng), 200
+        "classwise-ece",
+        "N = 397, 10 classes, calibrated",
+        0.0,
+        lambda rng: measured(classwise(rng, 397), rng),
+        200,
     )
     for label, truth in {"aurc": 25.0, "augrc": 50 / 3}.items():
         yield Case(
@@ -192,10 +261,18 @@ def calibration() -> Iterator[Case]:
 
 
 def shifted(label: str, rng: Generator) -> Value:
-    """Return a value of five corruptions of each image, which are classified by chance and have the same mean score."""
+    """Return a value of five corruptions of each image, which are classified by chance and have the
+    same mean score.
+    """
     difficulty, score = rng.uniform(0.8, 1, (397, 1)), rng.normal(size=(397, 1))
-    arrays = {"correct": rng.random((397, 5)) < difficulty, "confidence": rng.uniform(0.8, 1, (397, 5))}
-    arrays |= {"score": (score + rng.normal(size=(397, 5))) / 2**0.5, "inside": rng.normal(1, 1, 397)}
+    arrays = {
+        "correct": rng.random((397, 5)) < difficulty,
+        "confidence": rng.uniform(0.8, 1, (397, 5)),
+    }
+    arrays |= {
+        "score": (score + rng.normal(size=(397, 5))) / 2**0.5,
+        "inside": rng.normal(1, 1, 397),
+    }
     return measured(Shift(set="uniform").estimates(arrays)[label], rng)
 
 
@@ -203,11 +280,16 @@ def shift() -> Iterator[Case]:
     """Yield means over corruptions of the same images."""
     for label, truth in {"accuracy": 90.0, "auroc": PHI.cdf(0.5**0.5)}.items():
         yield Case(
-            label, "N = 397, five corruptions of each image", truth, lambda rng, label=label: shifted(label, rng), 200
+            label,
+            "N = 397, five corruptions of each image",
+            truth,
+            lambda rng, label=label: shifted(label, rng),
+            200,
         )
 
 
-# --- detection --------------------------------------------------------------------------------------------------------
+# --- detection
+# --------------------------------------------------------------------------------------------------------
 
 
 def detection_truth(shift: float, n: int, m: int) -> dict[str, float]:
@@ -224,7 +306,9 @@ def detection_truth(shift: float, n: int, m: int) -> dict[str, float]:
     }
 
 
-def ranked(label: str, rng: Generator, inside: np.ndarray[Any, Any], outside: np.ndarray[Any, Any]) -> Value:
+def ranked(
+    label: str, rng: Generator, inside: np.ndarray[Any, Any], outside: np.ndarray[Any, Any]
+) -> Value:
     """Return a value of scores with its interval."""
     scores = {"inside": inside, "outside": outside}
     return measured(OutOfDistribution(set="uniform").estimates(scores)[label], rng)
@@ -232,12 +316,16 @@ def ranked(label: str, rng: Generator, inside: np.ndarray[Any, Any], outside: np
 
 def grouped(label: str, rng: Generator, shifts: tuple[float, ...]) -> Value:
     """Return a mean over sets of outliers, against the same test images, with its interval."""
-    scores = {"inside": rng.normal(size=397)} | {f"set{shift}": rng.normal(-shift, 1, 397) for shift in shifts}
+    scores = {"inside": rng.normal(size=397)} | {
+        f"set{shift}": rng.normal(-shift, 1, 397) for shift in shifts
+    }
     return measured(OutOfDistributionGroup(group="near").estimates(scores)[label], rng)
 
 
 def detection() -> Iterator[Case]:
-    """Yield OOD detection by normal scores, up to nearly saturated ones, and by scores with a few bad outliers."""
+    """Yield OOD detection by normal scores, up to nearly saturated ones, and by scores with a few
+    bad outliers.
+    """
     for n, m in ((397, 397), (397, 5000)):
         for shift in (1.0, 3.0, 4.5, 6.0) if m == n else (4.5,):
             for label, truth in detection_truth(shift, n, m).items():
@@ -254,7 +342,12 @@ def detection() -> Iterator[Case]:
         "auroc",
         "N = M = 397, apart but for .3 % of the outliers, above all",
         0.997,
-        lambda rng: ranked("auroc", rng, rng.random(397), rng.random(397) + np.where(rng.random(397) < 0.003, 2, -2)),
+        lambda rng: ranked(
+            "auroc",
+            rng,
+            rng.random(397),
+            rng.random(397) + np.where(rng.random(397) < 0.003, 2, -2),
+        ),
         200,
     )
     near = (0.5, 1.0, 1.5)
@@ -268,16 +361,25 @@ def detection() -> Iterator[Case]:
         )
 
 
-# --- features ---------------------------------------------------------------------------------------------------------
+# --- features
+# ---------------------------------------------------------------------------------------------------------
 
 
 def scored(
-    metric: FeatureMetric, rng: Generator, images: np.ndarray[Any, Any], real: np.ndarray[Any, Any], label: str = ""
+    metric: FeatureMetric,
+    rng: Generator,
+    images: np.ndarray[Any, Any],
+    real: np.ndarray[Any, Any],
+    label: str = "",
 ) -> Value:
     """Return a value of a metric of features, the first by default."""
     given, reference = torch.from_numpy(images), torch.from_numpy(real)
     sample = Generated(
-        given, Features(given, given), torch.arange(len(given)), InceptionFeatures(), {"features": "given"}
+        given,
+        Features(given, given),
+        torch.arange(len(given)),
+        InceptionFeatures(),
+        {"features": "given"},
     )
     estimates = metric.scores(sample, reference).estimates
     estimate = estimates[label or next(iter(estimates))]
@@ -291,7 +393,8 @@ def mmd(d: int, shift: float) -> float:
         ab, aa, bb = d * a * b, d * a * a, d * b * b
         moments = (1, ab, d + aa + bb + ab**2, ab**3 + 3 * ab * aa + 3 * ab * (d + bb + 2))
         return sum(
-            weight * moment / d**power for power, (weight, moment) in enumerate(zip((1, 3, 3, 1), moments, strict=True))
+            weight * moment / d**power
+            for power, (weight, moment) in enumerate(zip((1, 3, 3, 1), moments, strict=True))
         )
 
     return third(shift, shift) + third(0, 0) - 2 * third(shift, 0)
@@ -299,7 +402,10 @@ def mmd(d: int, shift: float) -> float:
 
 def generation() -> Iterator[Case]:
     """Yield metrics of features of Gaussian images."""
-    for metric, truth_of in ((FID(), lambda d, s: d * s * s), (FIDInfinity(), lambda d, s: d * s * s)):
+    for metric, truth_of in (
+        (FID(), lambda d, s: d * s * s),
+        (FIDInfinity(), lambda d, s: d * s * s),
+    ):
         for d, n, m in ((16, 400, 400), (64, 1000, 1797)):
             for shift in (0.0, 0.3):
                 yield Case(
@@ -317,7 +423,10 @@ def generation() -> Iterator[Case]:
             f"D = 16, N = M = 400, means {f'{shift:g} apart' if shift else 'equal'}",
             mmd(16, shift),
             lambda rng, shift=shift: scored(
-                KID(subsets=1, subset_size=400), rng, rng.normal(shift, 1, (400, 16)), rng.normal(size=(400, 16))
+                KID(subsets=1, subset_size=400),
+                rng,
+                rng.normal(shift, 1, (400, 16)),
+                rng.normal(size=(400, 16)),
             ),
             200,
         )
@@ -335,7 +444,11 @@ def generation() -> Iterator[Case]:
                 f"D = 16, N = M = 400, means {f'{shift:g} apart' if shift else 'equal'}",
                 1.0 if label == "density" and not shift else None,
                 lambda rng, label=label, shift=shift: scored(
-                    DensityCoverage(), rng, rng.normal(shift, 1, (400, 16)), rng.normal(size=(400, 16)), label
+                    DensityCoverage(),
+                    rng,
+                    rng.normal(shift, 1, (400, 16)),
+                    rng.normal(size=(400, 16)),
+                    label,
                 ),
                 200,
             )
@@ -355,9 +468,9 @@ def generation() -> Iterator[Case]:
             "N = 1,000, M = 397, equal distances",
             truth,
             lambda rng, label=label: measured(
-                Neighbours().estimates({"distance": rng.gamma(9, 1, 1000), "test-distance": rng.gamma(9, 1, 397)})[
-                    label
-                ],
+                Neighbours().estimates(
+                    {"distance": rng.gamma(9, 1, 1000), "test-distance": rng.gamma(9, 1, 397)}
+                )[label],
                 rng,
                 200,
             ),
@@ -391,17 +504,24 @@ def inception_truth() -> float:
     return 10 * math.exp(float((log_p.exp() * log_p).sum(dim=1).mean()))
 
 
-# --- differences ------------------------------------------------------------------------------------------------------
+# --- differences
+# ------------------------------------------------------------------------------------------------------
 
 
 def compared(a: Resampling, b: Resampling, rng: Generator, *, paired: bool = True) -> Difference:
     """Return the difference of two models with its interval, as a comparison does."""
-    value_a, value_b = (float(one.statistic(*(np.arange(n)[None] for n in one.sizes))[0]) for one in (a, b))
-    return bootstrap_difference(a, b, value_a - value_b, paired=paired, seed=int(rng.integers(2**63)), resamples=1000)
+    value_a, value_b = (
+        float(one.statistic(*(np.arange(n)[None] for n in one.sizes))[0]) for one in (a, b)
+    )
+    return bootstrap_difference(
+        a, b, value_a - value_b, paired=paired, seed=int(rng.integers(2**63)), resamples=1000
+    )
 
 
 def difference_of_shares(rng: Generator, a: float, b: float) -> Difference:
-    """Return the difference of two accuracies on the same images, of which both find the same ones hard."""
+    """Return the difference of two accuracies on the same images, of which both find the same ones
+    hard.
+    """
     hard = rng.random(397)
     flips = rng.random((2, 397)) < 0.01
     right = [((hard < p) ^ flip) for p, flip in zip((a, b), flips, strict=True)]
@@ -413,7 +533,8 @@ def difference_of_aurocs(rng: Generator, shift: float) -> Difference:
     inside, outside = rng.normal(size=397), rng.normal(size=397)
     of_models = [
         ranking.auroc_resampling(
-            shift + 0.8 * inside + 0.6 * rng.normal(size=397), 0.8 * outside + 0.6 * rng.normal(size=397)
+            shift + 0.8 * inside + 0.6 * rng.normal(size=397),
+            0.8 * outside + 0.6 * rng.normal(size=397),
         )
         for _ in range(2)
     ]
@@ -428,14 +549,19 @@ def difference_of_errors(metric: ECE, rng: Generator) -> Difference:
 
 def difference_of_fids(rng: Generator) -> Difference:
     """Return the difference of two FIDs from their own intervals."""
-    values = [scored(FID(), rng, rng.normal(shift, 1, (400, 16)), rng.normal(size=(400, 16))) for shift in (0.3, 0.3)]
+    values = [
+        scored(FID(), rng, rng.normal(shift, 1, (400, 16)), rng.normal(size=(400, 16)))
+        for shift in (0.3, 0.3)
+    ]
     return from_intervals(*((value.value, value.low, value.high) for value in values))  # type: ignore[arg-type]
 
 
 def difference_of_means(rng: Generator, *, paired: bool) -> Difference:
     """Return the difference of two means of exponential numbers."""
     hard = rng.exponential(size=397)
-    a, b = (hard * rng.exponential(size=397) if paired else rng.exponential(size=397) for _ in range(2))
+    a, b = (
+        hard * rng.exponential(size=397) if paired else rng.exponential(size=397) for _ in range(2)
+    )
     return compared(mean(a).resampling, mean(b).resampling, rng, paired=paired)
 
 
@@ -451,7 +577,12 @@ def differences() -> Iterator[Case]:
     for a, b in ((0.9, 0.88), (0.995, 0.995)):
         truth = 100 * 0.98 * (a - b)
         situation = f"N = 397, p = {a} and {b}, paired"
-        yield Case("accuracy (difference)", situation, truth, lambda rng, a=a, b=b: difference_of_shares(rng, a, b))
+        yield Case(
+            "accuracy (difference)",
+            situation,
+            truth,
+            lambda rng, a=a, b=b: difference_of_shares(rng, a, b),
+        )
     for paired in (True, False):
         yield Case(
             "nll (difference)",
@@ -474,11 +605,14 @@ def differences() -> Iterator[Case]:
             0.0,
             lambda rng, metric=metric: difference_of_errors(metric, rng),
         )
-    yield Case("fid (difference)", "D = 16, N = M = 400, from both intervals", 0.0, difference_of_fids, 200)
+    yield Case(
+        "fid (difference)", "D = 16, N = M = 400, from both intervals", 0.0, difference_of_fids, 200
+    )
     yield Case("over seeds (difference)", "3 seeds, normal", 0.0, over_seeds)
 
 
-# --- the table --------------------------------------------------------------------------------------------------------
+# --- the table
+# --------------------------------------------------------------------------------------------------------
 
 
 def cases() -> list[Case]:
@@ -497,15 +631,34 @@ def row(case: Case, factor: float = 1.0) -> str:
     def covered(truth: float | None) -> str:
         if truth is None:
             return "not known"
-        inside = [one.low is not None and one.high is not None and one.low <= truth <= one.high for one in found]
+        inside = [
+            one.low is not None and one.high is not None and one.low <= truth <= one.high
+            for one in found
+        ]
         return f"{100 * np.mean(inside):.1f} %"
 
     truth = "not known" if case.truth is None else f"{case.truth:.4g}"
-    texts = (case.value, case.situation, truth, f"{own:.4g}", covered(case.truth), covered(own), str(len(found)))
+    texts = (
+        case.value,
+        case.situation,
+        truth,
+        f"{own:.4g}",
+        covered(case.truth),
+        covered(own),
+        str(len(found)),
+    )
     return f"| {' | '.join(texts)} |"
 
 
-HEAD = ("value", "situation", "truth", "its own mean", "covers the truth", "covers its own mean", "simulations")
+HEAD = (
+    "value",
+    "situation",
+    "truth",
+    "its own mean",
+    "covers the truth",
+    "covers its own mean",
+    "simulations",
+)
 
 
 def main(arguments: Iterable[str]) -> None:

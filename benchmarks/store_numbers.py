@@ -3,8 +3,9 @@
     jembench run hybrid --store new && python benchmarks/store_numbers.py new >new.txt
     diff old.txt new.txt
 
-A line is a value with its interval, the status of a metric without one, or the digest of a fit's weights, without
-paths, ids, protocols and times. Values are printed in full: on one machine, equal lines are equal bit for bit.
+A line is a value with its interval, the status of a metric without one, or the digest of a fit's
+weights, without paths, ids, protocols and times. Values are printed in full: on one machine, equal
+lines are equal bit for bit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The site. `tox -e docs` builds it, as does `sphinx-build -c docs . build/site` from the root of the repository.
+"""The site. `tox -e docs` builds it, as does `sphinx-build -c docs . build/site` from the root of
+the repository.
 
-The sources are the whole repository, so that design, reports of measurements and guides of plugins are pages where they
-lie, and a link between two files works in both. Nothing is fetched: no inventories, and no fonts or scripts of others.
+The sources are the whole repository, so that design, reports of measurements and guides of plugins
+are pages where they lie, and a link between two files works in both. Nothing is fetched: no
+inventories, and no fonts or scripts of others.
 """
 
 import sys
@@ -30,7 +32,8 @@ include_patterns = [
     "CONTRIBUTING.md",
     "CHANGELOG.md",
 ]
-exclude_patterns = [".*", "build"]  # environments and builds have tens of thousands of folders to look into
+# environments and builds have tens of thousands of folders to look into
+exclude_patterns = [".*", "build"]
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
@@ -61,7 +64,10 @@ napoleon_numpy_docstring = False
 nitpick_ignore_regex = [
     # types of other projects, whose inventories would have to be fetched
     ("py:.*", r"(torch|np|numpy|pandas|nn|os|collections|typing|jaxtyping)\..*"),
-    ("py:.*", r"(Any|Array|Callable|DataFrame|Location|Path|Settings|Tensor|pathlib\.Path|optional)"),
+    (
+        "py:.*",
+        r"(Any|Array|Callable|DataFrame|Location|Path|Settings|Tensor|pathlib\.Path|optional)",
+    ),
     # objects that a user is given and does not make
     (
         "py:.*",
@@ -75,7 +81,9 @@ html_title = "jembench"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_extra_path = ["root"]  # the address of the site leads to docs/index.html
-html_sidebars = {page: [] for page in ("docs/index", "docs/tutorial", "docs/concepts", "docs/science")}
+html_sidebars = {
+    page: [] for page in ("docs/index", "docs/tutorial", "docs/concepts", "docs/science")
+}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

@@ -1,6 +1,7 @@
 """jembench: the benchmark harness for joint energy-based models and every other hybrid model.
 
-The public API. Importing it imports neither torch nor numpy; a function imports its dependencies when it is called.
+The public API. Importing it imports neither torch nor numpy; a function imports its dependencies
+when it is called.
 """
 
 import importlib.metadata
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from jembench.api.stored import open_store as open_store
 
 if importlib.util.find_spec("fcntl") is None:
-    raise ImportError("jembench runs on Linux and macOS: Python's module fcntl is missing here. On Windows, use WSL.")
+    raise ImportError(
+        "jembench runs on Linux and macOS: Python's module fcntl is missing here. On Windows, use WSL."
+    )
 
 __version__ = importlib.metadata.version("jembench")
 

@@ -1,7 +1,8 @@
 """The style of figures: sizes, colours, lines, panels and file formats.
 
-The colours are those of Okabe & Ito (2008), "Color Universal Design", which people with any kind of colour vision can
-distinguish. Line styles, markers and hatches distinguish series in grey print as well.
+The colours are those of Okabe & Ito (2008), "Color Universal Design", which people with any kind of
+colour vision can distinguish. Line styles, markers and hatches distinguish series in grey print as
+well.
 """
 
 from __future__ import annotations
@@ -39,10 +40,13 @@ def encoded(figure: Figure, format: Format) -> bytes:
     return stream.getvalue()
 
 
-# --- style ------------------------------------------------------------------------------------------------------------
+# --- style
+# ------------------------------------------------------------------------------------------------------------
 
 COLUMN, PAGE = 229 / 72.27, 469 / 72.27
-"""The widths in inches of a column and of a page: those of LaTeX's ``article`` in two columns on letter paper."""
+"""The widths in inches of a column and of a page: those of LaTeX's ``article`` in two columns on
+letter paper.
+"""
 
 _UNITS = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
 
@@ -70,14 +74,16 @@ COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 """The colours of series in order; yellow is too light for a line on white."""
 
 _LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")  # one more than colours, so that series 8 differs from series 1
+# one more than colours, so that series 8 differs from series 1
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\")
 
 _LETTERS = 14  # per inch
 _LINE = 0.13  # height of a line of text in inches
 _PANEL = 1.5  # smallest width of a panel in inches
 _GAP = 0.2  # between the titles of panels side by side, in inches
-_HANDLE, _LEGEND = 0.6, 0.4  # width before the text of a legend, height that a figure has for one, in inches
+# width before the text of a legend, height that a figure has for one, in inches
+_HANDLE, _LEGEND = 0.6, 0.4
 
 HAIR = 0.5
 """The width of auxiliary lines, in points."""
@@ -144,7 +150,9 @@ def fitting(columns: int) -> int:
 
 @contextmanager
 def styled(style: Style = PLAIN) -> Iterator[None]:
-    """Use this style for figures in the context, regardless of the user's own settings of matplotlib."""
+    """Use this style for figures in the context, regardless of the user's own settings of
+    matplotlib.
+    """
     import matplotlib
     from cycler import cycler
 
@@ -170,26 +178,40 @@ def beside(label: str) -> str:
 
 
 def above(title: str, columns: int) -> str:
-    """Wrap the lines of a panel's title, of at most ``columns`` panels in a row, see :func:`panels`."""
+    """Wrap the lines of a panel's title, of at most ``columns`` panels in a row, see
+    :func:`panels`.
+    """
     width = page() if columns > 1 else column()
     room = width / fitting(columns) - _GAP
     return "\n".join(wrapped(text, room) for text in title.splitlines())
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
-    """Add the legend of the axes below the figure, which grows by it, in at most ``columns`` columns that fit."""
+    """Add the legend of the axes below the figure, which grows by it, in at most ``columns``
+    columns that fit.
+    """
     handles, labels = axes.get_legend_handles_labels()
     labels = [wrapped(label, figure.get_figwidth() - _HANDLE) for label in labels]
-    longest_first = sorted((max(map(len, label.splitlines())) + 8 for label in labels), reverse=True)
+    longest_first = sorted(
+        (max(map(len, label.splitlines())) + 8 for label in labels), reverse=True
+    )
     room = figure.get_figwidth() * _LETTERS
     fitting = [count for count in range(1, columns + 1) if sum(longest_first[:count]) <= room]
-    legend = figure.legend(handles, labels, loc="outside lower center", ncols=max(fitting, default=1))
+    legend = figure.legend(
+        handles, labels, loc="outside lower center", ncols=max(fitting, default=1)
+    )
     height = legend.get_window_extent().height / figure.dpi
     figure.set_figheight(figure.get_figheight() + max(0, height - _LEGEND))
 
 
 def panels(
-    title: str, height: float, count: int = 1, columns: int = 1, *, width: float | None = None, **options: Any
+    title: str,
+    height: float,
+    count: int = 1,
+    columns: int = 1,
+    *,
+    width: float | None = None,
+    **options: Any,
 ) -> tuple[Figure, list[Axes]]:
     """Make a figure with ``count`` axes in rows of ``columns``; the last row may be shorter.
 
@@ -198,7 +220,8 @@ def panels(
         height: in inches, for a title of one line.
         count: the number of axes.
         columns: the number of axes in a row.
-        width: in inches; by default that of a page for several columns of axes, and of a column for one.
+        width: in inches; by default that of a page for several columns of axes, and of a column for
+            one.
         options: of ``Figure.subplots``.
     """
     from matplotlib.figure import Figure

@@ -1,6 +1,7 @@
 """Errors for users: one paragraph that says what is wrong, where, and how to fix it.
 
-The command line prints them without a traceback (``--debug`` shows it). Any other exception is a bug.
+The command line prints them without a traceback (``--debug`` shows it). Any other exception is a
+bug.
 """
 
 import re
@@ -8,7 +9,9 @@ from collections.abc import Iterable
 
 
 class JembenchError(Exception):
-    """The base class of errors that a user can fix. ``exit_code`` is the exit code of the command line."""
+    """The base class of errors that a user can fix. ``exit_code`` is the exit code of the command
+    line.
+    """
 
     exit_code = 2
 
@@ -34,7 +37,9 @@ class Unavailable(JembenchError):
 
 
 class NotApplicable(Unavailable):
-    """A metric that is not defined for this model or dataset, whatever is installed. It is not tried again."""
+    """A metric that is not defined for this model or dataset, whatever is installed. It is not
+    tried again.
+    """
 
 
 class StoreError(JembenchError):
@@ -74,7 +79,9 @@ class WorkFailed(JembenchError):
 
 
 class PartDone(JembenchError):
-    """The end of one share of a metric, which is stored; the whole is measured elsewhere. Not an error."""
+    """The end of one share of a metric, which is stored; the whole is measured elsewhere. Not an
+    error.
+    """
 
 
 class Remark(UserWarning):
@@ -85,13 +92,16 @@ class Fallback(Remark):
     """The use of a slower method than usual, with the same results."""
 
 
-_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def printable(text: str) -> str:
     """Escape the characters of a text that move a terminal's cursor or change its direction.
 
-    Surrogates are escaped too; line breaks and tabs are kept. Use it for texts from files, which may be hostile.
+    Surrogates are escaped too; line breaks and tabs are kept. Use it for texts from files, which
+    may be hostile.
     """
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
@@ -105,7 +115,9 @@ def error_text(error: BaseException) -> str:
 
 
 def unknown(kind: str, asked: str, known: Iterable[str], list_command: str) -> SpecError:
-    """Return the error for an unknown name, with the nearest three names and the command that lists all, if any."""
+    """Return the error for an unknown name, with the nearest three names and the command that lists
+    all, if any.
+    """
     import difflib  # imported here, since few commands need it
 
     names = sorted(filter(None, known))

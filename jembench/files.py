@@ -20,14 +20,17 @@ from typing import IO
 from jembench.errors import SpecError, StoreError
 
 ABANDONED_AFTER = 3600.0
-"""Seconds without a change after which a temporary file counts as left by a killed process, and is removed."""
+"""Seconds without a change after which a temporary file counts as left by a killed process, and is
+removed.
+"""
 
 _PREFIX = ".jembench-"
 """The prefix of the names of all temporary files."""
 
 
 def path_of(text: str) -> Path:
-    """Return the path that a user has written, with the home folder in place of ``~`` and ``~user``.
+    """Return the path that a user has written, with the home folder in place of ``~`` and
+    ``~user``.
 
     Raises:
         SpecError: if there is no such user.
@@ -36,11 +39,15 @@ def path_of(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError as error:
         user = Path(text).parts[0]
-        raise SpecError(f"In the path {text!r}, the home folder {user} is not known. Write the whole path.") from error
+        raise SpecError(
+            f"In the path {text!r}, the home folder {user} is not known. Write the whole path."
+        ) from error
 
 
 def cannot_write(path: Path, error: OSError, option: str = "--store") -> StoreError:
-    """Return the error for users of an ``OSError`` while writing ``path``, which the option ``option`` sets."""
+    """Return the error for users of an ``OSError`` while writing ``path``, which the option
+    ``option`` sets.
+    """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         remedy = "Free some space and run the same command again; finished work is kept."
     else:
@@ -50,7 +57,9 @@ def cannot_write(path: Path, error: OSError, option: str = "--store") -> StoreEr
 
 @contextmanager
 def same_folder() -> Iterator[None]:
-    """Set the current folder back after code that may change it, so that relative paths keep their meaning."""
+    """Set the current folder back after code that may change it, so that relative paths keep their
+    meaning.
+    """
     before = None
     with suppress(OSError):  # it was removed
         before = Path.cwd()
@@ -62,7 +71,8 @@ def same_folder() -> Iterator[None]:
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits, computed once as long as the file does not change.
+    """Return the SHA-256 of a file in hexadecimal digits, computed once as long as the file does
+    not change.
 
     Raises:
         OSError: if the file cannot be read.
@@ -79,7 +89,8 @@ def _digest(path: Path, state: tuple[int, ...]) -> str:
 
 
 def check_place(path: Path, option: str = "--store") -> None:
-    """Check that ``path`` is a regular file or does not exist; ``option`` as for :func:`write_atomically`.
+    """Check that ``path`` is a regular file or does not exist; ``option`` as for
+    :func:`write_atomically`.
 
     Raises:
         StoreError: if it is something else, such as a device, which a rename would replace.
@@ -89,7 +100,11 @@ def check_place(path: Path, option: str = "--store") -> None:
 
 
 def write_atomically(
-    path: Path, content: bytes | Callable[[IO[bytes]], object], option: str = "--store", *, durable: bool = True
+    path: Path,
+    content: bytes | Callable[[IO[bytes]], object],
+    option: str = "--store",
+    *,
+    durable: bool = True,
 ) -> None:
     """Write a temporary file beside ``path``, then rename it to ``path``.
 
@@ -99,7 +114,8 @@ def write_atomically(
         path: of the file. Folders that are missing are made.
         content: of the file, or a function that writes it to a stream.
         option: the option of the command line that sets ``path``, for errors.
-        durable: False for a file that may be lost if the machine fails; it is written ten times as fast.
+        durable: False for a file that may be lost if the machine fails; it is written ten times as
+            fast.
 
     Raises:
         StoreError: if the file cannot be written; the temporary file is removed.
@@ -128,7 +144,8 @@ def write_atomically(
 
 
 def sweep(folder: Path, *, below: bool = True) -> None:
-    """Remove the temporary files of killed processes in ``folder`` and, with ``below``, in its subfolders.
+    """Remove the temporary files of killed processes in ``folder`` and, with ``below``, in its
+    subfolders.
 
     They are those that have not changed for an hour, and that no living process has locked.
     """
@@ -209,6 +226,8 @@ def cache_folder() -> Path:
 
 
 def data_folder(root: str = "") -> Path:
-    """Return the folder of datasets: ``root``, else ``JEMBENCH_DATA``, else ``data`` in the folder of caches."""
+    """Return the folder of datasets: ``root``, else ``JEMBENCH_DATA``, else ``data`` in the folder
+    of caches.
+    """
     chosen = root or os.environ.get("JEMBENCH_DATA")
     return path_of(chosen).absolute() if chosen else cache_folder() / "data"

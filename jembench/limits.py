@@ -29,7 +29,9 @@ class Limit(NamedTuple):
         """
         text = os.environ.get(self.variable) or str(self.default)
         if not text.isdecimal() or len(text) > 18 or int(text) < 1:
-            raise SpecError(f"{self.variable} is {text[:40]!r}; it must be a whole number from 1 up, of {self.unit}.")
+            raise SpecError(
+                f"{self.variable} is {text[:40]!r}; it must be a whole number from 1 up, of {self.unit}."
+            )
         return int(text)
 
 
@@ -43,7 +45,8 @@ TENSORS = Limit("JEMBENCH_MAX_TENSORS", 10_000, "tensors")
 """The largest number of tensors in a file of weights."""
 
 PIXELS = Limit("JEMBENCH_MAX_PIXELS", 178_956_970, "pixels")
-"""The largest number of pixels of an image file; by default Pillow's limit for decompression bombs."""
+"""The largest number of pixels of an image file; by default Pillow's limit for decompression bombs.
+"""
 
 
 def check(what: str, number: int, limit: Limit) -> None:
@@ -65,13 +68,20 @@ def check_bytes(what: str, number: int, limit: Limit = MEMORY) -> None:
 
 
 def check_archive(path: Path, archive: zipfile.ZipFile) -> None:
-    """Check the unpacked size and the compression of a zip archive by its directory, without unpacking it.
+    """Check the unpacked size and the compression of a zip archive by its directory, without
+    unpacking it.
 
     Raises:
-        SpecError: if it is too large, or compressed by a method that ``zipfile`` does not unpack block by block.
+        SpecError: if it is too large, or compressed by a method that ``zipfile`` does not unpack
+            block by block.
     """
-    if odd := {info.compress_type for info in archive.infolist()} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-        raise SpecError(f"{path} is compressed by method {min(odd)} of zip. Compress it by deflate, or not at all.")
+    if odd := {info.compress_type for info in archive.infolist()} - {
+        zipfile.ZIP_STORED,
+        zipfile.ZIP_DEFLATED,
+    }:
+        raise SpecError(
+            f"{path} is compressed by method {min(odd)} of zip. Compress it by deflate, or not at all."
+        )
     unpacked = sum(info.file_size for info in archive.infolist())
     if unpacked > path.stat().st_size:
         check_bytes(f"{path}, unpacked,", unpacked, UNPACKED)

@@ -1,8 +1,8 @@
 """The progress of this process, recorded by the code that works and read by displays.
 
-A loop that may take seconds is wrapped in :func:`track`, other work in :func:`phase`; both may be nested. Recording
-takes less than a microsecond and calls no reader: any thread may call :func:`now` at any time. Only the main thread
-records progress.
+A loop that may take seconds is wrapped in :func:`track`, other work in :func:`phase`; both may be
+nested. Recording takes less than a microsecond and calls no reader: any thread may call :func:`now`
+at any time. Only the main thread records progress.
 """
 
 import time
@@ -31,7 +31,8 @@ class Phase:
 class Now(NamedTuple):
     """The progress at one moment."""
 
-    text: str = ""  # all long phases, the outermost first: "features, bootstrap 40 of 200 resamples"
+    # all long phases, the outermost first: "features, bootstrap 40 of 200 resamples"
+    text: str = ""
     done: int = 0  # of the outermost phase with a total, whose numbers are not in the text
     total: int = 0  # 0: no phase has a total
     unit: str = ""
@@ -42,7 +43,9 @@ _open: list[Phase] = []
 
 @contextmanager
 def phase(text: str = "", total: int = 0, unit: str = "", done: int = 0) -> Iterator[Phase]:
-    """Record a phase for the duration of the context, in which its ``done`` and ``total`` may be set."""
+    """Record a phase for the duration of the context, in which its ``done`` and ``total`` may be
+    set.
+    """
     opened = Phase(text, total, unit, done)
     _open.append(opened)
     try:
@@ -54,7 +57,9 @@ def phase(text: str = "", total: int = 0, unit: str = "", done: int = 0) -> Iter
 def track(
     items: Sequence[Item], text: str, unit: str = "", size: Callable[[Item], int] = lambda item: 1
 ) -> Iterator[Item]:
-    """Yield the items, and record the progress of the loop over them; ``size`` is the count of an item."""
+    """Yield the items, and record the progress of the loop over them; ``size`` is the count of an
+    item.
+    """
     with phase(text, sum(map(size, items)), unit) as opened:
         for item in items:
             yield item
@@ -68,7 +73,11 @@ def now() -> Now:
     counted = next((each for each in shown if each.total), Phase(""))
     texts = []
     for each in shown:
-        numbers = f"{each.done:,} of {each.total:,} {each.unit}" if each.total and each is not counted else ""
+        numbers = (
+            f"{each.done:,} of {each.total:,} {each.unit}"
+            if each.total and each is not counted
+            else ""
+        )
         texts.append(f"{each.text} {numbers}".strip())
     return Now(", ".join(filter(None, texts)), counted.done, counted.total, counted.unit)
 

@@ -1,4 +1,6 @@
-"""Independent generators for each purpose, so that additional random numbers of one purpose change no other."""
+"""Independent generators for each purpose, so that additional random numbers of one purpose change
+no other.
+"""
 
 import hashlib
 import random
@@ -30,9 +32,9 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> Generator:
 def drawing(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iterator[None]:
     """Seed the global generators for one purpose, and restore their state afterwards.
 
-    Initialisers of layers and dropout use those of PyTorch: the CPU's and, if ``device`` is a CUDA device, its own.
-    Networks may also draw from those of Python and NumPy. The host does not wait for the device; a CUDA graph that is
-    replayed in the context uses the seed as well.
+    Initialisers of layers and dropout use those of PyTorch: the CPU's and, if ``device`` is a CUDA
+    device, its own. Networks may also draw from those of Python and NumPy. The host does not wait
+    for the device; a CUDA graph that is replayed in the context uses the seed as well.
     """
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
     generators, device = [torch.default_generator], torch.device(device)

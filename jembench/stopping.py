@@ -1,7 +1,7 @@
 """Signals that ask a process to end: SIGTERM and SIGHUP, which queues and closed terminals send.
 
-The first signal stops the work like ``--max-hours``: training writes a checkpoint first, other work ends at once. A
-second signal, more than a second after the first, ends the process at once.
+The first signal stops the work like ``--max-hours``: training writes a checkpoint first, other work
+ends at once. A second signal, more than a second after the first, ends the process at once.
 """
 
 import os
@@ -19,7 +19,9 @@ from jembench.errors import OutOfTime, PluginError, ProcessLost, StoreError, err
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 BURST = 1.0
-"""Seconds within which signals count as one: a shell and the kernel both send SIGHUP, srun repeats SIGTERM."""
+"""Seconds within which signals count as one: a shell and the kernel both send SIGHUP, srun repeats
+SIGTERM.
+"""
 
 _leave = os._exit
 
@@ -29,7 +31,9 @@ _deferring = 0  # number of open contexts of deferred()
 
 
 class Stopped(BaseException):
-    """The request of a signal to end the process. It is no ``Exception``, so that handlers of failures ignore it."""
+    """The request of a signal to end the process. It is no ``Exception``, so that handlers of
+    failures ignore it.
+    """
 
     def __init__(self) -> None:
         super().__init__(f"{reason()}.")
@@ -41,14 +45,18 @@ def received() -> int:
 
 
 def check() -> None:
-    """Raise :class:`Stopped` if a signal was received, even if it was deferred or its exception was caught."""
+    """Raise :class:`Stopped` if a signal was received, even if it was deferred or its exception was
+    caught.
+    """
     if _received:
         raise Stopped
 
 
 def is_request(error: BaseException) -> bool:
     """Return whether an exception is the request of a signal to end, not raised by a plugin's code."""
-    return isinstance(error, Stopped) or (isinstance(error, KeyboardInterrupt) and _interrupted is not False)
+    return isinstance(error, Stopped) or (
+        isinstance(error, KeyboardInterrupt) and _interrupted is not False
+    )
 
 
 def reason() -> str:
@@ -60,12 +68,12 @@ def reason() -> str:
 def listening() -> Iterator[None]:
     """Raise :class:`Stopped` in the main thread at a signal within the context.
 
-    An error after a signal counts as its consequence, and becomes :class:`Stopped` too, unless its message is the
-    reason why work ended. A signal that the process ignores from its start (``nohup``) stays ignored. In other threads
-    the context has no effect.
+    An error after a signal counts as its consequence, and becomes :class:`Stopped` too, unless its
+    message is the reason why work ended. A signal that the process ignores from its start
+    (``nohup``) stays ignored. In other threads the context has no effect.
 
-    ``os._exit`` raises SystemExit within the context, so that a plugin's code does not end the process
-    as if the command had done its work.
+    ``os._exit`` raises SystemExit within the context, so that a plugin's code does not end the
+    process as if the command had done its work.
     """
     global _received, _interrupted
     if threading.current_thread() is not threading.main_thread():
@@ -110,7 +118,8 @@ def listening() -> Iterator[None]:
     of_interrupts = signal.getsignal(signal.SIGINT)
     if of_interrupts is signal.default_int_handler:
         before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
-    if of_interrupts in (signal.default_int_handler, signal.SIG_IGN):  # ignored: in the background of a script
+    # ignored: in the background of a script
+    if of_interrupts in (signal.default_int_handler, signal.SIG_IGN):
         _interrupted = False
     os._exit = refuse
     try:
@@ -130,13 +139,15 @@ def listening() -> Iterator[None]:
 
 @contextmanager
 def contained(what: str) -> Iterator[None]:
-    """Convert exceptions of a plugin's code that would end the program, such as SystemExit, to errors.
+    """Convert exceptions of a plugin's code that would end the program, such as SystemExit, to
+    errors.
 
     Args:
         what: the subject of the message.
 
     Raises:
-        PluginError: instead of a ``BaseException`` that is neither an ``Exception`` nor an interrupt by the user.
+        PluginError: instead of a ``BaseException`` that is neither an ``Exception`` nor an
+            interrupt by the user.
     """
     try:
         yield
@@ -152,7 +163,9 @@ def contained(what: str) -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Only record signals within the context, whose code calls :func:`received` and stops by itself."""
+    """Only record signals within the context, whose code calls :func:`received` and stops by
+    itself.
+    """
     global _deferring
     _deferring += 1
     try:

@@ -4,12 +4,16 @@ import pytest
 
 
 def pytest_addoption(parser):
-    parser.addoption("--update-golden", action="store_true", help="write the golden outputs of tests/golden anew")
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden outputs of tests/golden anew"
+    )
 
 
 @pytest.fixture
 def zoo_of_tests(monkeypatch):
-    """The folder of ``zoo_of_tests.py``, which can be imported: models, metrics and a recipe ``tiny.toml``."""
+    """The folder of ``zoo_of_tests.py``, which can be imported: models, metrics and a recipe
+    ``tiny.toml``.
+    """
     folder = Path(__file__).parent / "zoo"
     monkeypatch.syspath_prepend(folder)
     return folder

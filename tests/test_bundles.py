@@ -1,4 +1,6 @@
-"""The trained models of real images in the repository: intact, of the present code, with the results that are shown."""
+"""The trained models of real images in the repository: intact, of the present code, with the
+results that are shown.
+"""
 
 from pathlib import Path
 
@@ -37,7 +39,9 @@ def test_their_files_are_intact_and_their_weights_fit_the_models_of_today(fetche
         model = registry.resolve("models", record.key.model).make(
             DataSpec(name="cifar10-jpeg", shape=(3, 16, 16), num_classes=10)
         )
-        checkpoint.load_weights(model, checkpoint.read(fetched.fit_folder(record.key) / "model.safetensors"))
+        checkpoint.load_weights(
+            model, checkpoint.read(fetched.fit_folder(record.key) / "model.safetensors")
+        )
 
 
 def test_their_report_is_the_one_that_is_shown(fetched, capsys, monkeypatch):
@@ -45,4 +49,6 @@ def test_their_report_is_the_one_that_is_shown(fetched, capsys, monkeypatch):
     assert main(["report", SUITE, "--store", str(fetched.root)]) == 0
     table = capsys.readouterr().out.split("\n\n* on the Pareto front")[0].strip()
     shown = (ROOT / "benchmarks" / "bundles" / "README.md").read_text()
-    assert [line.rstrip() for line in table.splitlines()] == shown.split("```text\n")[1].split("\n```")[0].splitlines()
+    assert [line.rstrip() for line in table.splitlines()] == shown.split("```text\n")[1].split(
+        "\n```"
+    )[0].splitlines()

@@ -43,14 +43,17 @@ def commands():
         lines = [line for block in blocks(guide, "(?:bash)?") for line in block.splitlines()]
         lines += re.findall(r"`(jembench [^`]+)`", text)
         found += [
-            (guide.name, line.split("&& ")[-1]) for line in lines if line.split("&& ")[-1].startswith("jembench ")
+            (guide.name, line.split("&& ")[-1])
+            for line in lines
+            if line.split("&& ")[-1].startswith("jembench ")
         ]
     return sorted(set(found))
 
 
 @pytest.mark.parametrize(("guide", "line"), commands())
 def test_every_command_in_a_guide_can_be_parsed(guide, line, monkeypatch):
-    monkeypatch.setattr("jembench.catalog.plugin_files.add", lambda path: None)  # a file of the guide
+    # a file of the guide
+    monkeypatch.setattr("jembench.catalog.plugin_files.add", lambda path: None)
     _, name, *arguments = shlex.split(line)
     context = cli.make_context("jembench", [name, *arguments], resilient_parsing=True)
     command = cli.get_command(context, name)
@@ -67,7 +70,8 @@ def test_every_suite_and_recipe_is_in_the_guide_to_benchmarks():
 def test_every_kind_of_component_is_in_the_reference():
     text = (ROOT / "docs" / "reference" / "components.md").read_text()
     shown = set(re.findall(r"^```\{components\} (\S+)$", text, re.MULTILINE))
-    assert shown == {*discovery.KINDS, "recipes", "references"} - {"schedules", "augmentations"}  # of plugins alone
+    # of plugins alone
+    assert shown == {*discovery.KINDS, "recipes", "references"} - {"schedules", "augmentations"}
 
 
 def test_every_environment_variable_is_on_the_settings_page():
@@ -96,11 +100,15 @@ def test_the_numbers_of_images_are_those_of_the_digits():
 def test_the_table_of_models_has_what_each_gives():
     table = (ROOT / "README.md").read_text().split("## Models")[1].split("##")[0].replace(r"\|", "")
     rows = [
-        [cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("| `")
+        [cell.strip(" `") for cell in line.split("|")[1:-1]]
+        for line in table.splitlines()
+        if line.startswith("| `")
     ]
     assert len(rows) >= 12
     for name, _, *cells in rows:
-        small = {"glow": "steps=1,hidden=8", "residual-flow": "blocks=1,hidden=8"}.get(name.partition(":")[0])
+        small = {"glow": "steps=1,hidden=8", "residual-flow": "blocks=1,hidden=8"}.get(
+            name.partition(":")[0]
+        )
         spec = f"{name}{',' if ':' in name else ':'}levels=2,{small}" if small else name
         model = resolve("models", spec).make(digits().spec)
         found = capabilities(model)
@@ -119,7 +127,10 @@ GIVES = {
     "log_prob(x)": {"log_prob": lambda self, x: ...},
     "log_prob(x, y=None)": {"log_prob": lambda self, x, y=None: ...},
     "sample(n, y=None, *, generator)": {"sample": lambda self, n, y=None, *, generator: ...},
-    "training_loss(batch, negatives)": {"training_loss": lambda self, batch, negatives: ..., "chains": "marginal"},
+    "training_loss(batch, negatives)": {
+        "training_loss": lambda self, batch, negatives: ...,
+        "chains": "marginal",
+    },
 }
 
 
@@ -128,7 +139,9 @@ def measured(methods, *metrics):
     data, found = digits(), []
     model = as_model(type("Toy", (nn.Module,), methods)(), data.spec, "toy")
     chains = SimpleNamespace(capacity=0) if "chains" in methods else None
-    planned = PlannedFit(dataset=data, test=data.split("test"), fetching=False, model=model, sampler=chains)
+    planned = PlannedFit(
+        dataset=data, test=data.split("test"), fetching=False, model=model, sampler=chains
+    )
     for name in metrics:
         metric = resolve("metrics", name).make()
         with suppress(NotApplicable):
@@ -140,7 +153,12 @@ def measured(methods, *metrics):
 
 
 def test_the_table_of_methods_says_what_each_gives():
-    guide = (ROOT / "docs" / "how-to" / "own-model.md").read_text().split("## What a model may have")[1].split("##")[0]
+    guide = (
+        (ROOT / "docs" / "how-to" / "own-model.md")
+        .read_text()
+        .split("## What a model may have")[1]
+        .split("##")[0]
+    )
     stated = {}
     for line in re.findall(r"^\| (`.*)\|$", guide, re.MULTILINE):
         first, _, *cells = (cell.strip() for cell in re.split(r"(?<!\\)\|", line))
@@ -151,12 +169,20 @@ def test_the_table_of_methods_says_what_each_gives():
     for method, (always, added, scored) in stated.items():
         if of_energy in always:
             assert measured({**GIVES[method], **GIVES["energy(x)"]}, "energy-gap")
-            always = always.replace(of_energy, "").removeprefix('with `chains` other than `"none"`: ')
+            always = always.replace(of_energy, "").removeprefix(
+                'with `chains` other than `"none"`: '
+            )
         found = measured(GIVES[method], "accuracy", "ece", "nll", *of_samples)
         assert ", ".join(found) == always, method
-        drawn = measured(GIVES[method], *(f"{name}:sampler=sgld" for name in of_samples if name not in found))
-        assert ", ".join(drawn) == added.replace(",", ":sampler=sgld,") + ":sampler=sgld" * bool(added), method
-        ood = measured(GIVES[method], *(f"ood:set=uniform,score={score}" for score in sorted(scores)))
+        drawn = measured(
+            GIVES[method], *(f"{name}:sampler=sgld" for name in of_samples if name not in found)
+        )
+        assert ", ".join(drawn) == added.replace(",", ":sampler=sgld,") + ":sampler=sgld" * bool(
+            added
+        ), method
+        ood = measured(
+            GIVES[method], *(f"ood:set=uniform,score={score}" for score in sorted(scores))
+        )
         assert ", ".join(name.rpartition("=")[2] for name in ood) == scored, method
 
 
@@ -171,15 +197,23 @@ def test_the_science_names_code_that_exists():
 def test_the_entry_point_of_the_guide_is_of_a_group_that_is_read():
     (block,) = blocks(PLUGINS, "toml")
     groups = tomllib.loads(block)["project"]["entry-points"]
-    assert groups == {"jembench.models": {"my-ebm": "my_ebm:build"}, "jembench.api": {str(API): "my_ebm"}}
+    assert groups == {
+        "jembench.models": {"my-ebm": "my_ebm:build"},
+        "jembench.api": {str(API): "my_ebm"},
+    }
     assert "models" in discovery.KINDS
 
 
 def test_the_versions_agree():
     files = [ROOT / "pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml")]
-    versions = {tomllib.loads(file.read_text())["tool"]["hatch"]["version"]["fallback-version"] for file in files}
+    versions = {
+        tomllib.loads(file.read_text())["tool"]["hatch"]["version"]["fallback-version"]
+        for file in files
+    }
     (version,) = versions
-    date = re.search(rf"^## {version} \((.+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    date = re.search(
+        rf"^## {version} \((.+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
+    )[1]
     assert f"version: {version}\ndate-released: {date}\n" in (ROOT / "CITATION.cff").read_text()
 
 

@@ -10,12 +10,18 @@ from jembench import errors
 
 def test_a_platform_without_fcntl_is_told_so_by_the_import(monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
-    with pytest.raises(ImportError, match=r"^jembench runs on Linux and macOS: .*fcntl is missing.* use WSL\.$"):
+    with pytest.raises(
+        ImportError, match=r"^jembench runs on Linux and macOS: .*fcntl is missing.* use WSL\.$"
+    ):
         importlib.reload(jembench)
 
 
 def test_every_error_derives_from_the_base_and_has_an_exit_code():
-    ours = [member for _, member in inspect.getmembers(errors, inspect.isclass) if member.__module__ == errors.__name__]
+    ours = [
+        member
+        for _, member in inspect.getmembers(errors, inspect.isclass)
+        if member.__module__ == errors.__name__
+    ]
     assert len(ours) > 1
     for error in ours:
         assert issubclass(error, errors.JembenchError | Warning)
@@ -23,7 +29,9 @@ def test_every_error_derives_from_the_base_and_has_an_exit_code():
 
 
 def test_unknown_names_the_nearest_and_all():
-    error = errors.unknown("model", "gem", ["jem", "igebm", "glow", "baseline"], "jembench list models")
+    error = errors.unknown(
+        "model", "gem", ["jem", "igebm", "glow", "baseline"], "jembench list models"
+    )
     assert isinstance(error, errors.SpecError)
     assert str(error) == (
         "There is no model named 'gem'. Nearest: igebm, jem. Known: baseline, glow, igebm, jem. "
@@ -32,7 +40,9 @@ def test_unknown_names_the_nearest_and_all():
 
 
 def test_unknown_lists_at_most_three_nearest():
-    error = errors.unknown("metric", "fid", ["fid1", "fid2", "fid3", "fid4"], "jembench list metrics")
+    error = errors.unknown(
+        "metric", "fid", ["fid1", "fid2", "fid3", "fid4"], "jembench list metrics"
+    )
     assert str(error).split("Nearest: ")[1].split(".")[0].count(",") == 2
 
 
@@ -46,7 +56,9 @@ def test_unknown_without_a_near_name_offers_none(known):
 
 
 def test_unknown_says_when_there_is_nothing():
-    assert "There is none at all." in str(errors.unknown("option of ece", "m", [], "jembench list metrics"))
+    assert "There is none at all." in str(
+        errors.unknown("option of ece", "m", [], "jembench list metrics")
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "field.md").read_text()
 PROSE = " ".join(PAGE.split())
-LINES = [[cell.strip("`") for cell in line.split(" | ")] for line in re.findall(r"^\| (.+) \|$", PAGE, re.MULTILINE)]
+LINES = [
+    [cell.strip("`") for cell in line.split(" | ")]
+    for line in re.findall(r"^\| (.+) \|$", PAGE, re.MULTILINE)
+]
 
 ASCENTS = 'fid:conditional=true,sampler="ascent:steps=30,step_size=0.2,start=permuted"'
 FIELD = {
@@ -28,7 +31,10 @@ IMAGES = {
     "ECE, %": ("ece", "ece", 1),
     "scaled, %": ("ece:scaling=temperature", "ece-scaled", 1),
     "FID": ("fid:features=cnn", "fid-cifar10-jpeg-cnn", 2),
-    **{name: (f"ood:set={name}", "auroc", 2) for name in ("halves", "uniform", "constant", "permuted")},
+    **{
+        name: (f"ood:set={name}", "auroc", 2)
+        for name in ("halves", "uniform", "constant", "permuted")
+    },
     "L-inf 4/255, %": ("pgd:eps=4/255,images=200,restarts=2,steps=10", "pgd-linf@4/255", 1),
     "L2 64/255, %": ("pgd:eps=64/255,images=200,norm=l2,restarts=2,steps=10", "pgd-l2@64/255", 1),
     "training, hours": ("iteration-time", "training-hours", 3),
@@ -55,18 +61,23 @@ def lines_below(header, values):
 VALUES, FORMER = by_label("digits"), by_label("digits", "2026-11-27")
 CLAIMS = rows("claims")
 COSTS = {
-    row["name"]: (float(row["training_cpu_seconds"]), float(row["evaluation_cpu_seconds"])) for row in rows("costs")
+    row["name"]: (float(row["training_cpu_seconds"]), float(row["evaluation_cpu_seconds"]))
+    for row in rows("costs")
 }
 
 
 def side(row):
     """Return the side of a claim on which its interval over seeds lies; open: on both."""
     sign = 1 if row["direction"] == "higher" else -1
-    low, high = (sign * float(row[end]) + float(row["within"]) for end in ("training_low", "training_high"))
+    low, high = (
+        sign * float(row[end]) + float(row["within"]) for end in ("training_low", "training_high")
+    )
     return "for" if min(low, high) > 0 else "against" if max(low, high) < 0 else "open"
 
 
-@pytest.mark.parametrize(("data", "columns", "models"), [("digits", FIELD, 19), ("images", IMAGES, 14)])
+@pytest.mark.parametrize(
+    ("data", "columns", "models"), [("digits", FIELD, 19), ("images", IMAGES, 14)]
+)
 def test_the_tables_of_results(data, columns, models):
     values = by_label(data)
     (header,) = (line for line in LINES if set(columns) <= set(line))
@@ -90,29 +101,53 @@ def test_the_two_trainings_of_real_images():
     for name, *line in shown:
         for (metric, label, digits), text in zip(map(IMAGES.get, columns), line, strict=True):
             found = [values.get((name, metric, label)) for values in of_device]
-            texts = [f"{float(row['value']):.{digits}f}" if row and row["value"] else "N/A" for row in found]
+            texts = [
+                f"{float(row['value']):.{digits}f}" if row and row["value"] else "N/A"
+                for row in found
+            ]
             assert text == ", ".join(texts).replace("N/A, N/A", "N/A")
             if "N/A" not in texts:
                 pairs[name, label, metric] = [float(row["value"]) for row in found]
     for quantity in ("accuracy", "fid-cifar10-jpeg-cnn"):
-        first, second = zip(*(pair for (_, label, _), pair in pairs.items() if label == quantity), strict=True)
-        assert sorted(range(len(first)), key=first.__getitem__) == sorted(range(len(second)), key=second.__getitem__)
+        first, second = zip(
+            *(pair for (_, label, _), pair in pairs.items() if label == quantity), strict=True
+        )
+        assert sorted(range(len(first)), key=first.__getitem__) == sorted(
+            range(len(second)), key=second.__getitem__
+        )
     moved = {key: abs(one - other) for key, (one, other) in pairs.items()}
-    most = max(value for (name, label, _), value in moved.items() if label == "accuracy" and name != "igebm")
-    assert f"{most:.1f} points at most, but for IGEBM's ({moved['igebm', 'accuracy', 'accuracy']:.1f})" in PROSE
-    of_jem = sorted(moved["jem", "auroc", f"ood:set={name}"] for name in ("uniform", "constant", "permuted"))
+    most = max(
+        value
+        for (name, label, _), value in moved.items()
+        if label == "accuracy" and name != "igebm"
+    )
+    assert (
+        f"{most:.1f} points at most, but for IGEBM's ({moved['igebm', 'accuracy', 'accuracy']:.1f})"
+        in PROSE
+    )
+    of_jem = sorted(
+        moved["jem", "auroc", f"ood:set={name}"] for name in ("uniform", "constant", "permuted")
+    )
     assert f"moves by {of_jem[0]:.2f} to {of_jem[-1]:.2f} on".replace("0.", ".") in PROSE
     for name in ("uniform", "constant", "permuted"):
         for values in of_device:
-            low, high = (float(values["jem", f"ood:set={name}", "auroc"][end]) for end in ("low", "high"))
+            low, high = (
+                float(values["jem", f"ood:set={name}", "auroc"][end]) for end in ("low", "high")
+            )
             assert round((high - low) / 2, 2) == 0.02
 
 
 def test_the_verdicts():
     judged = [line for line in LINES if line[0] in {row["claim"] for row in CLAIMS}]
     for (claim, *_, difference, where, verdict), row in zip(judged, CLAIMS, strict=True):
-        value, low, high = (float(row[key]) for key in ("difference", "training_low", "training_high"))
-        assert (claim, difference, verdict) == (row["claim"], f"{value:.3g} [{low:.3g}, {high:.3g}]", row["verdict"])
+        value, low, high = (
+            float(row[key]) for key in ("difference", "training_low", "training_high")
+        )
+        assert (claim, difference, verdict) == (
+            row["claim"],
+            f"{value:.3g} [{low:.3g}, {high:.3g}]",
+            row["verdict"],
+        )
         assert where == side(row)
     verdicts = Counter(row["verdict"] for row in CLAIMS)
     assert (verdicts["held"], verdicts["against"]) == (11, 2)
@@ -128,19 +163,35 @@ def test_the_verdicts():
 
 def test_the_costs():
     shown = [line for line in LINES if line[0] in COSTS and len(line) == 3 and line[1].isdigit()]
-    assert shown == [[name, f"{training:.0f}", f"{evaluation:.0f}"] for name, (training, evaluation) in COSTS.items()]
+    assert shown == [
+        [name, f"{training:.0f}", f"{evaluation:.0f}"]
+        for name, (training, evaluation) in COSTS.items()
+    ]
     report = (ROOT / "benchmarks/results/2026-11-27-field-digits.md").read_text()
-    training, evaluation = (f"{3 * sum(seconds):,.0f}" for seconds in zip(*COSTS.values(), strict=True))
-    assert f"| training of 54 fits | {training} |\n| their evaluation, 717 cells | {evaluation} |" in report
+    training, evaluation = (
+        f"{3 * sum(seconds):,.0f}" for seconds in zip(*COSTS.values(), strict=True)
+    )
+    assert (
+        f"| training of 54 fits | {training} |\n| their evaluation, 717 cells | {evaluation} |"
+        in report
+    )
     starts = int(re.search(r"starts of 67 worker processes \| (\d+)", report)[1])
     minutes = (3 * sum(map(sum, COSTS.values())) + starts) / 60
-    assert f"took {minutes:.0f} CPU minutes in all, of which {starts / 60:.0f} were the starts of 67 processes" in PROSE
-    assert f"VERA's training takes {COSTS['vera'][0]:.0f} CPU seconds, JEM's {COSTS['jem'][0]:.0f}" in PROSE
+    assert (
+        f"took {minutes:.0f} CPU minutes in all, of which {starts / 60:.0f} were the starts of 67 processes"
+        in PROSE
+    )
+    assert (
+        f"VERA's training takes {COSTS['vera'][0]:.0f} CPU seconds, JEM's {COSTS['jem'][0]:.0f}"
+        in PROSE
+    )
 
 
 def column(heading, names=None):
     metric, label, _ = FIELD[heading]
-    found = {name: float(row["value"]) for (name, *key), row in VALUES.items() if key == [metric, label]}
+    found = {
+        name: float(row["value"]) for (name, *key), row in VALUES.items() if key == [metric, label]
+    }
     return {name: found[name] for name in names} if names else found
 
 
@@ -176,14 +227,22 @@ def test_what_the_joint_view_says():
     best = {heading: highest(heading) for heading in ("accuracy, %", near, linf, l2)}
     assert best.pop(linf) in ("adversarial", "trades")
     assert best == {"accuracy, %": "adversarial", near: "speedrun", l2: "ratio"}
-    unsure = column("ECE, %", ("First stage of DAT", "trades", "weat", "ratio", "smoothadv")).values()
+    unsure = column(
+        "ECE, %", ("First stage of DAT", "trades", "weat", "ratio", "smoothadv")
+    ).values()
     factored = ("jem-factored", "igebm")
     flat, right = (column(heading, factored).values() for heading in ("ECE, %", "accuracy, %"))
     flows = [column(heading)[name] for heading in (linf, l2) for name in ("glow", "residual-flow")]
     assert max(flows) < min(column(linf, column(linf).keys() - {"glow", "residual-flow"}).values())
     ascents = {
         name: spread(row, digits)
-        for name, digits in {"DAT": 1, "trades": 0, "First stage of DAT": 0, "ratio": 0, "baseline": 0}.items()
+        for name, digits in {
+            "DAT": 1,
+            "trades": 0,
+            "First stage of DAT": 0,
+            "ratio": 0,
+            "baseline": 0,
+        }.items()
         if (row := VALUES[name, ASCENTS, "fid-digits-cnn"])
     }
     gain = column(linf)["eb-jdat"] - column(linf)["jem"]

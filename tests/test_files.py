@@ -38,12 +38,19 @@ def test_write_replaces(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, "No space left on device"), ValueError("bug"), KeyboardInterrupt]
+    "error",
+    [OSError(errno.ENOSPC, "No space left on device"), ValueError("bug"), KeyboardInterrupt],
 )
 def test_interrupted_write_keeps_the_former_file_and_leaves_nothing_behind(tmp_path, error):
     path = tmp_path / "x"
     files.write_atomically(path, b"old")
-    expected = StoreError if isinstance(error, OSError) else type(error) if isinstance(error, Exception) else error
+    expected = (
+        StoreError
+        if isinstance(error, OSError)
+        else type(error)
+        if isinstance(error, Exception)
+        else error
+    )
     with pytest.raises(expected):
         files.write_atomically(path, fail_with(error))
     assert path.read_text() == "old"
@@ -99,7 +106,9 @@ def test_only_regular_files_are_read(tmp_path, read):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "loop").symlink_to("loop")
     for name in ("fifo", "loop", "", "nowhere"):
-        with pytest.raises(OSError, match=r"Not a regular file|Too many levels|Is a directory|No such file"):
+        with pytest.raises(
+            OSError, match=r"Not a regular file|Too many levels|Is a directory|No such file"
+        ):
             read(tmp_path / name)
 
 
@@ -116,7 +125,14 @@ def unfinished(root):
 
 def test_temporary_files_of_killed_processes_are_swept_after_an_hour_and_no_others(tmp_path):
     (tmp_path / "cells").mkdir()
-    names = [".jembench-x1.tmp", ".jembench-future.tmp", ".a.json.x2.tmp", "c.json", "d.tmp", ".jembench-young.tmp"]
+    names = [
+        ".jembench-x1.tmp",
+        ".jembench-future.tmp",
+        ".a.json.x2.tmp",
+        "c.json",
+        "d.tmp",
+        ".jembench-young.tmp",
+    ]
     for name in names:  # the second one of a clock that was ahead
         (tmp_path / "cells" / name).write_text("{")
         os.utime(tmp_path / "cells" / name, (0, 2**32 if "future" in name else 0))
@@ -130,7 +146,9 @@ def test_temporary_files_of_killed_processes_are_swept_after_an_hour_and_no_othe
 
 
 @pytest.mark.parametrize("hours", [-2, 2])
-def test_a_clock_that_is_wrong_removes_no_temporary_file_of_a_living_process(tmp_path, monkeypatch, hours):
+def test_a_clock_that_is_wrong_removes_no_temporary_file_of_a_living_process(
+    tmp_path, monkeypatch, hours
+):
     fresh = tmp_path / ".jembench-fresh.tmp"
     fresh.write_bytes(b"")  # of a machine without locks
     at = time.time() + 3600 * hours
@@ -151,7 +169,10 @@ def test_a_clock_that_is_wrong_removes_no_temporary_file_of_a_living_process(tmp
 
 def test_a_store_in_somebody_s_folder_is_swept_no_further_than_its_own_folders(tmp_path):
     (tmp_path / "documents").mkdir()
-    for path in (tmp_path / ".jembench-elsewhere.x.tmp", tmp_path / "documents" / ".jembench-elsewhere.x.tmp"):
+    for path in (
+        tmp_path / ".jembench-elsewhere.x.tmp",
+        tmp_path / "documents" / ".jembench-elsewhere.x.tmp",
+    ):
         path.write_text("")
         os.utime(path, (0, 0))
     Store(tmp_path).sweep()

@@ -1,7 +1,9 @@
-"""The ids of everything that is shipped, as they were frozen: under another id, what was trained is trained again.
+"""The ids of everything that is shipped, as they were frozen: under another id, what was trained is
+trained again.
 
-A test that fails here asks for a decision. Where the change is meant, say so in the changelog and write the file anew:
-``FREEZE=1 pytest tests/test_frozen_ids.py``. Code is left out, so that an editable installation has the same ids.
+A test that fails here asks for a decision. Where the change is meant, say so in the changelog and
+write the file anew: ``FREEZE=1 pytest tests/test_frozen_ids.py``. Code is left out, so that an
+editable installation has the same ids.
 """
 
 import json
@@ -63,7 +65,13 @@ def found(tmp_path, monkeypatch):
     (tmp_path / "celeba" / "img_align_celeba" / "1.jpg").write_bytes(b"1")
     (tmp_path / "celeba" / "img_align_celeba" / "2.jpg").write_bytes(b"2")
     (tmp_path / "celeba" / "list_eval_partition.txt").write_text("1.jpg 0\n2.jpg 2\n")
-    data = {"name": "digits", "shape": [1, 8, 8], "num_classes": 10, "class_names": [], "bounds": [-1, 1]}
+    data = {
+        "name": "digits",
+        "shape": [1, 8, 8],
+        "num_classes": 10,
+        "class_names": [],
+        "bounds": [-1, 1],
+    }
     header = {"schema": 1, "model": "jem", "sampler": "", "data": data, "source": {}, "unused": []}
     text = json.dumps({"__metadata__": {"jembench-import": json.dumps(header)}}).encode()
     (tmp_path / "weights.bin").write_bytes(len(text).to_bytes(8, "little") + text)
@@ -81,9 +89,14 @@ def spec(kind, name):
 
 
 def ids():
-    found = {"recipes": {name: stable_hash(recipes.load(name).identity) for name in recipes.names()}}
+    found = {
+        "recipes": {name: stable_hash(recipes.load(name).identity) for name in recipes.names()}
+    }
     for kind in ("datasets", "features", "metrics", "models", "ood_sets", "samplers"):
-        found[kind] = {name: stable_hash(registry.resolve(kind, spec(kind, name)).identity) for name in shipped(kind)}
+        found[kind] = {
+            name: stable_hash(registry.resolve(kind, spec(kind, name)).identity)
+            for name in shipped(kind)
+        }
     accuracy = registry.resolve("metrics", "accuracy")
     fits = {name: plan_fit(spec("models", name), "digits") for name in shipped("models")}
     found["fits on digits"] = {name: fit.key.id for name, fit in fits.items()}

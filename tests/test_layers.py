@@ -1,6 +1,7 @@
 """No import points up, and what must answer at once imports no heavy library.
 
-Read from the source with ``ast``: an import inside a function counts as well, for it ties the layers all the same.
+Read from the source with ``ast``: an import inside a function counts as well, for it ties the
+layers all the same.
 """
 
 import ast
@@ -38,7 +39,18 @@ LAYERS = [
 SOCIABLE = LAYERS[0]
 """What may import its neighbours in the same layer."""
 
-LIGHT = {"errors", "files", "interfaces", "plugin", "progress", "stopping", "catalog", "experiment", "report", "cli"}
+LIGHT = {
+    "errors",
+    "files",
+    "interfaces",
+    "plugin",
+    "progress",
+    "stopping",
+    "catalog",
+    "experiment",
+    "report",
+    "cli",
+}
 """What answers at once, with every ``factories.py``."""
 
 HEAVY = {"foolbox", "matplotlib", "scipy", "sklearn", "torch", "torch_fidelity", "torchvision"}
@@ -47,7 +59,9 @@ RANK = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer}
 
 
 class Import(NamedTuple):
-    """One imported module; ``late`` if it is imported inside a function, or for type checkers alone."""
+    """One imported module; ``late`` if it is imported inside a function, or for type checkers
+    alone.
+    """
 
     module: str
     line: int
@@ -66,9 +80,15 @@ def imports(path):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
             found.append(Import(node.module, node.lineno, late))
-            found.extend(Import(f"{node.module}.{alias.name}", node.lineno, late) for alias in node.names)
+            found.extend(
+                Import(f"{node.module}.{alias.name}", node.lineno, late) for alias in node.names
+            )
         typing_only = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        late = late or typing_only or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        late = (
+            late
+            or typing_only
+            or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        )
         for child in ast.iter_child_nodes(node):
             visit(child, late)
 
@@ -94,7 +114,11 @@ def upward(module, path):
     """The imports of a file that its layer forbids."""
     importer = unit(module)
     for imported in imports(path):
-        if imported.module not in MODULES or imported.module == ROOT or unit(imported.module) == importer:
+        if (
+            imported.module not in MODULES
+            or imported.module == ROOT
+            or unit(imported.module) == importer
+        ):
             continue
         target = unit(imported.module)
         beside = RANK[target] == RANK[importer] and importer in SOCIABLE
@@ -145,13 +169,17 @@ def test_what_answers_at_once_imports_no_heavy_library(module):
 
 def needed(path, known):
     """Return the modules that a file imports: of ``from package import module`` the module alone."""
-    found = {(imported.module, imported.line) for imported in imports(path) if imported.module in known}
+    found = {
+        (imported.module, imported.line) for imported in imports(path) if imported.module in known
+    }
     inner = {(module.rpartition(".")[0], line) for module, line in found}
     return {module for module, _ in found - inner}
 
 
 def cycle(paths):
-    """Return the modules of an import cycle, lazy imports and those for types included; None if there is none."""
+    """Return the modules of an import cycle, lazy imports and those for types included; None if
+    there is none.
+    """
     graph = {module: needed(path, paths.keys() - {module, ROOT}) for module, path in paths.items()}
     try:
         graphlib.TopologicalSorter(graph).prepare()
@@ -185,11 +213,18 @@ def test_an_import_that_points_up_is_found(tmp_path):
         ("def f():\n    import torch", [("torch", True)]),
         ("class A:\n    import torch", [("torch", False)]),
         ("try:\n    import torch\nexcept ImportError:\n    torch = None", [("torch", False)]),
-        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch", [("torch", True)]),
+        (
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch",
+            [("torch", True)],
+        ),
     ],
 )
 def test_imports_are_read(tmp_path, text, expected):
     path = tmp_path / "it.py"
     path.write_text(text)
-    found = [(imported.module, imported.late) for imported in imports(path) if "typing" not in imported.module]
+    found = [
+        (imported.module, imported.late)
+        for imported in imports(path)
+        if "typing" not in imported.module
+    ]
     assert found == expected

@@ -1,4 +1,6 @@
-"""Sizes that are absurd are refused before anything is allocated or read, by limits that can be raised."""
+"""Sizes that are absurd are refused before anything is allocated or read, by limits that can be
+raised.
+"""
 
 import json
 import os
@@ -41,13 +43,17 @@ def give_memory(monkeypatch, size):
 def test_a_component_that_would_fill_the_memory_is_refused(kind, text, monkeypatch):
     give_memory(monkeypatch, 8 * memory.GIB)
     resolved = registry.resolve(kind, text)
-    with pytest.raises(SpecError, match=r"^It takes .* GiB.*, and this machine has 8\. Make it smaller\."):
+    with pytest.raises(
+        SpecError, match=r"^It takes .* GiB.*, and this machine has 8\. Make it smaller\."
+    ):
         memory.check_memory(lambda: resolved.make(DIGITS), "It", torch.device("cpu"))
 
 
 def test_a_model_needs_gradients_and_two_moments_a_parameter(monkeypatch):
     def make():
-        return torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 7).requires_grad_(False))
+        return torch.nn.Sequential(
+            torch.nn.Linear(3, 5), torch.nn.Linear(5, 7).requires_grad_(False)
+        )
 
     give_memory(monkeypatch, 4 * (4 * 20 + 42))
     memory.check_memory(make, "It", torch.device("cpu"))
@@ -80,14 +86,18 @@ def test_the_check_of_memory_changes_nothing(monkeypatch):
     ],
 )
 def test_a_number_that_would_make_objects_without_end_is_refused(kind, text):
-    with pytest.raises(SpecError, match=r"it must be at least 1 and at most|with numbers below 10,000"):
+    with pytest.raises(
+        SpecError, match=r"it must be at least 1 and at most|with numbers below 10,000"
+    ):
         registry.resolve(kind, text).make(DIGITS)
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "0", "1.5", "nan", "9" * 30, "\u0661x"])
 def test_a_limit_that_is_no_number(monkeypatch, value):
     monkeypatch.setenv("JEMBENCH_MAX_GIB", value)
-    with pytest.raises(SpecError, match=r"JEMBENCH_MAX_GIB is .*; it must be a whole number from 1 up, of GiB."):
+    with pytest.raises(
+        SpecError, match=r"JEMBENCH_MAX_GIB is .*; it must be a whole number from 1 up, of GiB."
+    ):
         limits.check_bytes("a network", 1)
 
 
@@ -101,7 +111,8 @@ def test_a_zip_bomb_is_refused_by_its_directory(tmp_path, monkeypatch):
         )  # as three GiB of zeros would be, without making them
     monkeypatch.setattr(torch, "load", None)
     with pytest.raises(
-        SpecError, match=r"bomb.pt, unpacked, takes 4 GiB, and the limit is 1. .*JEMBENCH_MAX_UNPACKED_GIB"
+        SpecError,
+        match=r"bomb.pt, unpacked, takes 4 GiB, and the limit is 1. .*JEMBENCH_MAX_UNPACKED_GIB",
     ):
         importing.read(path)
 
@@ -119,15 +130,25 @@ def test_a_file_that_torch_compressed_or_not_is_read(tmp_path):
 
 def test_a_header_of_too_many_names_is_refused(tmp_path):
     path = tmp_path / "many.safetensors"
-    names = {f"layer.{n}.weight": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(20_000)}
+    names = {
+        f"layer.{n}.weight": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+        for n in range(20_000)
+    }
     encoded = json.dumps(names).encode()
     path.write_bytes(struct.pack("<Q", len(encoded)) + encoded)
-    with pytest.raises(SpecError, match=r"takes 20,000 tensors, and the limit is 10,000. .*JEMBENCH_MAX_TENSORS"):
+    with pytest.raises(
+        SpecError, match=r"takes 20,000 tensors, and the limit is 10,000. .*JEMBENCH_MAX_TENSORS"
+    ):
         importing.read(path)
 
 
 def chunk(kind, content):
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    return (
+        struct.pack(">I", len(content))
+        + kind
+        + content
+        + struct.pack(">I", zlib.crc32(kind + content))
+    )
 
 
 @pytest.fixture
@@ -136,13 +157,18 @@ def large(tmp_path):
     path = tmp_path / "large.png"
     size = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
     path.write_bytes(
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(bytes(9))) + chunk(b"IEND", b"")
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", size)
+        + chunk(b"IDAT", zlib.compress(bytes(9)))
+        + chunk(b"IEND", b"")
     )
     return str(path)
 
 
 def test_a_huge_image_is_refused_by_its_header(large):
-    with pytest.raises(SpecError, match=r"large.png is too large: .*900000000 pixels.*JEMBENCH_MAX_PIXELS"):
+    with pytest.raises(
+        SpecError, match=r"large.png is too large: .*900000000 pixels.*JEMBENCH_MAX_PIXELS"
+    ):
         decode_all([large], RGB)
 
 

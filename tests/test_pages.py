@@ -9,8 +9,10 @@ import pytest
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if pages.steps(page)]
 OF_PAGE = {
-    "own-data": {"JEMBENCH_SET": "epochs=0.1 least_iterations=0"},  # its recipe has a least number of iterations
-    "share": dict.fromkeys(("JEMBENCH_RUN_LIMIT", "JEMBENCH_REPORT_LIMIT"), ""),  # a site shows whole test sets alone
+    # its recipe has a least number of iterations
+    "own-data": {"JEMBENCH_SET": "epochs=0.1 least_iterations=0"},
+    # a site shows whole test sets alone
+    "share": dict.fromkeys(("JEMBENCH_RUN_LIMIT", "JEMBENCH_REPORT_LIMIT"), ""),
 }
 """Environment variables for the commands of a page."""
 
@@ -42,7 +44,10 @@ def test_a_page_can_be_followed(page, tmp_path, programs):
     printed = pages.follow(page, tmp_path, programs, **OF_PAGE.get(page.stem, {}))
     assert pages.runs_without_a_row(printed) == []
     if page.stem == "experiment":
-        assert "Claims · Two models on digits · dataset digits" in printed["jembench report paper.toml --claims"]
+        assert (
+            "Claims · Two models on digits · dataset digits"
+            in printed["jembench report paper.toml --claims"]
+        )
     if page.stem == "import":
         found = accuracies(tmp_path / "runs")
         assert found["own"] == found["baseline"]

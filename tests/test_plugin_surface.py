@@ -1,4 +1,6 @@
-"""Plugins import ``jembench.interfaces``, ``plugin`` and ``parts`` alone, and ``jembench.testing`` in their tests."""
+"""Plugins import ``jembench.interfaces``, ``plugin`` and ``parts`` alone, and ``jembench.testing``
+in their tests.
+"""
 
 import ast
 import re
@@ -15,7 +17,11 @@ from jembench import interfaces, parts, plugin, testing
 
 ROOT = Path(jembench.__file__).parents[1]
 TEMPLATES = ROOT / "jembench/testing/scaffold/templates"
-GUIDES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("plugins/**/*.md"))]
+GUIDES = [
+    ROOT / "README.md",
+    *sorted(ROOT.glob("docs/**/*.md")),
+    *sorted(ROOT.glob("plugins/**/*.md")),
+]
 SOURCES = [
     *sorted(ROOT.glob("plugins/*/jembench_*/*.py")),
     *sorted(ROOT.glob("tests/*_plugin/jembench_*/*.py")),
@@ -117,8 +123,10 @@ BESIDE = {
     },
     "example_plugin": {"jembench.report.figures.base", "jembench.report.formats"},
 }
-"""Modules beside the surface, by the folder of a plugin: executors carry stores about, attacks build on those of core,
-an importer reads foreign files, and a format and a figure are given objects of the report."""
+"""Modules beside the surface, by the folder of a plugin: executors carry stores about, attacks
+build on those of core, an importer reads foreign files, and a format and a figure are given objects
+of the report.
+"""
 MOST = 83
 
 
@@ -137,7 +145,11 @@ def core_imports(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {f"jembench.{alias.name}" for alias in node.names} if node.module == "jembench" else {node.module}
+            found |= (
+                {f"jembench.{alias.name}" for alias in node.names}
+                if node.module == "jembench"
+                else {node.module}
+            )
     return {module for module in found if module.split(".")[0] == "jembench"}
 
 
@@ -167,11 +179,15 @@ def test_the_guide_lists_every_name():
 
 def names():
     """Return the names that ``plugin`` and ``parts`` export."""
-    return {name for module in (plugin, parts) for name in vars(module) if name[0] != "_"} - {"annotations"}
+    return {name for module in (plugin, parts) for name in vars(module) if name[0] != "_"} - {
+        "annotations"
+    }
 
 
 def test_an_author_faces_few_names():
-    modules = [value for name, value in vars(interfaces).items() if isinstance(value, types.ModuleType)]
+    modules = [
+        value for name, value in vars(interfaces).items() if isinstance(value, types.ModuleType)
+    ]
     exported = [name for module in modules for name in module.__all__]
     assert len(names()) + len(exported) + len(testing.__all__) <= MOST
 
@@ -186,11 +202,15 @@ NOT_OF_COMPONENTS = {
 
 def test_an_optional_attribute_of_a_component_is_declared_in_its_protocol():
     core = [path for unit in COMPONENTS for path in (ROOT / "jembench" / unit).rglob("*.py")]
-    read = {name for path in core for name in OPTIONAL.findall(path.read_text())} - NOT_OF_COMPONENTS
+    read = {
+        name for path in core for name in OPTIONAL.findall(path.read_text())
+    } - NOT_OF_COMPONENTS
     declared = "".join(path.read_text() for path in (ROOT / "jembench/interfaces").glob("*.py"))
     assert len(read) > 10
     assert {
-        name for name in read if not re.search(rf"def {name}\(|^    {name}:|``{name}(: |\()", declared, re.MULTILINE)
+        name
+        for name in read
+        if not re.search(rf"def {name}\(|^    {name}:|``{name}(: |\()", declared, re.MULTILINE)
     } == set()
 
 
@@ -204,4 +224,8 @@ def test_what_messages_and_guides_name_exists():
     texts = [path.read_text(encoding="utf-8") for path in (*ROOT.glob("jembench/**/*.py"), *GUIDES)]
     named = {found for text in texts for found in pattern.findall(text)}
     assert len(named) > 15
-    assert {(module, name) for module, name in named if not hasattr(import_module(f"jembench.{module}"), name)} == set()
+    assert {
+        (module, name)
+        for module, name in named
+        if not hasattr(import_module(f"jembench.{module}"), name)
+    } == set()

@@ -67,7 +67,10 @@ def test_an_error_ends_the_phases():
 
 
 def test_a_phase_that_counts_nothing_leaves_the_number_to_the_next(clock):
-    with progress.phase("feature network cnn"), progress.phase("training", 800, "iterations") as inner:
+    with (
+        progress.phase("feature network cnn"),
+        progress.phase("training", 800, "iterations") as inner,
+    ):
         inner.done = 7
         clock(2)
         assert words() == ("feature network cnn, training", 7, 800, "iterations")

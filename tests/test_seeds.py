@@ -20,7 +20,11 @@ def test_a_derived_seed_is_one_that_torch_takes(seed, purpose):
 
 
 def test_neither_seed_nor_purpose_is_lost():
-    derived = {seeds.derive(seed, purpose) for seed in range(20) for purpose in ("chains", "images", "1/chains", "")}
+    derived = {
+        seeds.derive(seed, purpose)
+        for seed in range(20)
+        for purpose in ("chains", "images", "1/chains", "")
+    }
     assert len(derived) == 80
 
 

@@ -1,4 +1,6 @@
-"""The built site is whole in itself: no page asks another host for a style, a script, a font or a picture."""
+"""The built site is whole in itself: no page asks another host for a style, a script, a font or a
+picture.
+"""
 
 import os
 import re
@@ -8,7 +10,9 @@ from urllib.parse import unquote
 
 import pytest
 
-pytestmark = pytest.mark.skipif("JEMBENCH_TESTS_SITE" not in os.environ, reason="tox -e docs builds the site")
+pytestmark = pytest.mark.skipif(
+    "JEMBENCH_TESTS_SITE" not in os.environ, reason="tox -e docs builds the site"
+)
 SITE = Path(os.environ.get("JEMBENCH_TESTS_SITE", "."))
 ELSEWHERE = re.compile(r"\s*(https?:)?//")
 
@@ -20,11 +24,15 @@ class Resources(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag, attributes):
-        self.found += [value for name, value in attributes if name == "src" or (name == "href" and tag != "a")]
+        self.found += [
+            value for name, value in attributes if name == "src" or (name == "href" and tag != "a")
+        ]
 
 
 def test_a_remote_resource_is_seen():
-    assert Resources('<a href="https://a.b"><script src="//c.d/e.js"></script><link href="f.css">').found == [
+    assert Resources(
+        '<a href="https://a.b"><script src="//c.d/e.js"></script><link href="f.css">'
+    ).found == [
         "//c.d/e.js",
         "f.css",
     ]
@@ -33,7 +41,9 @@ def test_a_remote_resource_is_seen():
 def test_no_page_loads_anything_from_elsewhere():
     pages = sorted(SITE.rglob("*.html"))
     assert len(pages) > 20
-    resources = {(page.name, address) for page in pages for address in Resources(page.read_text()).found}
+    resources = {
+        (page.name, address) for page in pages for address in Resources(page.read_text()).found
+    }
     assert [found for found in resources if ELSEWHERE.match(found[1])] == []
 
 

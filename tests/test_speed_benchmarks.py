@@ -66,7 +66,9 @@ def test_the_cost_of_a_command_by_two_programs(speed, monkeypatch):
     assert result.exception is None, result.output
     lines = result.stdout.splitlines()
     assert [line.partition(":")[0] for line in lines] == programs
-    assert all(re.search(r"cpu \S+ \(.+\), wall \S+ \(.+\), products \S+ \(.+\)$", line) for line in lines)
+    assert all(
+        re.search(r"cpu \S+ \(.+\), wall \S+ \(.+\), products \S+ \(.+\)$", line) for line in lines
+    )
 
 
 def assert_same_work(agreement):
@@ -91,18 +93,29 @@ def test_rates_are_shares_of_what_the_convolutions_reach_alone(rows):
 @pytest.fixture
 def setting(speed):
     return speed("contests").Setting(
-        net="wrn-10-1", batch=4, steps=2, images=4, scored=4, attacked=1, workers=0, device="cpu", precision="auto"
+        net="wrn-10-1",
+        batch=4,
+        steps=2,
+        images=4,
+        scored=4,
+        attacked=1,
+        workers=0,
+        device="cpu",
+        precision="auto",
     )
 
 
 @pytest.mark.parametrize("part", ["step", "loss"])
 def test_the_convolutions_alone_are_those_of_the_network(setting, speed, part):
     work = getattr(speed("rate").works_of(setting, setting.model("jem").net), part)
-    alone = speed("rate").convolutions_of(work.carry_out, torch.bfloat16, torch.channels_last, setting.place)
+    alone = speed("rate").convolutions_of(
+        work.carry_out, torch.bfloat16, torch.channels_last, setting.place
+    )
     with speed("rate").OperationCounter() as counter:
         alone.compute()
     assert counter.count == alone.operations
-    products = {"step": 2, "loss": 9}[part]  # of the linear layer, whose weights a step does not change
+    # of the linear layer, whose weights a step does not change
+    products = {"step": 2, "loss": 9}[part]
     assert work.operations - alone.operations == products * 2 * setting.batch * 64 * 10
     for _, args in counter.convolutions:
         maps = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.ndim == 4]

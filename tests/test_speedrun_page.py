@@ -38,7 +38,9 @@ def tables(data):
     for line in section.splitlines():
         if line.startswith("AUROC"):
             score = "grad-norm" if "gradient" in line else "log-px"
-        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| ") else []
+        cells = (
+            [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("| ") else []
+        )
         if cells and cells[0] == "model":
             header = cells
         elif cells:
@@ -52,7 +54,11 @@ def test_the_tables(data):
     for score, heading, model, text in tables(data):
         label, digits = COLUMNS[data].get(heading, (None, 3))
         if label is None:
-            label = f"ood:score=grad-norm,set={heading}" if score == "grad-norm" else f"ood:set={heading}"
+            label = (
+                f"ood:score=grad-norm,set={heading}"
+                if score == "grad-norm"
+                else f"ood:set={heading}"
+            )
         row = measured.get((model, label))
         spread = f" ± {float(row['sd']):.{digits}f}" if row and row["sd"] else ""
         assert text == (f"{float(row['value']):.{digits}f}{spread}" if row else "N/A")
@@ -68,15 +74,29 @@ def test_the_prose():
         return f"{float(row['value']):.1f} % [{float(row['low']):.1f}, {float(row['high']):.1f}]"
 
     def loss(name):
-        of_baseline, of_jem = (float(measured[model, f"ood:set={name}"]["value"]) for model in ("baseline", "jem"))
+        of_baseline, of_jem = (
+            float(measured[model, f"ood:set={name}"]["value"]) for model in ("baseline", "jem")
+        )
         return f"{of_baseline - of_jem:.2f}".removeprefix("0")
 
     attack = "autoattack-l2@64/255"
-    assert f"{interval('jem', attack)} under AutoAttack, the classifier {interval('baseline', attack)}" in PROSE
-    assert f"`halves` and `inverted` are {loss('halves')} and {loss('inverted')} below the classifier" in PROSE
+    assert (
+        f"{interval('jem', attack)} under AutoAttack, the classifier {interval('baseline', attack)}"
+        in PROSE
+    )
+    assert (
+        f"`halves` and `inverted` are {loss('halves')} and {loss('inverted')} below the classifier"
+        in PROSE
+    )
     assert f"scikit-learn's digits {loss('digits')}" in PROSE
     fid = measured["jem", "fid-cifar10-jpeg-cnn"]
-    low, value, high = (f"{float(fid[key]):.2f}".removeprefix("0") for key in ("low", "value", "high"))
+    low, value, high = (
+        f"{float(fid[key]):.2f}".removeprefix("0") for key in ("low", "value", "high")
+    )
     assert f"a FID of {value} [{low}, {high}]" in PROSE
-    passes = [float(measured[model, "training-passes"]["value"]) / 7640 for model in ("jem", "baseline")]
-    assert re.search(rf"passes {passes[0]:.0f} and {passes[1]:.0f} images through the network", PROSE)
+    passes = [
+        float(measured[model, "training-passes"]["value"]) / 7640 for model in ("jem", "baseline")
+    ]
+    assert re.search(
+        rf"passes {passes[0]:.0f} and {passes[1]:.0f} images through the network", PROSE
+    )

@@ -44,7 +44,9 @@ def interrupts():
     raise KeyboardInterrupt
 
 
-@pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["foreground", "background"])
+@pytest.fixture(
+    params=[signal.default_int_handler, signal.SIG_IGN], ids=["foreground", "background"]
+)
 def answer_to_interrupts(request):
     """The handler of SIGINT: shells let background processes of a script ignore it."""
     before = signal.signal(signal.SIGINT, request.param)
@@ -56,7 +58,11 @@ def answer_to_interrupts(request):
 @pytest.mark.parametrize("end", [exits, interrupts])
 def test_code_of_a_plugin_ends_neither_the_program_nor_the_run(end):
     leave = os._exit
-    with stopping.listening(), pytest.raises(PluginError, match=r"^It ends the program"), stopping.contained("It"):
+    with (
+        stopping.listening(),
+        pytest.raises(PluginError, match=r"^It ends the program"),
+        stopping.contained("It"),
+    ):
         end()
     assert os._exit is leave
 
@@ -65,7 +71,8 @@ def test_an_interrupt_by_the_user_ends_the_run_also_where_it_is_contained():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt), stopping.listening(), stopping.contained("It"):
         os.kill(os.getpid(), signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), stopping.contained("It"):  # in a program of the user's own
+    # in a program of the user's own
+    with pytest.raises(KeyboardInterrupt), stopping.contained("It"):
         interrupts()
     signal.signal(signal.SIGINT, before)
 

@@ -2,10 +2,11 @@
 
     python benchmarks/faults/damage.py --files 100 --seed 0
 
-A small store with two models and an unfinished training is copied, one of its files is damaged, and three commands
-follow: ``report``, ``store verify`` and the ``run`` that made the store. An outcome is right if each number that a
-command prints is that of the undamaged store, and if a number that it leaves out comes with a message or an exit code.
-The rule compares the JSON of reports, and knows nothing of how the store checks its files.
+A small store with two models and an unfinished training is copied, one of its files is damaged, and
+three commands follow: ``report``, ``store verify`` and the ``run`` that made the store. An outcome
+is right if each number that a command prints is that of the undamaged store, and if a number that
+it leaves out comes with a message or an exit code. The rule compares the JSON of reports, and knows
+nothing of how the store checks its files.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from jembench.cli.main import main as jembench
 from jembench.store import records
 
 SETTINGS = "--dataset digits --limit 128 --set epochs=1 --set log_every=5 --set checkpoint_every=10 --executor local"
-STUDY = f"run hybrid --models jem,baseline {SETTINGS} --metrics accuracy,ece,fid:resamples=20 --seeds 0"
+STUDY = (
+    f"run hybrid --models jem,baseline {SETTINGS} --metrics accuracy,ece,fid:resamples=20 --seeds 0"
+)
 UNFINISHED = f"run hybrid --models jem {SETTINGS} --metrics accuracy --seeds 1"
 
 LONGEST = 300
@@ -81,7 +84,8 @@ def numbers(told: Told) -> dict[str, Any]:
     return found
 
 
-# --- damage -----------------------------------------------------------------------------------------------------------
+# --- damage
+# -----------------------------------------------------------------------------------------------------------
 
 
 def flip(path: Path, other: Path, rng: random.Random) -> None:
@@ -158,7 +162,8 @@ def kind_of(path: Path, store: Path) -> str:
     return f"{part}/{name.rstrip('-0123456789')}"
 
 
-# --- the rule ---------------------------------------------------------------------------------------------------------
+# --- the rule
+# ---------------------------------------------------------------------------------------------------------
 
 
 def judge(told: Told, expected: dict[str, Any], *, may_lack: bool) -> str:
@@ -201,7 +206,9 @@ def main(files: int, seed: int, only: int | None) -> None:
         for number in range(files):
             rng = random.Random(f"{seed}/{number}")
             kind = sorted(kinds)[number % len(kinds)]
-            damage = rng.choice([each for each in DAMAGES if each is not swap or len(kinds[kind]) > 1])
+            damage = rng.choice(
+                [each for each in DAMAGES if each is not swap or len(kinds[kind]) > 1]
+            )
             store = place / "damaged"
             shutil.copytree(whole, store, symlinks=True)
             name = rng.choice(kinds[kind])
@@ -230,7 +237,9 @@ def main(files: int, seed: int, only: int | None) -> None:
             counts[kind][how] += 1
             click.echo(f"{number:3} {damage.__name__:9} {kind:32} {how} {'; '.join(wrong)}")
             shutil.rmtree(store)
-        click.echo("\n| kind of file | damaged | seen, or healed with a message | no number needs it | wrong |")
+        click.echo(
+            "\n| kind of file | damaged | seen, or healed with a message | no number needs it | wrong |"
+        )
         click.echo("|---|---|---|---|---|")
         for kind, count in sorted(counts.items()):
             row = (kind, sum(count.values()), count["seen"], count["not needed"], count["WRONG"])

@@ -2,9 +2,10 @@
 
     python benchmarks/faults/hostile.py --seed 0
 
-Each file is given to the command that reads its kind. It is right if nothing outside the folder of the command
-changed, the stranger's code did not run, no control character was printed, no number of the store is another one, and
-the command ended within its limits of time and memory with an exit code and without a traceback.
+Each file is given to the command that reads its kind. It is right if nothing outside the folder of
+the command changed, the stranger's code did not run, no control character was printed, no number of
+the store is another one, and the command ended within its limits of time and memory with an exit
+code and without a traceback.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ GIB = 2**20  # of the unit of ru_maxrss, KiB
 LARGEST = 2 * GIB
 """The most memory, in KiB, that one file may add to this process."""
 
-# --- the rule ---------------------------------------------------------------------------------------------------------
+# --- the rule
+# ---------------------------------------------------------------------------------------------------------
 
 
 def outside(place: Path) -> dict[str, Any]:
@@ -43,7 +45,9 @@ def outside(place: Path) -> dict[str, Any]:
     return kept
 
 
-def faults(told: Told, before: Any, place: Path, expected: dict[str, Any], memory: float) -> Iterator[str]:
+def faults(
+    told: Told, before: Any, place: Path, expected: dict[str, Any], memory: float
+) -> Iterator[str]:
     """Yield what is wrong."""
     if "Traceback" in told.err or "This is a bug" in told.err:
         yield f"traceback: {told.err[-400:]}"
@@ -90,13 +94,19 @@ def main(seed: int, only: str) -> None:
             build(place, random.Random(f"{seed}/{name}"))
             before, rss = outside(place), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             words = command.replace("{}", str(place)).split()
-            store = words.pop(words.index("--store") + 1) if "--store" in words else str(place / "other")
+            store = (
+                words.pop(words.index("--store") + 1)
+                if "--store" in words
+                else str(place / "other")
+            )
             told = tell(" ".join(word for word in words if word != "--store"), Path(store))
             added = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - rss
             wrong = list(faults(told, before, place, expected, added))
             counts[name.partition(":")[0], not wrong] += 1
             words_said = " ".join((told.err or told.out).split())[-110:]
-            click.echo(f"{'WRONG' if wrong else 'right'} {told.code} {name}: {'; '.join(wrong) or ascii(words_said)}")
+            click.echo(
+                f"{'WRONG' if wrong else 'right'} {told.code} {name}: {'; '.join(wrong) or ascii(words_said)}"
+            )
             os.chdir(home)
             shutil.rmtree(place)
         click.echo("\n| kind | hostile files | right | wrong |\n|---|---|---|---|")

@@ -23,7 +23,9 @@ DEEP = 100_000
 
 Builder = Callable[[Path, random.Random], None]
 CASES: dict[str, tuple[str, Builder]] = {}
-"""The command and the builder of each hostile file, by its name. ``{}`` in a command is the folder of the case."""
+"""The command and the builder of each hostile file, by its name. ``{}`` in a command is the folder
+of the case.
+"""
 
 
 def case(kind: str, command: str) -> Callable[[Builder], Builder]:
@@ -46,7 +48,8 @@ class Calls:
         return os.system, (self.command,)
 
 
-# --- bundles ----------------------------------------------------------------------------------------------------------
+# --- bundles
+# ----------------------------------------------------------------------------------------------------------
 
 FETCH = "fetch {}/bundle.zip"
 
@@ -60,7 +63,15 @@ def pack(place: Path, change: Callable[[zipfile.ZipFile], object], leave: str = 
         change(archive)
 
 
-for name in ("../out", "/tmp/jembench-out", "cells/../../out", "..\\out", "C:\\out", "cells/\x1b[2J.json", "a/" * 300):
+for name in (
+    "../out",
+    "/tmp/jembench-out",
+    "cells/../../out",
+    "..\\out",
+    "C:\\out",
+    "cells/\x1b[2J.json",
+    "a/" * 300,
+):
     CASES[f"bundle: a file named {name[:20]!r}"] = (
         FETCH,
         lambda place, rng, name=name: pack(place, lambda archive: archive.writestr(name, "out")),
@@ -68,7 +79,9 @@ for name in ("../out", "/tmp/jembench-out", "cells/../../out", "..\\out", "C:\\o
 for size, member in ((2**29, "arrays/x.npz"), (2**29, "README.md"), (2**29, "cells/x.json")):
     CASES[f"bundle: a bomb in {member}"] = (
         FETCH,
-        lambda place, rng, member=member, size=size: pack(place, lambda archive: bomb(archive, member, size)),
+        lambda place, rng, member=member, size=size: pack(
+            place, lambda archive: bomb(archive, member, size)
+        ),
     )
 
 
@@ -150,7 +163,8 @@ def _a_folder_with_a_pipe(place: Path, rng: random.Random) -> None:
     os.mkfifo(path)
 
 
-# --- stores -----------------------------------------------------------------------------------------------------------
+# --- stores
+# -----------------------------------------------------------------------------------------------------------
 
 REPORT = "report --format json --store {}/store"
 TABLE = "report --store {}/store"
@@ -182,17 +196,30 @@ for title, text in TEXTS.items():
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change a record, and seal it with a valid digest."""
-    data = {name: value for name, value in records.read(path).data.items() if name not in ("schema", "digest")}
+    data = {
+        name: value
+        for name, value in records.read(path).data.items()
+        if name not in ("schema", "digest")
+    }
     change(data)
     records.write(path, data)
 
 
 CHANGES: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
-    "a model of the stranger's code": (TABLE, lambda data: data["fit"].update(model="canary:build")),
+    "a model of the stranger's code": (
+        TABLE,
+        lambda data: data["fit"].update(model="canary:build"),
+    ),
     "a metric of the stranger's code": (TABLE, lambda data: data.update(metric="canary:build")),
     "escapes in a model": (TABLE, lambda data: data["fit"].update(model=f"jem{ESCAPE}")),
-    "escapes in a protocol": (TABLE, lambda data: data["outcome"].update(protocol=f"accuracy:a={ESCAPE}")),
-    "escapes in a reason": (TABLE, lambda data: data["outcome"].update(status="failed", reason=ESCAPE)),
+    "escapes in a protocol": (
+        TABLE,
+        lambda data: data["outcome"].update(protocol=f"accuracy:a={ESCAPE}"),
+    ),
+    "escapes in a reason": (
+        TABLE,
+        lambda data: data["outcome"].update(status="failed", reason=ESCAPE),
+    ),
     "a list for a model": (TABLE, lambda data: data["fit"].update(model=[["x"]])),
     "values of text": (REPORT, lambda data: data["outcome"].update(values={"accuracy": "99"})),
     "a seed of 1e400": (REPORT, lambda data: data["fit"].update(seed=10**400)),
@@ -213,12 +240,16 @@ def _a_pickle_for_arrays(place: Path, rng: random.Random) -> None:
 def _objects_in_arrays(place: Path, rng: random.Random) -> None:
     import numpy as np
 
-    np.savez(one(place, "arrays/*.npz", rng), x=np.array([Calls(f"touch {place}/ran")], dtype=object))
+    np.savez(
+        one(place, "arrays/*.npz", rng), x=np.array([Calls(f"touch {place}/ran")], dtype=object)
+    )
 
 
 @case("store", VERIFY)
 def _arrays_of_a_trillion_numbers(place: Path, rng: random.Random) -> None:
-    head = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(117) + b"\n"
+    head = (
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(117) + b"\n"
+    )
     npy = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head
     with zipfile.ZipFile(one(place, "arrays/*.npz", rng), "w") as archive:
         archive.writestr("x.npy", npy)
@@ -237,11 +268,15 @@ HEADERS = {
     b'"data_offsets":[0,0]}}',
 }
 for title, content in HEADERS.items():
-    whole = content if content[:1] != b"{" else struct.pack("<Q", len(content.rstrip(b"\0"))) + content
+    whole = (
+        content if content[:1] != b"{" else struct.pack("<Q", len(content.rstrip(b"\0"))) + content
+    )
     pattern = "fits/*/model.safetensors" if "tensor" in title else "readings/*/*.safetensors"
     CASES[f"store: safetensors with {title}"] = (
         f"{STUDY} --format json --metrics accuracy,nll --store {{}}/store",
-        lambda place, rng, whole=whole, pattern=pattern: one(place, pattern, rng).write_bytes(whole) and None,
+        lambda place, rng, whole=whole, pattern=pattern: (
+            one(place, pattern, rng).write_bytes(whole) and None
+        ),
     )
 
 
@@ -275,7 +310,8 @@ def _links_that_lead_out(place: Path, rng: random.Random) -> None:
     (place / "store/readings/0123456789abcdef").symlink_to(place)
 
 
-# --- experiments, recipes ---------------------------------------------------------------------------------------------
+# --- experiments, recipes
+# ---------------------------------------------------------------------------------------------
 
 RUN = "run {}/study.toml --dry-run --store {}/other"
 STUDIES = {
@@ -289,14 +325,18 @@ STUDIES = {
     "a wild seed": "models=['jem']\nmetrics=['accuracy']\nseeds=[nan, 1e400, -1]\n",
     "a million models": "models=[" + "'jem'," * 1_000_000 + "]\n",
     "itself": "[[run]]\ninclude=['study']\n",
-    "a product of sweeps": "models=['jem']\nmetrics=['ece']\n[[run]]\nsettings=['epochs=" + "1|" * 5000 + "']\n",
+    "a product of sweeps": "models=['jem']\nmetrics=['ece']\n[[run]]\nsettings=['epochs="
+    + "1|" * 5000
+    + "']\n",
     "escapes": f"models=['jem{json.dumps(ESCAPE)[1:-1]}']\n",
     "an escape as a key": f'"{json.dumps(ESCAPE)[1:-1]}"=1\n',
 }
 for title, text in STUDIES.items():
     CASES[f"experiment: {title}"] = (
         RUN,
-        lambda place, rng, text=text: (place / "study.toml").write_text(f"title = 'x'\n{text}") and None,
+        lambda place, rng, text=text: (
+            (place / "study.toml").write_text(f"title = 'x'\n{text}") and None
+        ),
     )
 
 
@@ -305,7 +345,9 @@ def _other_bytes(place: Path, rng: random.Random) -> None:
     (place / "study.toml").write_bytes(rng.randbytes(5000))
 
 
-TRAIN = "run hybrid --models jem --dataset digits --recipe {}/recipe.toml --dry-run --store {}/other"
+TRAIN = (
+    "run hybrid --models jem --dataset digits --recipe {}/recipe.toml --dry-run --store {}/other"
+)
 RECIPES = {
     "code": "optimizer.name = 'canary:build'\n",
     "a buffer of 10^15 images": "chains.sampler = 'pcd:buffer=1000000000000000'\n",
@@ -320,7 +362,8 @@ for title, text in RECIPES.items():
     )
 
 
-# --- weights, images --------------------------------------------------------------------------------------------------
+# --- weights, images
+# --------------------------------------------------------------------------------------------------
 
 IMPORT = "import weights {}/weights.pt --model jem:net=small-4 --dataset digits --store {}/other"
 
@@ -352,7 +395,9 @@ def folder_of_images(place: Path, content: bytes) -> None:
             (place / "images" / split / name).mkdir(parents=True)
             for n in range(6):
                 level = 40 * n + number
-                Image.new("RGB", (8, 8), (level, 9, 9)).save(place / "images" / split / name / f"{n}.png")
+                Image.new("RGB", (8, 8), (level, 9, 9)).save(
+                    place / "images" / split / name / f"{n}.png"
+                )
     (place / "images/train/cat/0.png").write_bytes(content)
 
 
@@ -360,7 +405,9 @@ def png(width: int, height: int, *chunks: tuple[bytes, bytes]) -> bytes:
     """Return a PNG of these chunks."""
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     parts = [(b"IHDR", head), *chunks, (b"IDAT", zlib.compress(bytes(1000))), (b"IEND", b"")]
-    packed = [struct.pack(">I", len(b)) + n + b + struct.pack(">I", zlib.crc32(n + b)) for n, b in parts]
+    packed = [
+        struct.pack(">I", len(b)) + n + b + struct.pack(">I", zlib.crc32(n + b)) for n, b in parts
+    ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 
 
@@ -372,7 +419,10 @@ IMAGES = {
     "no image": b"<svg xmlns='http://www.w3.org/2000/svg'><script>1</script></svg>",
 }
 for title, content in IMAGES.items():
-    CASES[f"image: {title}"] = (LOOK, lambda place, rng, content=content: folder_of_images(place, content))
+    CASES[f"image: {title}"] = (
+        LOOK,
+        lambda place, rng, content=content: folder_of_images(place, content),
+    )
 
 
 @case("image", LOOK)

@@ -4,9 +4,9 @@
     python benchmarks/faults/kills.py slurm --victims worker,job,slurmd,driver --kills 50
     python benchmarks/faults/kills.py ray --victims worker,raylet,driver --kills 50
 
-Each round starts a small study on digits in a new store, kills random processes of it at random moments, and repeats
-the command until it ends with exit code 0. Only processes that carry this script's mark in their environment are
-killed.
+Each round starts a small study on digits in a new store, kills random processes of it at random
+moments, and repeats the command until it ends with exit code 0. Only processes that carry this
+script's mark in their environment are killed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,16 @@ ENGINES = {
     "ray": "ray:address={address}",
 }
 
-TIMINGS = {"seconds", "iteration_seconds", "time", "other_load", "command", "commit", "digest", "history.csv"}
+TIMINGS = {
+    "seconds",
+    "iteration_seconds",
+    "time",
+    "other_load",
+    "command",
+    "commit",
+    "digest",
+    "history.csv",
+}
 """Fields and files that may differ between two runs; digests are of files that contain them."""
 
 GRACE, LONGEST = 60.0, 900.0
@@ -73,9 +82,20 @@ GRACE, LONGEST = 60.0, 900.0
 
 def run(study: str, store: Path, engine: str) -> subprocess.Popen[bytes]:
     """Start a study, with its output in a file beside the store."""
-    command = [sys.executable, "-m", "jembench", "run", "hybrid", *study.split(), "--executor", engine]
+    command = [
+        sys.executable,
+        "-m",
+        "jembench",
+        "run",
+        "hybrid",
+        *study.split(),
+        "--executor",
+        engine,
+    ]
     with store.with_suffix(".log").open("a") as log:
-        return subprocess.Popen([*command, "--store", str(store)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return subprocess.Popen(
+            [*command, "--store", str(store)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
 
 
 def processes() -> dict[str, list[int]]:
@@ -86,14 +106,17 @@ def processes() -> dict[str, list[int]]:
         with suppress(OSError):
             if mark not in (folder / "environ").read_bytes().split(b"\0"):
                 continue
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            command = (
+                (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            )
             for role, pattern in ROLES.items():
                 if pattern.search(command):
                     found[role].append(int(folder.name))
     return found
 
 
-# --- what two stores have in common -----------------------------------------------------------------------------------
+# --- what two stores have in common
+# -----------------------------------------------------------------------------------
 
 
 def content(store: Path) -> dict[str, str]:
@@ -123,8 +146,8 @@ def _timeless(value: Any) -> Any:
 class Watch(threading.Thread):
     """A thread that counts repeated work in a store.
 
-    ``versions`` are the different files under the name of a result; ``workers`` the processes that worked on each unit;
-    ``begun`` the ids of all of them.
+    ``versions`` are the different files under the name of a result; ``workers`` the processes that
+    worked on each unit; ``begun`` the ids of all of them.
     """
 
     def __init__(self, store: Path) -> None:
@@ -157,25 +180,40 @@ class Watch(threading.Thread):
         return {
             "tried_again": sum(len(workers) - 1 for workers in self.workers.values()),
             "trained_twice": self._replaced("fit.json", "record.json"),
-            "measured_twice": sum(map(len, self.versions.values())) - len(self.versions) - self._replaced("fit.json"),
+            "measured_twice": sum(map(len, self.versions.values()))
+            - len(self.versions)
+            - self._replaced("fit.json"),
         }
 
     def _replaced(self, *names: str) -> int:
-        return sum(len(versions) - 1 for path, versions in self.versions.items() if path.name in names)
+        return sum(
+            len(versions) - 1 for path, versions in self.versions.items() if path.name in names
+        )
 
 
-# --- engines ----------------------------------------------------------------------------------------------------------
+# --- engines
+# ----------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def ray_cluster(folder: Path) -> Iterator[Any]:
-    """Start a Ray of a head without room for work and two nodes, on loopback, which notices a dead node within 2 s."""
+    """Start a Ray of a head without room for work and two nodes, on loopback, which notices a dead
+    node within 2 s.
+    """
     os.environ |= {"RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # otherwise Ray replaces 127.0.0.1
     from ray.cluster_utils import Cluster
 
-    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
-    node = {"node_ip_address": "127.0.0.1", "object_store_memory": 80 * 2**20, "include_dashboard": False}
+    quick = {
+        "health_check_initial_delay_ms": 0,
+        "health_check_period_ms": 500,
+        "health_check_failure_threshold": 4,
+    }
+    node = {
+        "node_ip_address": "127.0.0.1",
+        "object_store_memory": 80 * 2**20,
+        "include_dashboard": False,
+    }
     cluster = Cluster()
     cluster.new_node = lambda **more: cluster.add_node(**node, **more)
     try:
@@ -195,7 +233,8 @@ def replace(role: str, command: list[bytes], cluster: Any) -> None:
         cluster.new_node(num_cpus=2)
 
 
-# --- rounds -----------------------------------------------------------------------------------------------------------
+# --- rounds
+# -----------------------------------------------------------------------------------------------------------
 
 
 def undisturbed(study: str, store: Path) -> dict[str, str]:
@@ -206,7 +245,14 @@ def undisturbed(study: str, store: Path) -> dict[str, str]:
 
 
 def one_round(
-    study: str, store: Path, engine: str, victims: list[str], kills: int, pause: float, rng: random.Random, cluster: Any
+    study: str,
+    store: Path,
+    engine: str,
+    victims: list[str],
+    kills: int,
+    pause: float,
+    rng: random.Random,
+    cluster: Any,
 ) -> Counter[str]:
     """Carry out a study under kills; return the counts of what happened."""
     counts: Counter[str] = Counter()
@@ -253,9 +299,13 @@ def faults(reference: dict[str, str], store: Path) -> dict[str, list[str]]:
     found = content(store)
     log = store.with_suffix(".log").read_text()
     return {
-        "differences": [name for name in sorted(reference | found) if reference.get(name) != found.get(name)],
+        "differences": [
+            name for name in sorted(reference | found) if reference.get(name) != found.get(name)
+        ],
         "leases": [path.name for path in (store / "leases").iterdir()],
-        "works": [str(path.relative_to(store)) for path in (store / "works").rglob("*") if path.is_file()],
+        "works": [
+            str(path.relative_to(store)) for path in (store / "works").rglob("*") if path.is_file()
+        ],
         "temporary": [str(path) for path in Store(store).root.rglob(".*")],
         "tracebacks": re.findall(r"Traceback.*", log),
     }
@@ -266,25 +316,47 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.command()
 @click.argument("engine", type=click.Choice(list(ENGINES)))
-@click.option("--victims", default="worker,driver", show_default=True, help=f"Of {', '.join(ROLES)}; may be repeated.")
+@click.option(
+    "--victims",
+    default="worker,driver",
+    show_default=True,
+    help=f"Of {', '.join(ROLES)}; may be repeated.",
+)
 @click.option("--kills", default=20, show_default=True)
 @click.option("--per-round", default=8, show_default=True, help="The most kills of a round.")
 @click.option("--pause", default=5.0, show_default=True, help="Mean seconds between two kills.")
 @click.option("--seed", default=0, show_default=True)
-@click.option("--keep", type=FOLDER, help="For stores that are not as they should be, and the undisturbed ones.")
-def main(engine: str, victims: str, kills: int, per_round: int, pause: float, seed: int, keep: Path | None) -> None:
+@click.option(
+    "--keep",
+    type=FOLDER,
+    help="For stores that are not as they should be, and the undisturbed ones.",
+)
+def main(
+    engine: str,
+    victims: str,
+    kills: int,
+    per_round: int,
+    pause: float,
+    seed: int,
+    keep: Path | None,
+) -> None:
     """Kill processes of runs on ENGINE, and compare what they leave with an undisturbed run."""
     os.environ.setdefault(MARK, uuid.uuid4().hex)
     os.environ["OMP_NUM_THREADS"] = "1"
-    if engine == "slurm" and "JEMBENCH_TESTS_SLURM" not in os.environ:  # the cluster, too, gets the mark
+    # the cluster, too, gets the mark
+    if engine == "slurm" and "JEMBENCH_TESTS_SLURM" not in os.environ:
         os.execv(ROOT / "tests" / "slurm" / "cluster.sh", ["cluster.sh", sys.executable, *sys.argv])
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that nothing is left then either
+    # so that nothing is left then either
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     rng, total, rounds = random.Random(seed), Counter[str](), 0
     folder = Path(tempfile.mkdtemp(prefix="kills-"))
     if keep:
         keep.mkdir(parents=True, exist_ok=True)
     try:
-        references = [undisturbed(study, (keep or folder) / f"undisturbed-{n}") for n, study in enumerate(STUDIES)]
+        references = [
+            undisturbed(study, (keep or folder) / f"undisturbed-{n}")
+            for n, study in enumerate(STUDIES)
+        ]
         with ray_cluster(folder) if engine == "ray" else nullcontext() as cluster:
             spec = ENGINES[engine].format(address=getattr(cluster, "address", ""))
             while (done := sum(total[f"kill {role}"] for role in ROLES)) < kills:
@@ -297,11 +369,15 @@ def main(engine: str, victims: str, kills: int, per_round: int, pause: float, se
                 total.update(counts)
                 rounds += 1
                 click.echo(json.dumps(dict(sorted(counts.items()))))
-                if any(wrong.values()) or any(counts[name] for name in ("orphans", "trained_twice", "measured_twice")):
+                if any(wrong.values()) or any(
+                    counts[name] for name in ("orphans", "trained_twice", "measured_twice")
+                ):
                     click.echo(json.dumps(wrong, indent=1))
                     if keep:
                         shutil.copytree(store, keep / f"{folder.name}-{store.name}")
-                        shutil.copy(store.with_suffix(".log"), keep / f"{folder.name}-{store.name}.log")
+                        shutil.copy(
+                            store.with_suffix(".log"), keep / f"{folder.name}-{store.name}.log"
+                        )
                 shutil.rmtree(store)
         click.echo(f"{engine}, {rounds} rounds, in all: {json.dumps(dict(sorted(total.items())))}")
     finally:

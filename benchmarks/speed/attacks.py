@@ -1,7 +1,9 @@
-"""The search for the smallest eps by PGD: foolbox's own attack and restarts in a search by hand, and ours.
+"""The search for the smallest eps by PGD: foolbox's own attack and restarts in a search by hand,
+and ours.
 
-Foolbox has no such search, and an eps that is one number for a whole batch, so whoever wants the smallest of each image
-searches image by image. Both sides attack a classifier of digits, trained here, whatever network else is timed.
+Foolbox has no such search, and an eps that is one number for a whole batch, so whoever wants the
+smallest of each image searches image by image. Both sides attack a classifier of digits, trained
+here, whatever network else is timed.
 """
 
 from __future__ import annotations
@@ -28,17 +30,24 @@ ITERATIONS = 300  # of training
 
 
 def attack(setting: Setting) -> Contest:
-    """Return the contest of PGD in L-inf with 20 restarts of 40 steps, to 1 % of the smallest eps of each image."""
+    """Return the contest of PGD in L-inf with 20 restarts of 40 steps, to 1 % of the smallest eps
+    of each image.
+    """
     data = registry.resolve("datasets", "digits").make()
     model = _classifier(data, setting.place)
     images, labels = data.split("test")
-    chosen = torch.randperm(len(images), generator=seeds.generator(0, "robustness/images"))[: setting.attacked]
+    chosen = torch.randperm(len(images), generator=seeds.generator(0, "robustness/images"))[
+        : setting.attacked
+    ]
     x, y = to_float(images[chosen], (0.0, 1.0)).to(setting.place), labels[chosen].to(setting.place)
     target = Target(model, data.spec)
     right = target.classes(x) == y
     x, y = x[right], y[right]
     begin = torch.stack(
-        [starts(RESTARTS, tuple(x.shape[1:]), "linf", seeds.generator(0, f"{i}")) for i in range(len(x))]
+        [
+            starts(RESTARTS, tuple(x.shape[1:]), "linf", seeds.generator(0, f"{i}"))
+            for i in range(len(x))
+        ]
     )
 
     def ours(count: int = len(x)) -> Tensor:
@@ -48,12 +57,18 @@ def attack(setting: Setting) -> Contest:
     def theirs(count: int = len(x)) -> Tensor:
         return _by_foolbox(target, x[:count], y[:count])
 
-    agreement = {f"our distance over foolbox's, of {CHECKED} images": float((ours(CHECKED) / theirs(CHECKED)).mean())}
+    agreement = {
+        f"our distance over foolbox's, of {CHECKED} images": float(
+            (ours(CHECKED) / theirs(CHECKED)).mean()
+        )
+    }
     return Contest(f"image of digits, {RESTARTS} restarts", len(x), theirs, ours, agreement)
 
 
 def _by_foolbox(target: Target, x: Tensor, y: Tensor) -> Tensor:
-    """Search the smallest eps of each image by foolbox's attack: doubled until a success, then by bisection."""
+    """Search the smallest eps of each image by foolbox's attack: doubled until a success, then by
+    bisection.
+    """
     model = wrapped(target.logits, x.device)
     attack = foolbox().attacks.LinfPGD(rel_stepsize=STRIDE / STEPS, steps=STEPS).repeat(RESTARTS)
     nearest = []

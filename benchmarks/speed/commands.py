@@ -3,7 +3,8 @@
     python benchmarks/speed/commands.py -p old/bin/jembench -p new/bin/jembench -- run hybrid
 
 Prints CPU seconds of all processes of the command, wall time, and wall time by the rate of float32
-products, which is measured before each command: the last one compares machines if nothing else runs.
+products, which is measured before each command: the last one compares machines if nothing else
+runs.
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ class Cost(NamedTuple):
 
 @click.command()
 @click.option(
-    "--program", "-p", "programs", multiple=True, required=True, type=click.Path(exists=True), help="Repeatable."
+    "--program",
+    "-p",
+    "programs",
+    multiple=True,
+    required=True,
+    type=click.Path(exists=True),
+    help="Repeatable.",
 )
 @click.option("--turns", default=3, show_default=True)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

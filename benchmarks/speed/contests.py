@@ -1,4 +1,5 @@
-"""Contests: the same work by the textbook implementation and by jembench, with a check that the results agree.
+"""Contests: the same work by the textbook implementation and by jembench, with a check that the
+results agree.
 
 Images are random levels of CIFAR's shape, since timings do not depend on their content.
 """
@@ -71,7 +72,11 @@ class Setting:
     def trainer(self, model: Any, *overrides: str) -> Trainer:
         """Return jembench's trainer with the paper's recipe."""
         sampler = f"pcd:steps={self.steps},step_size=1.0,noise=0.01,buffer=10000,reinit=0.05"
-        settings = [f"batch_size={self.batch}", f"chains.sampler={sampler}", f"compute.precision={self.precision}"]
+        settings = [
+            f"batch_size={self.batch}",
+            f"chains.sampler={sampler}",
+            f"compute.precision={self.precision}",
+        ]
         paper = recipe.load("paper", [*settings, *overrides])
         return Trainer(model, DATA, toy_images().split, paper, seed=0, device=self.place)
 
@@ -112,7 +117,9 @@ class Contest(NamedTuple):
 
 
 def sampling(setting: Setting) -> Contest:
-    """Return the contest of a chain of SGLD with the paper's constants; agreement is that of chains without noise."""
+    """Return the contest of a chain of SGLD with the paper's constants; agreement is that of chains
+    without noise.
+    """
     model, device = setting.model("jem").eval(), setting.place
     net = copy.deepcopy(model.net)
     if setting.execution.channels_last:
@@ -121,7 +128,10 @@ def sampling(setting: Setting) -> Contest:
     generator = torch.Generator(device).manual_seed(0)
     start = to_float(_first(setting, setting.batch), DATA.bounds)
     chains = {noise: ShortRun(DATA, _langevin(setting, noise)) for noise in (0.0, textbook.NOISE)}
-    runs = {noise: ChainGraph(model).run if setting.execution.captured else chain.run for noise in chains}
+    runs = {
+        noise: ChainGraph(model).run if setting.execution.captured else chain.run
+        for noise in chains
+    }
 
     def ours(noise: float = textbook.NOISE) -> Tensor:
         with frozen(model):
@@ -169,7 +179,9 @@ def evaluation(setting: Setting) -> Contest:
     to_channels_last(model, DATA)
 
     def ours(count: int = setting.images) -> Tensor:
-        return predictions.read(model, toy_images().split.images[:count], DATA, device, {"logits"})["logits"]
+        return predictions.read(model, toy_images().split.images[:count], DATA, device, {"logits"})[
+            "logits"
+        ]
 
     def theirs(count: int = setting.images) -> Tensor:
         return textbook.logits(net, _evaluation_loader(setting, count), device)
@@ -201,10 +213,11 @@ def gradient_norm(setting: Setting) -> Contest:
 
 
 def scores(setting: Setting) -> Contest:
-    """Return the contest of the three scores of out-of-distribution detection against the passes that they need.
+    """Return the contest of the three scores of out-of-distribution detection against the passes
+    that they need.
 
-    The other side is not the textbook but the least work: one forward and one backward pass towards the images per
-    batch, of the same size and in the same layout. So the best ratio is 1.
+    The other side is not the textbook but the least work: one forward and one backward pass towards
+    the images per batch, of the same size and in the same layout. So the best ratio is 1.
     """
     model, device = setting.model("jem").eval(), setting.place
     to_channels_last(model, DATA)
@@ -224,7 +237,9 @@ def scores(setting: Setting) -> Contest:
 
     few = min(setting.scored, size)
     reference = torch.cat(bare(few)).flatten(1).norm(dim=1).cpu()
-    agreement = {"largest relative difference": float((ours(few)["grad-norm"] / reference - 1).abs().max())}
+    agreement = {
+        "largest relative difference": float((ours(few)["grad-norm"] / reference - 1).abs().max())
+    }
     return Contest(f"{setting.scored:,} images", 1, bare, ours, agreement)
 
 
@@ -236,7 +251,9 @@ def bootstrap(setting: Setting) -> Contest:
     estimate = textbook.auroc(inside, outside)
 
     def ours() -> Interval | None:
-        return bootstrap_interval(estimate, ranking.auroc_resampling(inside, outside), rng=rng, resamples=RESAMPLES)
+        return bootstrap_interval(
+            estimate, ranking.auroc_resampling(inside, outside), rng=rng, resamples=RESAMPLES
+        )
 
     def theirs() -> np.ndarray:
         return textbook.auroc_interval(inside, outside, RESAMPLES, rng)
@@ -264,7 +281,9 @@ def _evaluation_loader(setting: Setting, count: int) -> Any:
     return textbook.evaluation_loader(pixels[:count], labels[:count], workers=setting.workers)
 
 
-def _training(ours: Trainer, theirs: textbook.Training, iterations: int, agreement: Mapping[str, float]) -> Contest:
+def _training(
+    ours: Trainer, theirs: textbook.Training, iterations: int, agreement: Mapping[str, float]
+) -> Contest:
     """Return the contest of two trainings, after an iteration that fills the buffers and compiles."""
 
     def repeated(iterate: Callable[[], object]) -> Callable[[], None]:
@@ -277,15 +296,19 @@ def _training(ours: Trainer, theirs: textbook.Training, iterations: int, agreeme
     for _ in range(WARM_UP if ours.execution.compiled or ours.execution.captured else 1):
         ours.iterate()
     theirs.iterate()
-    return Contest("iteration", iterations, repeated(theirs.iterate), repeated(ours.iterate), agreement)
+    return Contest(
+        "iteration", iterations, repeated(theirs.iterate), repeated(ours.iterate), agreement
+    )
 
 
 def _agreement(
     ours: Trainer, batch: Batch, negatives: Negatives | None, net: nn.Module, reference: Tensor
 ) -> dict[str, float]:
-    """Return the difference of both losses at the same weights, images and negatives, and the cosine of the gradients.
+    """Return the difference of both losses at the same weights, images and negatives, and the
+    cosine of the gradients.
 
-    The cosine is the lowest of all parameters': over all of them, those of the last layer would hide the rest.
+    The cosine is the lowest of all parameters': over all of them, those of the last layer would
+    hide the rest.
     """
     with autocast(ours.execution.precision, ours.device):
         loss = ours.model.training_loss(batch, negatives).total

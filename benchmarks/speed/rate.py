@@ -1,8 +1,10 @@
-"""Model FLOP utilisation: floating-point operations per second, relative to those of the network's convolutions alone.
+"""Model FLOP utilisation: floating-point operations per second, relative to those of the network's
+convolutions alone.
 
-The operations are those that the algorithm needs, for both implementations: PyTorch's counter on the textbook's network
-counts convolutions and matrix products, a multiplication and an addition as two. A matrix product is no measure for
-them: on CPUs, oneDNN's convolutions may be faster than MKL's products.
+The operations are those that the algorithm needs, for both implementations: PyTorch's counter on
+the textbook's network counts convolutions and matrix products, a multiplication and an addition as
+two. A matrix product is no measure for them: on CPUs, oneDNN's convolutions may be faster than
+MKL's products.
 """
 
 from __future__ import annotations
@@ -22,21 +24,25 @@ from turns import seconds
 
 SMALLEST, LARGEST = 1024, 16_384
 SLOWEST = 1.0  # seconds: no larger product is tried after one that took as long
-LONG_ENOUGH = 0.5  # seconds, about, that a measurement takes: a shorter one would fall into a lull of a busy machine
+# seconds, about, that a measurement takes: a shorter one would fall into a lull of a busy machine
+LONG_ENOUGH = 0.5
 
 CONVOLUTIONS = (torch.ops.aten.convolution, torch.ops.aten.convolution_backward)
 
 
 class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A counter of the floating-point operations of convolutions and matrix products, and a record of the former.
+    """A counter of the floating-point operations of convolutions and matrix products, and a record
+    of the former.
 
-    A multiplication and an addition count as two. PyTorch's ``FlopCounterMode`` also records the modules, which fails
-    within ``autograd.grad``.
+    A multiplication and an addition count as two. PyTorch's ``FlopCounterMode`` also records the
+    modules, which fails within ``autograd.grad``.
     """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False, since to skip this mode PyTorch would import its compiler, which takes seconds."""
+        """Return False, since to skip this mode PyTorch would import its compiler, which takes
+        seconds.
+        """
         return False
 
     def __init__(self) -> None:
@@ -44,7 +50,9 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.count = 0
         self.convolutions: list[tuple[Any, Any]] = []  # functions and arguments
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         result = function(*args, **(kwargs or {}))
         if operations := flop_registry.get(function.overloadpacket):
             self.count += operations(*args, **(kwargs or {}), out_val=result)
@@ -97,9 +105,14 @@ class Convolutions(NamedTuple):
 
 
 def convolutions_of(
-    work: Callable[[], object], dtype: torch.dtype, layout: torch.memory_format, device: torch.device
+    work: Callable[[], object],
+    dtype: torch.dtype,
+    layout: torch.memory_format,
+    device: torch.device,
 ) -> Convolutions:
-    """Return the convolutions of a work on tensors without content, on random numbers of one precision and layout."""
+    """Return the convolutions of a work on tensors without content, on random numbers of one
+    precision and layout.
+    """
     with OperationCounter() as counter:
         work()
     tensors: dict[torch.Size, torch.Tensor] = {}
@@ -107,10 +120,15 @@ def convolutions_of(
     def filled(empty: torch.Tensor) -> torch.Tensor:
         if empty.shape not in tensors:
             numbers = torch.randn(empty.shape, device=device).to(dtype)
-            tensors[empty.shape] = numbers.to(memory_format=layout) if numbers.ndim == 4 else numbers
+            tensors[empty.shape] = (
+                numbers.to(memory_format=layout) if numbers.ndim == 4 else numbers
+            )
         return tensors[empty.shape]
 
-    calls = [(function, tree_map_only(torch.Tensor, filled, args)) for function, args in counter.convolutions]
+    calls = [
+        (function, tree_map_only(torch.Tensor, filled, args))
+        for function, args in counter.convolutions
+    ]
 
     def compute() -> None:
         with torch.no_grad():
@@ -142,7 +160,9 @@ def matrix_product(dtype: torch.dtype, device: torch.device) -> MatrixProduct:
 
 
 def _product(size: int, dtype: torch.dtype, device: torch.device) -> tuple[MatrixProduct, float]:
-    """Return the product of a size, repeated if it is short, and the seconds of a call (the best of three)."""
+    """Return the product of a size, repeated if it is short, and the seconds of a call (the best of
+    three).
+    """
     left, right = (torch.randn((size, size), device=device).to(dtype) for _ in range(2))
     out = torch.empty_like(left)
 

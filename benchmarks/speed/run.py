@@ -1,10 +1,12 @@
-"""The speed of jembench, as ratios to a textbook implementation of the same work, timed in turns in one run.
+"""The speed of jembench, as ratios to a textbook implementation of the same work, timed in turns in
+one run.
 
     python benchmarks/speed/run.py                                    # everything, on WRN-28-2
     python benchmarks/speed/run.py sampling rate --net wrn-28-10 --repeats 2 --steps 2
     python benchmarks/speed/run.py --format json > today.json
 
-``textbook.py`` has the textbook implementation and its reasons. OMP_NUM_THREADS sets PyTorch's threads.
+``textbook.py`` has the textbook implementation and its reasons. OMP_NUM_THREADS sets PyTorch's
+threads.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ WIDTH = 150  # of the table where there is no terminal
 
 @click.command()
 @click.argument("what", nargs=-1, type=click.Choice(SUBJECTS))
-@click.option("--net", "nets", multiple=True, default=["wrn-28-2"], show_default=True, help="Repeatable.")
+@click.option(
+    "--net", "nets", multiple=True, default=["wrn-28-2"], show_default=True, help="Repeatable."
+)
 @click.option("--batch", default=64, show_default=True, help="Images of a batch.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda ...")
 @click.option(
@@ -65,8 +69,14 @@ WIDTH = 150  # of the table where there is no terminal
     show_default=True,
     help="Images whose smallest eps is searched: foolbox takes some 10 s of each.",
 )
-@click.option("--workers", type=int, help="Processes of each of the textbook's data loaders: 0 on a CPU, 4 on a GPU.")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "--workers",
+    type=int,
+    help="Processes of each of the textbook's data loaders: 0 on a CPU, 4 on a GPU.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
 def main(
     what: tuple[str, ...],
     nets: tuple[str, ...],
@@ -79,14 +89,17 @@ def main(
 ) -> None:
     """Print how much faster than the textbook WHAT is: everything if left out."""
     place = devices.resolve(device)
-    # The authors' implementation has 4. Beside a network that wants every core itself they were slower than none.
+    # The authors' implementation has 4. Beside a network that wants every core itself they were
+    # slower than none.
     workers = (4 if place.type == "cuda" else 0) if workers is None else workers
     made_with = provenance.collect(str(place), [])
     runs = []
     for net in nets:
         runs.append(
             _measure(
-                Setting(net=net, device=str(place), precision=precision, workers=workers, **amounts),
+                Setting(
+                    net=net, device=str(place), precision=precision, workers=workers, **amounts
+                ),
                 what or SUBJECTS,
                 repeats,
             )
@@ -94,7 +107,9 @@ def main(
         if form == "table":
             _print(runs[-1], str(made_with["commit"]))
     if form == "json":
-        click.echo(json.dumps({"provenance": made_with, "nets": list(map(_as_json, runs))}, indent=1))
+        click.echo(
+            json.dumps({"provenance": made_with, "nets": list(map(_as_json, runs))}, indent=1)
+        )
 
 
 class Run(NamedTuple):
@@ -120,7 +135,8 @@ def _as_json(run: Run) -> dict[str, Any]:
     """Return a run in JSON types, with spreads as median, low and high."""
     spreads = ("textbook", "ours", "ratio")
     rows = [
-        row._asdict() | {name: value._asdict() for name in spreads if (value := getattr(row, name)) is not None}
+        row._asdict()
+        | {name: value._asdict() for name in spreads if (value := getattr(row, name)) is not None}
         for row in run.rows
     ]
     return run._asdict() | {"setting": dataclasses.asdict(run.setting), "rows": rows}
@@ -150,7 +166,11 @@ def _table(run: Run) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("notes")
     for row in run.rows:
-        ratio = "" if row.ratio is None else f"{row.ratio.median:.2f} ({row.ratio.low:.2f} to {row.ratio.high:.2f})"
+        ratio = (
+            ""
+            if row.ratio is None
+            else f"{row.ratio.median:.2f} ({row.ratio.low:.2f} to {row.ratio.high:.2f})"
+        )
         sides = (_figure(row, side) for side in (row.textbook, row.ours))
         notes = "; ".join(f"{name} {value:.4g}" for name, value in row.notes.items())
         table.add_row(row.subject, row.per, *sides, ratio, notes)

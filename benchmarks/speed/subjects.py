@@ -21,7 +21,8 @@ class Row(NamedTuple):
     measure: Literal["seconds", "percent"]
     textbook: Spread
     ours: Spread
-    ratio: Spread | None  # of each turn, above 1 if jembench is better; None if a ratio has no meaning
+    # of each turn, above 1 if jembench is better; None if a ratio has no meaning
+    ratio: Spread | None
     notes: Mapping[str, float]
 
 
@@ -69,13 +70,17 @@ class Session:
 def contest_row(subject: str, timed: Timed) -> Row:
     """Return the row of seconds per unit of both, and their ratio turn by turn."""
     turns = timed.turns
-    textbook, ours = (spread(turn[side] / timed.units for turn in turns) for side in ("textbook", "ours"))
+    textbook, ours = (
+        spread(turn[side] / timed.units for turn in turns) for side in ("textbook", "ours")
+    )
     ratio = spread(turn["textbook"] / turn["ours"] for turn in turns)
     return Row(subject, timed.unit, "seconds", textbook, ours, ratio, timed.agreement)
 
 
 def rulers(setting: Setting, works: rate.Works) -> dict[str, rate.Convolutions]:
-    """Return the convolutions of a step and of a loss, each in the precision and layout of either side."""
+    """Return the convolutions of a step and of a loss, each in the precision and layout of either
+    side.
+    """
     execution = setting.execution
     ours = torch.channels_last if execution.channels_last else torch.contiguous_format
     sides = {
@@ -91,7 +96,10 @@ def rulers(setting: Setting, works: rate.Works) -> dict[str, rate.Convolutions]:
 
 def rates(session: Session) -> list[Row]:
     """Return the rows of model FLOP utilisation of a sampling step and of an iteration of JEM."""
-    return [_rate_row(session, "sampling", 1, 0), _rate_row(session, "jem", session.setting.steps, 1)]
+    return [
+        _rate_row(session, "sampling", 1, 0),
+        _rate_row(session, "jem", session.setting.steps, 1),
+    ]
 
 
 def _rate_row(session: Session, subject: str, steps: int, losses: int) -> Row:
@@ -99,12 +107,16 @@ def _rate_row(session: Session, subject: str, steps: int, losses: int) -> Row:
     assert session.works
     _, units, _, turns = session.timed(subject)
     amounts = {"step": steps, "loss": losses}
-    operations = sum(getattr(session.works, part).operations * times for part, times in amounts.items())
+    operations = sum(
+        getattr(session.works, part).operations * times for part, times in amounts.items()
+    )
 
     def alone(turn: Turn, side: str) -> float:
         """Return the rate of the convolutions."""
         seconds = sum(times * turn[f"{side} {part}"] for part, times in amounts.items())
-        done = sum(times * session.rulers[f"{side} {part}"].operations for part, times in amounts.items())
+        done = sum(
+            times * session.rulers[f"{side} {part}"].operations for part, times in amounts.items()
+        )
         return done / seconds
 
     def share(turn: Turn, side: str) -> float:
@@ -113,7 +125,8 @@ def _rate_row(session: Session, subject: str, steps: int, losses: int) -> Row:
     precision = session.setting.execution.precision
     names = {"textbook": "textbook's convolutions GFLOP/s", "ours": "our convolutions GFLOP/s"}
     notes = {"GFLOP": operations / 1e9} | {
-        name: spread(alone(turn, side) / 1e9 for turn in turns).median for side, name in names.items()
+        name: spread(alone(turn, side) / 1e9 for turn in turns).median
+        for side, name in names.items()
     }
     return Row(
         f"rate of {subject}",

@@ -1,18 +1,24 @@
-"""A plain implementation of JEM by Algorithm 1 of Grathwohl et al. (2020), the reference of jembench's speed.
+"""A plain implementation of JEM by Algorithm 1 of Grathwohl et al. (2020), the reference of
+jembench's speed.
 
-It does not import jembench, and is not slow on purpose. Where the algorithm leaves a choice, it takes PyTorch's default
-or that of the authors' implementation (wgrathwohl/JEM):
+It does not import jembench, and is not slow on purpose. Where the algorithm leaves a choice, it
+takes PyTorch's default or that of the authors' implementation (wgrathwohl/JEM):
 
-- float32, contiguous images and weights, eager: PyTorch's defaults. So is TF32 in the convolutions of a GPU.
-- Images come from a ``DataLoader`` over PIL images, augmented one by one by torchvision. Worker processes do it for
-  networks on a GPU; for a network on all cores of the CPU they were slower than no workers.
-- The data of p(x) and the labelled data have separate loaders; data, samples and labelled data have separate passes.
+- float32, contiguous images and weights, eager: PyTorch's defaults. So is TF32 in the convolutions
+  of a GPU.
+- Images come from a ``DataLoader`` over PIL images, augmented one by one by torchvision. Worker
+  processes do it for networks on a GPU; for a network on all cores of the CPU they were slower than
+  no workers.
+- The data of p(x) and the labelled data have separate loaders; data, samples and labelled data have
+  separate passes.
 - ``retain_graph=True`` at every sampling step. It costs memory rather than time.
-- The replay buffer lies on the CPU: a batch of chains is copied to the device and back in each iteration.
-- ``autograd.grad`` towards the images alone, so that sampling computes no parameter gradients; with ``backward``,
-  which is common, a step would take 50 % longer.
+- The replay buffer lies on the CPU: a batch of chains is copied to the device and back in each
+  iteration.
+- ``autograd.grad`` towards the images alone, so that sampling computes no parameter gradients; with
+  ``backward``, which is common, a step would take 50 % longer.
 - The loss is read in every iteration, to stop at divergence.
-- cuDNN tries its algorithms and keeps the fastest (``cudnn.benchmark``), as the authors' implementation lets it.
+- cuDNN tries its algorithms and keeps the fastest (``cudnn.benchmark``), as the authors'
+  implementation lets it.
 
 The network is jembench's own, whose in-place activations are an advantage for the textbook.
 
@@ -47,7 +53,9 @@ Batch = tuple[Tensor, Tensor]
 class Images(Dataset[tuple[Tensor, int]]):
     """A dataset of pixels in memory that become PIL images on access, as in torchvision's CIFAR10."""
 
-    def __init__(self, pixels: np.ndarray, labels: list[int], transform: Callable[[Image.Image], Tensor]) -> None:
+    def __init__(
+        self, pixels: np.ndarray, labels: list[int], transform: Callable[[Image.Image], Tensor]
+    ) -> None:
         self.pixels = pixels  # uint8 (N, H, W, C)
         self.labels = labels
         self.transform = transform
@@ -80,7 +88,9 @@ def training_transform(size: int) -> Any:
     )
 
 
-def training_loader(pixels: np.ndarray, labels: list[int], *, batch: int, workers: int) -> Iterator[Batch]:
+def training_loader(
+    pixels: np.ndarray, labels: list[int], *, batch: int, workers: int
+) -> Iterator[Batch]:
     """Yield augmented batches without end."""
     images = Images(pixels, labels, training_transform(pixels.shape[1]))
     loader = DataLoader(images, batch_size=batch, shuffle=True, num_workers=workers, drop_last=True)
@@ -92,12 +102,18 @@ def evaluation_loader(pixels: np.ndarray, labels: list[int], *, workers: int) ->
     """Return the loader of the images in their order, within [-1, 1]."""
     from torchvision import transforms
 
-    transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))])
-    return DataLoader(Images(pixels, labels, transform), batch_size=EVALUATION_BATCH, num_workers=workers)
+    transform = transforms.Compose(
+        [transforms.ToTensor(), transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))]
+    )
+    return DataLoader(
+        Images(pixels, labels, transform), batch_size=EVALUATION_BATCH, num_workers=workers
+    )
 
 
 @tuned
-def langevin(net: Callable[[Tensor], Tensor], x: Tensor, steps: int, noise: float = NOISE) -> Tensor:
+def langevin(
+    net: Callable[[Tensor], Tensor], x: Tensor, steps: int, noise: float = NOISE
+) -> Tensor:
     """Run SGLD on log p(x) = logsumexp f(x)."""
     x = x.clone().requires_grad_()
     for _ in range(steps):
@@ -106,7 +122,9 @@ def langevin(net: Callable[[Tensor], Tensor], x: Tensor, steps: int, noise: floa
     return x.detach()
 
 
-def jem_loss(net: nn.Module, x_data: Tensor, x_samples: Tensor, x_labelled: Tensor, y: Tensor) -> Tensor:
+def jem_loss(
+    net: nn.Module, x_data: Tensor, x_samples: Tensor, x_labelled: Tensor, y: Tensor
+) -> Tensor:
     """Return the cross-entropy, minus the mean log p of the data, plus that of the samples."""
     log_p_data = net(x_data).logsumexp(1).mean()
     log_p_samples = net(x_samples).logsumexp(1).mean()
@@ -178,7 +196,14 @@ class ClassifierTraining(Training):
     """The training of the same network by cross-entropy alone."""
 
     def __init__(
-        self, net: nn.Module, pixels: np.ndarray, labels: list[int], *, batch: int, device: torch.device, workers: int
+        self,
+        net: nn.Module,
+        pixels: np.ndarray,
+        labels: list[int],
+        *,
+        batch: int,
+        device: torch.device,
+        workers: int,
     ) -> None:
         super().__init__(net, device)
         self.labelled = training_loader(pixels, labels, batch=batch, workers=workers)
@@ -219,7 +244,12 @@ def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
     return float(roc_auc_score(truth, np.concatenate([inside, outside])))
 
 
-def auroc_interval(inside: np.ndarray, outside: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
+def auroc_interval(
+    inside: np.ndarray, outside: np.ndarray, resamples: int, rng: np.random.Generator
+) -> np.ndarray:
     """Return the 95 % interval of AUROC by the percentiles of resamples of both sets."""
-    values = [auroc(rng.choice(inside, len(inside)), rng.choice(outside, len(outside))) for _ in range(resamples)]
+    values = [
+        auroc(rng.choice(inside, len(inside)), rng.choice(outside, len(outside)))
+        for _ in range(resamples)
+    ]
     return np.quantile(values, [0.025, 0.975])

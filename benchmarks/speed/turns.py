@@ -24,7 +24,9 @@ class Spread(NamedTuple):
     high: float
 
 
-def take_turns(contestants: Mapping[str, Callable[[], object]], turns: int, device: torch.device) -> list[Turn]:
+def take_turns(
+    contestants: Mapping[str, Callable[[], object]], turns: int, device: torch.device
+) -> list[Turn]:
     """Time the contestants one after the other, ``turns`` times, in reverse order every other time.
 
     They must be warmed up: compiled, with allocated memory and filled buffers.

@@ -13,7 +13,9 @@ from jembench.catalog import discovery
 
 
 class Components(Directive):
-    """`{components} models`: the name of each, what it is, and its options or, of a published table, its columns."""
+    """`{components} models`: the name of each, what it is, and its options or, of a published
+    table, its columns.
+    """
 
     required_arguments = 1
 
@@ -31,7 +33,9 @@ def _row(entry: listing.Entry) -> list[nodes.Element]:
     distribution = entry.fields.get("distribution", "jembench")
     if distribution != "jembench":
         head += [nodes.Text(" "), nodes.emphasis("", distribution)]
-    block = nodes.line_block("", *(nodes.line("", "", nodes.literal("", line)) for line in entry.lines))
+    block = nodes.line_block(
+        "", *(nodes.line("", "", nodes.literal("", line)) for line in entry.lines)
+    )
     return [head, nodes.paragraph("", "", *inline(entry.title)), block]
 
 
@@ -41,7 +45,9 @@ def inline(text: str) -> Iterator[nodes.Node]:
         yield nodes.literal("", part) if place % 2 else nodes.Text(part)
 
 
-def table(heads: tuple[str, ...], rows: list[list[nodes.Element]], widths: tuple[int, ...]) -> nodes.table:
+def table(
+    heads: tuple[str, ...], rows: list[list[nodes.Element]], widths: tuple[int, ...]
+) -> nodes.table:
     """Return a table of cells, with a heading and a width in percent for each column."""
     group = nodes.tgroup("", *(nodes.colspec(colwidth=width) for width in widths), cols=len(widths))
     group += nodes.thead("", _line([nodes.paragraph("", head) for head in heads]))

@@ -15,7 +15,9 @@ def _inline(translator: Any, node: nodes.math) -> None:
 def _block(translator: Any, node: nodes.math_block) -> None:
     number = f'<span class="eqno">({node["number"]})</span>' if node.get("number") else ""
     label = f' id="equation-{node["label"]}"' if node.get("label") else ""
-    translator.body.append(f'<div class="math"{label}>{convert(node.astext(), display="block")}{number}</div>')
+    translator.body.append(
+        f'<div class="math"{label}>{convert(node.astext(), display="block")}{number}</div>'
+    )
     raise nodes.SkipNode
 
 

@@ -14,11 +14,17 @@ def _resolve(app: Sphinx, env: Any, node: Any, content: nodes.Element) -> nodes.
         return None
     last = node["reftarget"].rpartition(".")[2]
     objects = env.get_domain("py").objects
-    found = {entry.node_id: entry for name, entry in objects.items() if name.rpartition(".")[2] == last}
-    classes = [entry for entry in found.values() if entry.objtype in ("class", "exception", "function")]
+    found = {
+        entry.node_id: entry for name, entry in objects.items() if name.rpartition(".")[2] == last
+    }
+    classes = [
+        entry for entry in found.values() if entry.objtype in ("class", "exception", "function")
+    ]
     if len(classes) != 1:
         return None
-    return make_refnode(app.builder, node["refdoc"], classes[0].docname, classes[0].node_id, content, last)
+    return make_refnode(
+        app.builder, node["refdoc"], classes[0].docname, classes[0].node_id, content, last
+    )
 
 
 def _no_type(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:

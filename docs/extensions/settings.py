@@ -1,4 +1,6 @@
-"""The directive `settings`: tables of the environment variables, the limits and the folders, from the code."""
+"""The directive `settings`: tables of the environment variables, the limits and the folders, from
+the code.
+"""
 
 import ast
 import itertools
@@ -30,7 +32,9 @@ class Variable(NamedTuple):
 
 
 def variables() -> list[Variable]:
-    """Return the variables of constants: `NAME = "JEMBENCH_..."` or a `Limit`, with the docstring that follows."""
+    """Return the variables of constants: `NAME = "JEMBENCH_..."` or a `Limit`, with the docstring
+    that follows.
+    """
     return sorted(found for path in sorted(SOURCE.rglob("*.py")) for found in _of_module(path))
 
 
@@ -44,13 +48,19 @@ def _of_module(path: Path) -> Iterator[Variable]:
         values = [constant.value for constant in constants if isinstance(constant, ast.Constant)]
         if values and str(values[0]).startswith("JEMBENCH_"):
             assert isinstance(following.value, ast.Constant)
-            text = re.sub(r"\s+", " ", str(following.value.value)).replace("Environment variable: ", "").rstrip(".")
+            text = (
+                re.sub(r"\s+", " ", str(following.value.value))
+                .replace("Environment variable: ", "")
+                .rstrip(".")
+            )
             default = f"{Limit(*values).default:,} {values[2]}" if len(values) > 1 else ""
             yield Variable(str(values[0]), default, text)
 
 
 def shared_options() -> dict[str, tuple[str, list[str]]]:
-    """Return, of each variable that several commands share, the option and the commands that read it."""
+    """Return, of each variable that several commands share, the option and the commands that read
+    it.
+    """
     found: dict[str, tuple[str, list[str]]] = {}
     for name, command in _commands(cli, COMMANDS):
         for option in command.params:
@@ -59,7 +69,9 @@ def shared_options() -> dict[str, tuple[str, list[str]]]:
     return found
 
 
-def _commands(group: click.Group, names: Any, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
+def _commands(
+    group: click.Group, names: Any, prefix: str = ""
+) -> Iterator[tuple[str, click.Command]]:
     context = click.Context(group)
     for name in names:
         command = group.get_command(context, name)
@@ -74,7 +86,10 @@ def folders() -> list[tuple[str, str]]:
     """Return the default path of each folder of the user, and what it holds."""
     functions = (files.cache_folder, files.data_folder)
     paths = [str(function()).replace(str(Path.home()), "~", 1) for function in functions]
-    texts = [(function.__doc__ or "").partition("\n")[0].removeprefix("Return ").rstrip(".") for function in functions]
+    texts = [
+        (function.__doc__ or "").partition("\n")[0].removeprefix("Return ").rstrip(".")
+        for function in functions
+    ]
     store = "the store of fits and cells, in the current folder; ``--store`` or ``JEMBENCH_STORE`` names another"
     return [("runs", store), *zip(paths, texts, strict=True)]
 
@@ -89,7 +104,9 @@ class Settings(Directive):
         part = self.arguments[0]
         if part == "options":
             shared = sorted(shared_options().items())
-            rows = [_row(name, f"``{option}`` of {_listed(names)}") for name, (option, names) in shared]
+            rows = [
+                _row(name, f"``{option}`` of {_listed(names)}") for name, (option, names) in shared
+            ]
             return [table(("variable", "sets"), rows, (25, 75))]
         if part == "folders":
             return [table(("folder", "holds"), [_row(*pair) for pair in folders()], (30, 70))]
@@ -97,7 +114,11 @@ class Settings(Directive):
             rows = [_row(v.name, v.text, v.default) for v in variables() if v.default]
             return [table(("variable", "limits", "default"), rows, (30, 45, 25))]
         assert part == "variables", part
-        rows = [_row(v.name, v.text) for v in variables() if not v.default and v.name not in shared_options()]
+        rows = [
+            _row(v.name, v.text)
+            for v in variables()
+            if not v.default and v.name not in shared_options()
+        ]
         return [table(("variable", "meaning"), rows, (25, 75))]
 
 
@@ -106,7 +127,10 @@ def _listed(names: list[str]) -> str:
 
 
 def _row(name: str, *texts: str) -> list[nodes.Element]:
-    return [nodes.paragraph("", "", nodes.literal("", name)), *(nodes.paragraph("", "", *inline(t)) for t in texts)]
+    return [
+        nodes.paragraph("", "", nodes.literal("", name)),
+        *(nodes.paragraph("", "", *inline(t)) for t in texts),
+    ]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The conversion of arguments of the API to those of plans and reports: lists, specs, settings, a selection."""
+"""The conversion of arguments of the API to those of plans and reports: lists, specs, settings, a
+selection.
+"""
 
 import functools
 import inspect
@@ -18,13 +20,17 @@ from jembench.experiment.recipe import AtLeast1, Positive, Seed
 from jembench.report.select import Selection
 
 Settings = Mapping[str, str | int | float | bool | None]
-"""Fields of the recipe (``epochs``, ``"optimizer.learning_rate"``) or options of metrics (``"ece.bins"``)."""
+"""Fields of the recipe (``epochs``, ``"optimizer.learning_rate"``) or options of metrics
+(``"ece.bins"``).
+"""
 
 
 _DEVICE = re.compile(r"auto|(cpu|cuda|mps|xpu|hpu|xla|meta)(:\d+)?").fullmatch
 
 VALUES: Mapping[str, Any] = {
-    **dict.fromkeys(("executor", "sampler", "budget", "recipe_b", "license", "format", "name"), Filled),
+    **dict.fromkeys(
+        ("executor", "sampler", "budget", "recipe_b", "license", "format", "name"), Filled
+    ),
     **dict.fromkeys(("progress", "skip_missing", "chains", "private"), bool),
     "device": Annotated[str, Rule("auto, cpu, cuda, cuda:1 ... or mps", _DEVICE)],
     "limit": AtLeast1,
@@ -78,12 +84,20 @@ def texts(given: Any, what: str, spec: Callable[[Any], str] | None = None) -> li
     """
     if given is None:
         return None
-    several = split_list(given) if isinstance(given, str) else given if isinstance(given, list | tuple) else [given]
+    several = (
+        split_list(given)
+        if isinstance(given, str)
+        else given
+        if isinstance(given, list | tuple)
+        else [given]
+    )
     if spec:
         return [spec(value) for value in several]
     for value in several:
         if not isinstance(value, str):
-            raise SpecError(f"{what} is given as {type(value).__name__}; it must be a text, or a list of texts.")
+            raise SpecError(
+                f"{what} is given as {type(value).__name__}; it must be a text, or a list of texts."
+            )
     return list(several)
 
 
@@ -95,7 +109,9 @@ def some_texts(given: Any, what: str, spec: Callable[[Any], str] | None = None) 
     """
     found = texts(given, what, spec)
     if found == []:
-        raise SpecError(f"{what} is {given!r:.80}, which names nothing. Leave it out for the default.")
+        raise SpecError(
+            f"{what} is {given!r:.80}, which names nothing. Leave it out for the default."
+        )
     return found
 
 
@@ -109,12 +125,15 @@ def one_text(given: Any, what: str) -> str | None:
         return None
     text = os.fspath(given) if isinstance(given, str | os.PathLike) else ""
     if not isinstance(text, str) or not text.strip() or "\0" in text or len(text) > 4096:
-        raise SpecError(f"{what} is {given!r:.80}; it must be a name or the path of a file or folder.")
+        raise SpecError(
+            f"{what} is {given!r:.80}; it must be a name or the path of a file or folder."
+        )
     return text
 
 
 def model_specs(given: Any, names: Mapping[str, str]) -> tuple[list[str] | None, Mapping[str, str]]:
-    """Return models as specs, and the display names by specs, with those of a mapping ``{"Mine": model}``.
+    """Return models as specs, and the display names by specs, with those of a mapping ``{"Mine":
+    model}``.
 
     Raises:
         SpecError: if there is no model, a name is no text, or a mapping has a model twice.
@@ -125,7 +144,9 @@ def model_specs(given: Any, names: Mapping[str, str]) -> tuple[list[str] | None,
     specs = {name: model_spec(model) for name, model in given.items()}
     named = {spec: name for name, spec in specs.items()}
     if len(named) < len(specs):
-        raise SpecError(f"models has one model under several of the names {', '.join(specs)}. Give each its own.")
+        raise SpecError(
+            f"models has one model under several of the names {', '.join(specs)}. Give each its own."
+        )
     return some_texts(list(named), "models"), {**named, **names}
 
 
@@ -136,7 +157,9 @@ def seed_numbers(given: str | int | Iterable[str | int]) -> list[int]:
         SpecError: if a value is no seed; PyTorch's have 64 bits, which hold 18 digits.
     """
     if isinstance(given, bytes | Mapping):
-        raise SpecError(f"seeds is given as {type(given).__name__}; it must be whole numbers: 0,1,2.")
+        raise SpecError(
+            f"seeds is given as {type(given).__name__}; it must be whole numbers: 0,1,2."
+        )
     several: Iterable[Any] = [given]
     if isinstance(given, str):
         several = split_list(given)
@@ -147,14 +170,18 @@ def seed_numbers(given: str | int | Iterable[str | int]) -> list[int]:
         raise SpecError(f"seeds has more than {MOST_SEEDS:,} numbers. Give fewer.")
     if not seeds or not all(seed.isdecimal() and len(seed) <= 18 for seed in seeds):
         text = ",".join(seeds)[:80]
-        raise SpecError(f"seeds is {text!r}; it must be whole numbers from 0 on, of 18 digits at most: 0,1,2.")
+        raise SpecError(
+            f"seeds is {text!r}; it must be whole numbers from 0 on, of 18 digits at most: 0,1,2."
+        )
     return list(map(int, seeds))
 
 
 def setting_texts(settings: Settings | None) -> list[str]:
     """Return settings in the form of the command line, such as ``epochs=5``."""
     if not isinstance(settings, Mapping | None):
-        raise SpecError(f'settings is {settings!r:.80}; it must be a mapping of recipe fields: {{"epochs": 5}}.')
+        raise SpecError(
+            f'settings is {settings!r:.80}; it must be a mapping of recipe fields: {{"epochs": 5}}.'
+        )
     for key, value in (settings or {}).items():
         check_value(key, str, "A key of settings")
         check_value(value, str | int | float | bool | None, f"settings[{key!r}]")
@@ -174,21 +201,23 @@ def selection(
     names: Mapping[str, str] = MappingProxyType({}),
     limit: int | None = None,
 ) -> Selection:
-    """Return the selection of a store's results. None means all; several are a list, or a text with commas.
+    """Return the selection of a store's results. None means all; several are a list, or a text with
+    commas.
 
     Args:
-        suite: the name of a suite, to show only its metrics; or the file of an experiment, whose models, data, recipes,
-            seeds and names are the defaults of the arguments below.
-        models: specs or modules, in the order of the tables, or a mapping of display names to these; a bare name
-            selects that spec, or else all models of the name, and ``jem*`` those that the pattern matches.
+        suite: the name of a suite, to show only its metrics; or the file of an experiment, whose
+            models, data, recipes, seeds and names are the defaults of the arguments below.
+        models: specs or modules, in the order of the tables, or a mapping of display names to
+            these; a bare name selects that spec, or else all models of the name, and ``jem*`` those
+            that the pattern matches.
         dataset: specs or datasets, as models.
         recipe: labels as tables show them, or patterns: ``digits+epochs=5``, ``digits*``.
         seeds: of the trained models.
         metrics: specs, names or patterns, in the order of the columns.
         columns: labels of values or patterns, in the order of the columns.
         names: display names by specs of models, and headings of columns by metrics or labels.
-        limit: show results on this number of test images; None: that of the suite, or else all; if all
-            results of the store share another number, that.
+        limit: show results on this number of test images; None: that of the suite, or else all; if
+            all results of the store share another number, that.
 
     Example:
         >>> selection("hybrid", models="jem,baseline", columns=["accuracy", "ece"]).models

@@ -50,7 +50,9 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
     """
     if set(arrays) != {*_NAMES}:
         keys = ", ".join(map(str, arrays)) or "none"
-        raise SpecError(f"A dataset of arrays has the keys {keys}; they must be train and test. {ADVICE}")
+        raise SpecError(
+            f"A dataset of arrays has the keys {keys}; they must be train and test. {ADVICE}"
+        )
     images: dict[SplitName, Array] = {}
     labels: dict[SplitName, Array | None] = {}
     for name in _NAMES:
@@ -59,24 +61,32 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
         labels[name] = None if second is None else _labels(name, second, len(images[name]))
     shapes = [images[name].shape[1:] for name in _NAMES]
     if shapes[0] != shapes[1]:
-        raise SpecError(f"The images of train and test have different shapes: {shapes[0]}, {shapes[1]}.")
+        raise SpecError(
+            f"The images of train and test have different shapes: {shapes[0]}, {shapes[1]}."
+        )
 
     class_names = _number_texts(labels)
     splits = {name: _split(images[name], labels[name]) for name in _NAMES}
     classes = check_labels("the arrays", _labels_of(splits))
     channels, height, width = shapes[0]
-    spec = DataSpec(name="arrays", shape=(channels, height, width), num_classes=classes, class_names=class_names)
+    spec = DataSpec(
+        name="arrays", shape=(channels, height, width), num_classes=classes, class_names=class_names
+    )
     return _kept(spec, splits)
 
 
 def _kept(spec: DataSpec, splits: Mapping[SplitName, Split], truth: Any = None) -> LazyDataset:
     _remark_on_images(spec, splits)
     train_size, test_size = (len(splits[name].images) for name in _NAMES)
-    return LazyDataset(spec, splits.__getitem__, train_size=train_size, test_size=test_size, truth=truth)
+    return LazyDataset(
+        spec, splits.__getitem__, train_size=train_size, test_size=test_size, truth=truth
+    )
 
 
 def _remark_on_images(spec: DataSpec, splits: Mapping[SplitName, Split]) -> None:
-    """Remark on test images that are among the training images, and on images that are almost black."""
+    """Remark on test images that are among the training images, and on images that are almost
+    black.
+    """
     train, test = (splits[name].images.numpy() for name in _NAMES)
     known = {hash(image.tobytes()) for image in train}
     copies = sum(hash(image.tobytes()) in known for image in test)
@@ -114,14 +124,17 @@ def _pair(name: str, pair: Any) -> Sequence[Any]:
     if isinstance(tensors, tuple):
         pair = tensors if len(tensors) > 1 else (*tensors, None)
         if len(pair) != 2:
-            raise SpecError(f"The dataset of {name} has {len(pair)} tensors; give (images, labels).")
+            raise SpecError(
+                f"The dataset of {name} has {len(pair)} tensors; give (images, labels)."
+            )
     if isinstance(pair, Mapping):
         raise SpecError(f"The part {name} has the keys {', '.join(map(str, pair))}. {ADVICE}")
     return pair if isinstance(pair, tuple | list) and len(pair) == 2 else (pair, None)
 
 
 def _array(what: str, values: Any) -> Array:
-    """Return a copy of values as an array in memory, in the order of bytes and axes of this machine.
+    """Return a copy of values as an array in memory, in the order of bytes and axes of this
+    machine.
 
     Raises:
         SpecError: if they are no array, or not filled.
@@ -131,7 +144,9 @@ def _array(what: str, values: Any) -> Array:
     from torch.utils.data import Dataset as TorchDataset
 
     is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
-    if isinstance(values, str | bytes | Mapping | TorchDataset) or not (hasattr(values, "__array__") or is_list):
+    if isinstance(values, str | bytes | Mapping | TorchDataset) or not (
+        hasattr(values, "__array__") or is_list
+    ):
         raise SpecError(f"{what} are given as {type(values).__name__}. {ADVICE}")
     try:
         if isinstance(values, Tensor):
@@ -142,7 +157,11 @@ def _array(what: str, values: Any) -> Array:
             array = np.asarray(values)
         else:
             array = np.asarray([_item(item) for item in values])
-        if array.dtype == object and array.size and all(hasattr(item, "__array__") for item in array.flat):
+        if (
+            array.dtype == object
+            and array.size
+            and all(hasattr(item, "__array__") for item in array.flat)
+        ):
             array = np.stack([_item(item) for item in array.flat])
     except JembenchError:
         raise
@@ -153,7 +172,9 @@ def _array(what: str, values: Any) -> Array:
             f"arrays. {ADVICE}"
         ) from error
     if np.ma.is_masked(values):
-        raise SpecError(f"{what} are a masked array with masked values. Fill or remove these first.")
+        raise SpecError(
+            f"{what} are a masked array with masked values. Fill or remove these first."
+        )
     return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
@@ -161,7 +182,11 @@ def _item(item: Any) -> Any:
     """Return an image or a label of a list as an array or a plain value."""
     import numpy as np
 
-    return np.asarray(item.detach().cpu() if hasattr(item, "detach") else item) if hasattr(item, "__array__") else item
+    return (
+        np.asarray(item.detach().cpu() if hasattr(item, "detach") else item)
+        if hasattr(item, "__array__")
+        else item
+    )
 
 
 def _images(name: str, values: Any) -> Array:
@@ -215,7 +240,9 @@ def _remedy(array: Array) -> str:
         return " Write images.round().astype(np.uint8)."
     if low >= -1 and high <= 1:
         return " Of floats in [-1, 1], write (127.5 * (images + 1)).round().astype(np.uint8)."
-    return f" They go from {low:g} to {high:g}: undo their normalisation first, so that 255 is white."
+    return (
+        f" They go from {low:g} to {high:g}: undo their normalisation first, so that 255 is white."
+    )
 
 
 def _labels(name: str, values: Any, count: int) -> Array:
@@ -237,7 +264,12 @@ def _labels(name: str, values: Any, count: int) -> Array:
     remedy = ""
     if array.shape == (count, 1):
         remedy = " Write labels.reshape(-1)."
-    elif array.ndim == 2 and len(array) == count and array.dtype.kind in "biuf" and (array.sum(1) == 1).all():
+    elif (
+        array.ndim == 2
+        and len(array) == count
+        and array.dtype.kind in "biuf"
+        and (array.sum(1) == 1).all()
+    ):
         remedy = " Of one-hot labels, write labels.argmax(1)."
     elif array.dtype.kind == "f" and not np.isfinite(array).all():
         remedy = " They hold NaN or infinity: remove these images."
@@ -259,13 +291,19 @@ def _number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
     """
     import numpy as np
 
-    texts = {name: array for name, array in labels.items() if array is not None and array.dtype.kind == "U"}
+    texts = {
+        name: array
+        for name, array in labels.items()
+        if array is not None and array.dtype.kind == "U"
+    }
     if not texts:
         return ()
     train = texts.get("train")
     others = [name for name, array in labels.items() if array is not None and name not in texts]
     if train is None or others:
-        raise SpecError("The labels of one part are names, and of the other not. Give both in one form.")
+        raise SpecError(
+            "The labels of one part are names, and of the other not. Give both in one form."
+        )
     names = np.unique(train)
     for name, array in texts.items():
         if new := sorted(set(array.tolist()) - set(names.tolist())):

@@ -23,12 +23,14 @@ class Comparison(Shown):
     """The comparison of two models of a store, returned by :func:`jembench.compare`.
 
     Attributes:
-        found: the differences, with both kinds of intervals (:class:`jembench.report.differences.Comparison`).
+        found: the differences, with both kinds of intervals
+            (:class:`jembench.report.differences.Comparison`).
         records: a mapping for each value.
     """
 
     def __init__(self, found: ComparedPair) -> None:
-        from jembench.report import differences  # imports numpy, which tables of results do not need
+        # imports numpy, which tables of results do not need
+        from jembench.report import differences
 
         self.found = found
         self.document = differences.of_comparison(found)
@@ -52,10 +54,12 @@ def compare(
     resamples: int = 10_000,
     **selected: Any,
 ) -> Comparison:
-    """Compare two models of a store, image by image and seed by seed: differences and their significance.
+    """Compare two models of a store, image by image and seed by seed: differences and their
+    significance.
 
-    Nothing is trained or evaluated. Two sources of randomness are kept apart: other test images (a paired bootstrap,
-    McNemar's test for accuracy) and training again with other seeds (Student's t). P values are adjusted by Holm.
+    Nothing is trained or evaluated. Two sources of randomness are kept apart: other test images (a
+    paired bootstrap, McNemar's test for accuracy) and training again with other seeds (Student's
+    t). P values are adjusted by Holm.
 
     Args:
         a: a model as tables show it, or its name if that is unique.
@@ -83,9 +87,15 @@ def compare(
     if not found:
         raise SpecError(which.nothing(place.root))
     fits = dict.fromkeys(cell.fit.names for cell in found)
-    of_fits = {"dataset": one_text(dataset, "dataset"), "recipe": one_text(recipe, "recipe"), "recipe_b": recipe_b}
+    of_fits = {
+        "dataset": one_text(dataset, "dataset"),
+        "recipe": one_text(recipe, "recipe"),
+        "recipe_b": recipe_b,
+    }
     pair = find_pair(list(fits), model_spec(a), model_spec(b), names=shown_names, **of_fits)
     cells = selection(metrics=metrics).among([cell for cell in found if cell.fit.names in pair])
-    of_pair = select("column", some_texts(columns, "columns"), rows(cells, shown_names), lambda row: row.column)
+    of_pair = select(
+        "column", some_texts(columns, "columns"), rows(cells, shown_names), lambda row: row.column
+    )
     of_a, of_b = ([row for row in of_pair if row.fit == fit] for fit in pair)
     return Comparison(compared(of_a, of_b, place.read_arrays, resamples))

@@ -23,9 +23,10 @@ class Fit:
     """A trained model of a store, ready for use.
 
     Attributes:
-        model: the ``torch.nn.Module`` in evaluation mode, on ``device``. It takes float32 images (B, C, H, W) within
-            ``data.bounds``.
-        sampler: the sampler of its chains, in its state after training; None if it was trained without chains.
+        model: the ``torch.nn.Module`` in evaluation mode, on ``device``. It takes float32 images
+            (B, C, H, W) within ``data.bounds``.
+        sampler: the sampler of its chains, in its state after training; None if it was trained
+            without chains.
         data: the description of the images.
         device: of the model.
         plan: model, dataset, recipe and seed, with their identities.
@@ -56,12 +57,14 @@ class Fit:
 
         Args:
             n: the number of images.
-            steps: the length of new chains; None: n of the images of the buffer, or of the model's direct samples,
-                chosen at random.
-            sampler: spec of a sampler of new chains, ``sgld:steps=100``, for any model with a differentiable energy.
+            steps: the length of new chains; None: n of the images of the buffer, or of the model's
+                direct samples, chosen at random.
+            sampler: spec of a sampler of new chains, ``sgld:steps=100``, for any model with a
+                differentiable energy.
 
         Returns:
-            the images, uint8 (n, C, H, W) on the CPU, and the class of each if its chain was conditioned on one.
+            the images, uint8 (n, C, H, W) on the CPU, and the class of each if its chain was
+            conditioned on one.
 
         Raises:
             SpecError: if the model generates no images or has no chains, or keeps fewer than n.
@@ -72,16 +75,22 @@ class Fit:
         """
         from jembench.running import fit_samples
 
-        samples = self._evaluation.samples(fit_samples.source_of(self.model, self.plan, steps, sampler, n))
+        samples = self._evaluation.samples(
+            fit_samples.source_of(self.model, self.plan, steps, sampler, n)
+        )
         if len(samples.images) < n:
-            raise SpecError(f"{self.plan.key.model} keeps {len(samples.images)} images, fewer than {n}. Give steps=.")
+            raise SpecError(
+                f"{self.plan.key.model} keeps {len(samples.images)} images, fewer than {n}. Give steps=."
+            )
         if len(samples.images) == n:
             return samples
         import torch
 
         generator = self._evaluation.services.generator("chosen samples")
         chosen = torch.randperm(len(samples.images), generator=generator)[:n]
-        labels, ages = (None if part is None else part[chosen] for part in (samples.labels, samples.ages))
+        labels, ages = (
+            None if part is None else part[chosen] for part in (samples.labels, samples.ages)
+        )
         return samples._replace(images=samples.images[chosen], labels=labels, ages=ages)
 
     def logits(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
@@ -104,10 +113,11 @@ class Fit:
         return self._read("logits", x, "does not classify")
 
     def energy(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
-        """Return the energy E(x) in nats, up to one constant of the model; arguments and errors as for :meth:`logits`.
+        """Return the energy E(x) in nats, up to one constant of the model; arguments and errors as
+        for :meth:`logits`.
 
-        It is -logsumexp of the logits of a JEM (Grathwohl et al., 2020, equation 7), and -log p(x) of a model with a
-        normalised density. A lower energy means a higher density.
+        It is -logsumexp of the logits of a JEM (Grathwohl et al., 2020, equation 7), and -log p(x)
+        of a model with a normalised density. A lower energy means a higher density.
 
         Returns:
             float32 (N,) on the CPU.
@@ -125,7 +135,8 @@ class Fit:
             float32 (N,) on the CPU.
 
         Raises:
-            NotApplicable: if the density of the model is not normalised, as that of an energy-based model.
+            NotApplicable: if the density of the model is not normalised, as that of an energy-based
+                model.
 
         Example:
             >>> fit.log_prob(images)
@@ -152,10 +163,14 @@ class Fit:
         try:
             images = torch.as_tensor(x).detach().cpu()
         except Exception as error:
-            raise SpecError(f"The images are given as {type(x).__name__}: {error_text(error)}.") from error
+            raise SpecError(
+                f"The images are given as {type(x).__name__}: {error_text(error)}."
+            ) from error
         if images.ndim != 4 or tuple(images.shape[1:]) != self.data.shape:
             wanted = ", ".join(map(str, self.data.shape))
-            raise SpecError(f"The images have the shape {tuple(images.shape)}; it must be (N, {wanted}).")
+            raise SpecError(
+                f"The images have the shape {tuple(images.shape)}; it must be (N, {wanted})."
+            )
         if images.dtype != torch.uint8:
             low, high = self.data.bounds
             if not images.is_floating_point() or not ((images >= low) & (images <= high)).all():

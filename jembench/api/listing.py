@@ -30,7 +30,9 @@ class Entry(NamedTuple):
 
 
 def entries(kind: Kind | Literal["recipes", "references"]) -> list[Entry]:
-    """Return the installed components or files of a kind. Components are imported, with their output on stderr."""
+    """Return the installed components or files of a kind. Components are imported, with their
+    output on stderr.
+    """
     if kind == "suites":
         described = map(describe, discovery.components("suites"))
         broken = [package for package in described if package.problem]
@@ -44,7 +46,11 @@ def entries(kind: Kind | Literal["recipes", "references"]) -> list[Entry]:
 
 def describe(component: Component) -> Entry:
     """Import a component and read its options."""
-    where = {"distribution": component.distribution, "version": component.version, "target": component.target}
+    where = {
+        "distribution": component.distribution,
+        "version": component.version,
+        "target": component.target,
+    }
     try:
         with contextlib.redirect_stdout(sys.stderr):
             loaded = discovery.load(component)
@@ -52,14 +58,22 @@ def describe(component: Component) -> Entry:
     except JembenchError as error:
         cause = error.__cause__
         problem = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
-        return Entry(component.name, fields=where | {"options": []}, problem=" ".join(problem.splitlines()))
+        return Entry(
+            component.name, fields=where | {"options": []}, problem=" ".join(problem.splitlines())
+        )
     lines = [
-        f"{of['name']}=<{of['type']}>" if of["required"] else f"{of['name']}={format_value(of['default'])}"
+        f"{of['name']}=<{of['type']}>"
+        if of["required"]
+        else f"{of['name']}={format_value(of['default'])}"
         for of in options
     ]
     title = (loaded.__doc__ or "").strip().partition("\n")[0]
-    title = re.sub(r"^(?:Plan|Return) (.)", lambda match: match[1].upper(), title)  # the verb of a function
-    title = re.sub(r":\w+:`~?([^`]+)`|``([^`]+)``", lambda match: f"`{match[1] or match[2]}`", title)  # reST
+    # the verb of a function
+    title = re.sub(r"^(?:Plan|Return) (.)", lambda match: match[1].upper(), title)
+    # reST
+    title = re.sub(
+        r":\w+:`~?([^`]+)`|``([^`]+)``", lambda match: f"`{match[1] or match[2]}`", title
+    )
     return Entry(component.name, title, tuple(lines), where | {"options": options})
 
 
@@ -97,7 +111,18 @@ def _tables(stem: str) -> list[Entry]:
     published = read_file(stem, packages.files("reference")[stem])
     for numbers in grouped(published, lambda number: number.table):
         title = "\n".join(filter(None, (numbers[0].title, numbers[0].note)))
-        columns = list(dict.fromkeys(number.row.label for number in sorted(numbers, key=lambda number: number.column)))
+        columns = list(
+            dict.fromkeys(
+                number.row.label for number in sorted(numbers, key=lambda number: number.column)
+            )
+        )
         models = list(dict.fromkeys(number.row.name for number in numbers))
-        found.append(Entry(numbers[0].table, title, (", ".join(columns),), {"columns": columns, "models": models}))
+        found.append(
+            Entry(
+                numbers[0].table,
+                title,
+                (", ".join(columns),),
+                {"columns": columns, "models": models},
+            )
+        )
     return found

@@ -1,7 +1,8 @@
 """Objects of a running program as components: an ``nn.Module``, a dataset, arrays.
 
-Each is registered under a name that ends with a digest of its content, as the plugin ``live`` of this process. So it
-has an identity like every other component, and different objects do not share results.
+Each is registered under a name that ends with a digest of its content, as the plugin ``live`` of
+this process. So it has an identity like every other component, and different objects do not share
+results.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 def model_spec(model: object) -> str:
     """Return the spec of a model that is given by its spec or as a module.
 
-    A module is copied, and never changed. It is measured without training, unless it can be trained by
-    jembench (:class:`jembench.interfaces.Trainable`), from its present weights, or fitted
+    A module is copied, and never changed. It is measured without training, unless it can be trained
+    by jembench (:class:`jembench.interfaces.Trainable`), from its present weights, or fitted
     (:class:`jembench.interfaces.Fittable`).
 
     Raises:
@@ -43,7 +44,9 @@ def model_spec(model: object) -> str:
 
     name = type(model).__name__
     if not isinstance(model, nn.Module):
-        made = f" Give an object of the class: {model.__name__}()." if isinstance(model, type) else ""
+        made = (
+            f" Give an object of the class: {model.__name__}()." if isinstance(model, type) else ""
+        )
         raise SpecError(
             f"A model is given as {name}; it must be a spec, a torch.nn.Module or, for attack(), a jembench.Fit.{made}"
         )
@@ -52,7 +55,8 @@ def model_spec(model: object) -> str:
     def factory(data: DataSpec) -> nn.Module:
         made = copy.deepcopy(kept)
         for weight in made.parameters():
-            if not weight.is_leaf:  # of a copy of a script, which PyTorch computes from the original
+            # of a copy of a script, which PyTorch computes from the original
+            if not weight.is_leaf:
                 weight.detach_().requires_grad_()
         return made
 
@@ -73,7 +77,8 @@ def _copy(model: nn.Module) -> nn.Module:
     """Return a copy of a module, without torch.compile's wrapper.
 
     Raises:
-        SpecError: if it cannot be copied, the copy has the same weights in memory, or weights have no values.
+        SpecError: if it cannot be copied, the copy has the same weights in memory, or weights have
+            no values.
     """
     from torch import Tensor
     from torch.nn.parameter import is_lazy
@@ -83,7 +88,8 @@ def _copy(model: nn.Module) -> nn.Module:
     memo: dict[int, Any] = {}
     for part in model.modules():
         for value in vars(part).values():
-            if isinstance(value, Tensor) and not value.is_leaf:  # an output, which PyTorch does not copy
+            # an output, which PyTorch does not copy
+            if isinstance(value, Tensor) and not value.is_leaf:
                 memo[id(value)] = value.detach().clone()
     name = type(model).__name__
     if any(is_lazy(tensor) or tensor.is_meta for tensor in _tensors(model)):
@@ -99,7 +105,9 @@ def _copy(model: nn.Module) -> nn.Module:
             f"The model {name} cannot be copied: {error_text(error)}. Remove what cannot be copied "
             "from its attributes, such as locks, open files and outputs of a forward pass."
         ) from error
-    shared = {tensor.data_ptr() for tensor in _tensors(model)} & {tensor.data_ptr() for tensor in _tensors(kept)}
+    shared = {tensor.data_ptr() for tensor in _tensors(model)} & {
+        tensor.data_ptr() for tensor in _tensors(kept)
+    }
     if kept is model or shared - {0}:
         raise SpecError(
             f"A copy of the model {name} has the same tensors, so that later changes would change it as "
@@ -140,7 +148,9 @@ def dataset_spec(data: object) -> str:
     elif isinstance(data, Dataset) and not isinstance(data, type):
         made = of_dataset(data)
     else:
-        raise SpecError(f"A dataset is given as {type(data).__name__}, which has no train and test parts. {ADVICE}")
+        raise SpecError(
+            f"A dataset is given as {type(data).__name__}, which has no train and test parts. {ADVICE}"
+        )
 
     def factory() -> Dataset:
         return made

@@ -23,11 +23,15 @@ class Reproduction(NamedTuple):
 
     plan: Plan
     cells: list[Cell]  # of the store, in the order of the plan's cells
-    differing: list[str]  # differences of the identities of fits and metrics from those of the store
+    # differences of the identities of fits and metrics from those of the store
+    differing: list[str]
 
     def pairs(self, store: Store) -> list[Pair]:
         """Pair each result of the former store with that of the new one."""
-        return [Pair(cell, store.read_cell(planned)) for cell, planned in zip(self.cells, self.plan.cells, strict=True)]
+        return [
+            Pair(cell, store.read_cell(planned))
+            for cell, planned in zip(self.cells, self.plan.cells, strict=True)
+        ]
 
 
 def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproduction:
@@ -38,7 +42,8 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
         datasets: specs that replace those of the same names, for files in other folders.
 
     Raises:
-        SpecError: if there is no result, or if components are not installed or cannot be planned here.
+        SpecError: if there is no result, or if components are not installed or cannot be planned
+            here.
         DamagedError: if a record is damaged.
     """
     store = Store(source)
@@ -56,12 +61,16 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
         if cell.fit.id not in fits:
             record = store.read_fit(cell.fit)
             if record is None:
-                raise SpecError(f"The store {source} has results of {cell.fit}, but no record of how it was trained.")
+                raise SpecError(
+                    f"The store {source} has results of {cell.fit}, but no record of how it was trained."
+                )
             data = places.get(bare_name(cell.fit.dataset), cell.fit.dataset)
             fits[cell.fit.id] = fit = plan_again(record, data, str(store.fit_folder(cell.fit)), ())
             if fit.key.id != cell.fit.id:
                 what = "; ".join(between(record, fit))
-                differing[f"{cell.fit.model} on {cell.fit.dataset}, recipe {cell.fit.recipe}: {what}"] = None
+                differing[
+                    f"{cell.fit.model} on {cell.fit.dataset}, recipe {cell.fit.recipe}: {what}"
+                ] = None
         trust.refuse_code([cell.metric], f"The cell {cell.id} of {store.root}")
         metric = registry.resolve("metrics", cell.metric)
         if cell.provenance.get("metric_id", metric.id) != metric.id:
@@ -75,11 +84,15 @@ def _check_installed(store: Store, cells: Sequence[Cell]) -> None:
     kinds: tuple[Kind, ...] = ("models", "datasets", "metrics")
     known = {(kind, one.name) for kind in kinds for one in discovery.components(kind)}
     named = {
-        pair for cell in cells for pair in zip(kinds, (cell.fit.model, cell.fit.dataset, cell.metric), strict=True)
+        pair
+        for cell in cells
+        for pair in zip(kinds, (cell.fit.model, cell.fit.dataset, cell.metric), strict=True)
     }
     bare = {(kind, bare_name(text)) for kind, text in named if ":" not in spec.parse(text).name}
     if lacking := sorted(bare - known):
-        plugins = dict.fromkeys(str(one) for cell in cells for one in cell.provenance.get("plugins") or ())
+        plugins = dict.fromkeys(
+            str(one) for cell in cells for one in cell.provenance.get("plugins") or ()
+        )
         made_with = [one for one in plugins if any(f"[{name} = " in one for _, name in lacking)]
         where = f" They are of {', '.join(made_with)}." if made_with else ""
         raise SpecError(

@@ -36,8 +36,8 @@ class Shown:
         """Return the tables as text, or as bytes in binary formats such as parquet.
 
         Args:
-            format: ``table`` for a terminal, markdown, latex, csv, json, html (a whole page), or the name or import
-                path of another format (``jembench list formats``).
+            format: ``table`` for a terminal, markdown, latex, csv, json, html (a whole page), or
+                the name or import path of another format (``jembench list formats``).
 
         Raises:
             SpecError: if there is no such format.
@@ -49,7 +49,8 @@ class Shown:
         return formats.render(self.document, format)
 
     def to_dataframe(self) -> DataFrame:
-        """Return the rows of the format ``csv``, except published numbers, as a ``pandas.DataFrame``.
+        """Return the rows of the format ``csv``, except published numbers, as a
+        ``pandas.DataFrame``.
 
         Raises:
             Unavailable: if pandas is not installed.
@@ -76,7 +77,8 @@ class Shown:
 
 
 class Results(Shown, Sequence[Row]):
-    """The results of a run, an attack or a store: a row for each value of each model, the mean over its seeds.
+    """The results of a run, an attack or a store: a row for each value of each model, the mean over
+    its seeds.
 
     Attributes:
         cells: the outcomes, one for each fit and metric, with protocol and provenance.
@@ -110,12 +112,17 @@ class Results(Shown, Sequence[Row]):
             names=names,
             joint=suite is not None and suite.joint,
             read=store.read_arrays if store else None,
-            page=partial(collect, store=store, title=f"{title} · {store.root}", own_claims=claims) if store else None,
+            page=partial(collect, store=store, title=f"{title} · {store.root}", own_claims=claims)
+            if store
+            else None,
         )
 
     @classmethod
-    def of_store(cls, store: Store, which: Selection, reference: Sequence[str] | None = None) -> Results:
-        """Return selected results of a store, in the tables of a suite or, without one, in one table.
+    def of_store(
+        cls, store: Store, which: Selection, reference: Sequence[str] | None = None
+    ) -> Results:
+        """Return selected results of a store, in the tables of a suite or, without one, in one
+        table.
 
         Args:
             store: the store.
@@ -125,7 +132,9 @@ class Results(Shown, Sequence[Row]):
         suite, left_out = which.suite and with_imports(which.suite, store), list[str]()
         cells, parts, names = which.of(store, left_out=left_out.append)
         published = published_numbers(reference, suite.references if suite else ())
-        results = cls(cells, parts, published, suite=suite, selection=which, names=names, store=store)
+        results = cls(
+            cells, parts, published, suite=suite, selection=which, names=names, store=store
+        )
         results.nothing, results.left_out = "" if cells else which.nothing(store.root), left_out
         return results
 

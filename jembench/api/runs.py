@@ -1,4 +1,6 @@
-"""Training, measuring and attacking models from Python, as ``jembench run``, ``attack`` and ``train`` do."""
+"""Training, measuring and attacking models from Python, as ``jembench run``, ``attack`` and
+``train`` do.
+"""
 
 from __future__ import annotations
 
@@ -74,22 +76,26 @@ def run(
 
     Args:
         suite: the name of a suite, a TOML file or a :class:`jembench.experiment.suite.Suite`.
-        models: replace the suite's own: specs or modules (``torch.nn.Module``), one or several, or a mapping of
-            display names to these (``{"Mine": net}``). A module that is no :class:`jembench.interfaces.Trainable` is
-            measured without training, on float images in [-1, 1].
+        models: replace the suite's own: specs or modules (``torch.nn.Module``), one or several, or
+            a mapping of display names to these (``{"Mine": net}``). A module that is no
+            :class:`jembench.interfaces.Trainable` is measured without training, on float images in
+            [-1, 1].
         metrics: specs that replace those of the suite and its grids.
-        datasets: replace the suite's own: specs, dataset objects (:class:`jembench.interfaces.Dataset`) or arrays
-            ``{"train": (images, labels), "test": (images, labels)}``, one or several.
+        datasets: replace the suite's own: specs, dataset objects
+            (:class:`jembench.interfaces.Dataset`) or arrays ``{"train": (images, labels), "test":
+            (images, labels)}``, one or several.
         seeds: replace the suite's own.
         recipe: a name or a TOML file; None: the suite's, or the default of the dataset.
         settings: changes of the recipe and of metrics.
         names: display names by specs of models, and headings of columns by metrics.
-        sampler: spec of a sampler, such as ``sgld:steps=100``, that draws the samples of every model with a
-            differentiable energy for metrics with an option ``sampler``; None: models have samples of their own alone.
+        sampler: spec of a sampler, such as ``sgld:steps=100``, that draws the samples of every
+            model with a differentiable energy for metrics with an option ``sampler``; None: models
+            have samples of their own alone.
         limit: number of test images to evaluate on; None: all.
-        reference: published tables to show beside the results, ``jem-iclr2020/table1``, or ``none``; None: the suite's.
-        store: the folder of trained models and results; None: that of the file, or ``runs``. The defaults of the next
-            four arguments may be in the file as well.
+        reference: published tables to show beside the results, ``jem-iclr2020/table1``, or
+            ``none``; None: the suite's.
+        store: the folder of trained models and results; None: that of the file, or ``runs``. The
+            defaults of the next four arguments may be in the file as well.
         device: cpu, cuda, cuda:1 ...; auto, the default, is the first GPU, or else the CPU.
         executor: the name or the import path of an executor.
         max_hours: stop after this many hours, with a warning, and return the results so far.
@@ -108,12 +114,30 @@ def run(
     """
     loaded = suite if isinstance(suite, Suite) else suites.load(one_text(suite, "suite") or "")
     recipe = one_text(recipe, "recipe")
-    given = {"device": device, "max_hours": max_hours, "executor": executor, "skip_missing": skip_missing}
-    said = loaded.execution.stated | {name: value for name, value in given.items() if value is not None}
+    given = {
+        "device": device,
+        "max_hours": max_hours,
+        "executor": executor,
+        "skip_missing": skip_missing,
+    }
+    said = loaded.execution.stated | {
+        name: value for name, value in given.items() if value is not None
+    }
     options = {name: said[name] for name in (*given, "trackers") if name in said}
     place = opened(said.get("store", "runs") if store is None else store).store
-    chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds, "names": names}
-    how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit, "sampler": sampler}
+    chosen = {
+        "models": models,
+        "metrics": metrics,
+        "datasets": datasets,
+        "seeds": seeds,
+        "names": names,
+    }
+    how: dict[str, Any] = {
+        "recipe": recipe,
+        "settings": setting_texts(settings),
+        "limit": limit,
+        "sampler": sampler,
+    }
     plan = plan_run(loaded, place, **how, **chosen)
     published = published_numbers(texts(reference, "reference"), loaded.references)
     return _noted(carry_out(plan, place, RunOptions(**options), published, progress=progress))
@@ -145,16 +169,23 @@ def plan_run(
         seeds=None if seeds is None else seed_numbers(seeds),
     )
     if chosen := sampler or suite.sampler:
-        metrics = {name: discovery.load(discovery.find("metrics", name)) for name in of_these.metric_names}
+        metrics = {
+            name: discovery.load(discovery.find("metrics", name)) for name in of_these.metric_names
+        }
         sampled = [name for name in sorted(metrics) if "sampler" in options_of(metrics[name])]
         if sampler and not sampled:
             raise SpecError(
                 f"None of the metrics {', '.join(sorted(metrics))} takes a sampler ({sampler:.80}). Leave "
                 "it out, or add a metric of samples, as fid, is or energy-gap."
             )
-        settings = [*settings, *(f"{name}.sampler={registry.resolve('samplers', chosen)}" for name in sampled)]
+        settings = [
+            *settings,
+            *(f"{name}.sampler={registry.resolve('samplers', chosen)}" for name in sampled),
+        ]
     from_store = functools.partial(started, store=store)
-    plan = make_plan(with_imports(of_these, store), settings=settings, started=from_store, **how_trained)
+    plan = make_plan(
+        with_imports(of_these, store), settings=settings, started=from_store, **how_trained
+    )
     return _named(plan, {**suite.display, **names}, optional)
 
 
@@ -162,9 +193,15 @@ def _named(plan: Plan, names: Mapping[str, str], optional: Collection[str] = ())
     """Return the plan with display names by specs of models, and headings by metrics."""
     metrics = {str(cell.metric) for cell in plan.cells}
     columns = {text for metric in metrics for text in known_as(metric) if text}
-    columns |= {text for text in names if text.startswith(tuple(f"{bare_name(metric)}-" for metric in metrics))}
+    columns |= {
+        text
+        for text in names
+        if text.startswith(tuple(f"{bare_name(metric)}-" for metric in metrics))
+    }
     requested = {fit.key.names: fit.requested for fit in plan.fits}
-    return dataclasses.replace(plan, names=display_names(names, requested, plan.names, columns, optional))
+    return dataclasses.replace(
+        plan, names=display_names(names, requested, plan.names, columns, optional)
+    )
 
 
 @checked
@@ -190,7 +227,8 @@ def attack(
 
     Args:
         name: pgd, boundary, pointwise, transfer, distal, or the name of a metric of a plugin.
-        models: as for :func:`run`; or fits of a store (:class:`Fit`), which bring dataset, recipe, seed and store.
+        models: as for :func:`run`; or fits of a store (:class:`Fit`), which bring dataset, recipe,
+            seed and store.
         datasets: as for :func:`run`.
         seeds: of the models.
         recipe: as for :func:`run`.
@@ -203,8 +241,10 @@ def attack(
         executor: as for :func:`run`.
         max_hours: as for :func:`run`.
         progress: as for :func:`run`.
-        options: of the attack, as ``jembench list metrics`` shows them. ``norm``, ``eps`` (a share of a pixel's range:
-            ``"8/255"``), ``refine``, ``eot`` and ``smooth`` may be lists, each combination of which is an attack.
+        options: of the attack, as ``jembench list metrics`` shows them. ``norm``, ``eps`` (a share
+            of a pixel's range:
+            ``"8/255"``), ``refine``, ``eot`` and ``smooth`` may be lists, each combination of which
+            is an attack.
 
     Raises:
         SpecError: if a name or an option does not exist.
@@ -218,20 +258,33 @@ def attack(
     found = list(named.values()) or (list(models) if isinstance(models, list | tuple) else [models])
     fits = [model for model in found if isinstance(model, Fit)]
     if fits and len(fits) != len(found):
-        raise SpecError("models holds fits of a store beside other models. Attack them by two calls.")
+        raise SpecError(
+            "models holds fits of a store beside other models. Attack them by two calls."
+        )
     options |= {"budget": budget}
     recipe = one_text(recipe, "recipe")
     place = opened(store if store is not None else fits[0].store.root if fits else "runs").store
-    data = [fit.plan.dataset.text() for fit in fits] or some_texts(datasets, "datasets", dataset_spec) or []
+    data = (
+        [fit.plan.dataset.text() for fit in fits]
+        or some_texts(datasets, "datasets", dataset_spec)
+        or []
+    )
     suite = attack_suite(name, options, list(dict.fromkeys(data)))
     if fits:
         plan = plan_fits(suite, [fit.plan for fit in fits], limit)
         of_fits = {name: fit.plan.key.model for name, fit in named.items()}
         plan = _named(plan, model_specs(of_fits, names)[1] if named else names)
     else:
-        how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit, "names": names}
+        how: dict[str, Any] = {
+            "recipe": recipe,
+            "settings": setting_texts(settings),
+            "limit": limit,
+            "names": names,
+        }
         plan = plan_run(suite, place, models=models, seeds=seeds, **how)
-    return _noted(carry_out(plan, place, RunOptions(device, max_hours, executor), progress=progress))
+    return _noted(
+        carry_out(plan, place, RunOptions(device, max_hours, executor), progress=progress)
+    )
 
 
 @checked
@@ -268,12 +321,21 @@ def train(
 
 
 def carry_out(
-    plan: Plan, store: Store, how: RunOptions, published: Sequence[Published] = (), *, progress: bool = True
+    plan: Plan,
+    store: Store,
+    how: RunOptions,
+    published: Sequence[Published] = (),
+    *,
+    progress: bool = True,
 ) -> Results:
-    """Carry out the unfinished part of a plan, and return its results, with the reason if the work ended early."""
+    """Carry out the unfinished part of a plan, and return its results, with the reason if the work
+    ended early.
+    """
     display = functools.partial(Display, plan.names) if progress else nullcontext
     done = session.run_plan(plan, store, how, display)
-    results = Results(done.cells, plan.parts, published, suite=plan.suite, names=plan.names, store=store)
+    results = Results(
+        done.cells, plan.parts, published, suite=plan.suite, names=plan.names, store=store
+    )
     results.stopped = done.stopped
     return results
 

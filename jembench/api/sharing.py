@@ -40,9 +40,16 @@ class Fetched(NamedTuple):
 
 @checked
 def push(
-    store: Store, fit: FitKey, to: str, *, chains: bool = True, license: str = LICENSE, private: bool = False
+    store: Store,
+    fit: FitKey,
+    to: str,
+    *,
+    chains: bool = True,
+    license: str = LICENSE,
+    private: bool = False,
 ) -> Pushed:
-    """Write a trained model with its results and a model card to a folder, a zip archive or a repository.
+    """Write a trained model with its results and a model card to a folder, a zip archive or a
+    repository.
 
     Args:
         store: of the model.
@@ -61,7 +68,9 @@ def push(
     if is_hub:
         hub.parse(to)
     elif path.suffix != ".zip" and path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise SpecError(f"{path} exists and is no empty folder. Name a new one, a file that ends in .zip, or hf://...")
+        raise SpecError(
+            f"{path} exists and is no empty folder. Name a new one, a file that ends in .zip, or hf://..."
+        )
     with TemporaryDirectory() as temporary:
         folder = Path(temporary, "model")
         record, cells = share.build(store, fit, folder, chains=chains)
@@ -99,7 +108,12 @@ def fetch(source: str, store: Store) -> Fetched:
         else:
             record = share.unpack(Path(source), folder)
         cells = Store(folder).cells()
-        named = [record.key.model, record.key.dataset, record.recipe, *(cell.metric for cell in cells)]
+        named = [
+            record.key.model,
+            record.key.dataset,
+            record.recipe,
+            *(cell.metric for cell in cells),
+        ]
         trust.refuse_code(named, source)
         findings = merge(Store(folder), store)
     return Fetched(record.key, len(cells), findings, list(_differences(record, cells, source)))

@@ -24,20 +24,21 @@ def write_site(
 ) -> tuple[list[Path], list[str]]:
     """Write the page of each store, and an index of their models.
 
-    A store with a damaged file or without results is left out. Pages that exist are replaced, each atomically.
+    A store with a damaged file or without results is left out. Pages that exist are replaced, each
+    atomically.
 
     Args:
         stores: their folders.
         folder: of the pages; it is made if it is missing.
-        names: display names by specs of models, and headings of columns by metrics or labels. Each is of all stores
-            that have such a model or column.
+        names: display names by specs of models, and headings of columns by metrics or labels. Each
+            is of all stores that have such a model or column.
 
     Returns:
         The files, and a sentence on each store that is left out.
 
     Raises:
-        SpecError: if there is no such store, two of them have the same page, a file that exists is no such page, or
-            a model or column that is named is in no store.
+        SpecError: if there is no such store, two of them have the same page, a file that exists is
+            no such page, or a model or column that is named is in no store.
         StoreError: if a page cannot be written.
     """
     from jembench.report.page.leaderboard import Entry, leaderboard
@@ -46,10 +47,14 @@ def write_site(
     index, entries, left_out = folder / "index.html", list[Entry](), list[str]()
     found = dict[Path, Results]()
     if len({index, *pages}) <= len(stores):
-        raise SpecError(f"The pages of these stores would have the same name, or that of {index}. Rename a folder.")
+        raise SpecError(
+            f"The pages of these stores would have the same name, or that of {index}. Rename a folder."
+        )
     for path in (index, *pages):
         if path.exists() and _OURS not in read_bytes(path):
-            raise SpecError(f"{path} exists and is no page of jembench. Name another folder with --output.")
+            raise SpecError(
+                f"{path} exists and is no page of jembench. Name another folder with --output."
+            )
     for path, store in pages.items():
         if damaged := [finding for finding in verify(store) if finding.status == "damaged"]:
             left_out.append(f"{store.root}: {damaged[0].file} is damaged: {damaged[0].reason}")
@@ -58,7 +63,10 @@ def write_site(
         if not results.cells:
             left_out.append(results.nothing)
             continue
-        fits = {cell.fit.names: cell.fit.id for cell in sorted(results.cells, key=lambda cell: -cell.fit.seed)}
+        fits = {
+            cell.fit.names: cell.fit.id
+            for cell in sorted(results.cells, key=lambda cell: -cell.fit.seed)
+        }
         entries.append(Entry(str(store.root), path.name, results.document.rows, fits))
         found[path] = results
     shown = {text for one in entries for row in one.rows for text in (row.name, row.headed)}

@@ -27,7 +27,8 @@ class UnitStatus(NamedTuple):
     fit: str  #: the id of the fit
     state: str  #: queued, running, stopped, refused, failed or lost
     worker: str  #: host:pid; "": no worker has started it
-    since: float | None  #: start of the worker, or end of a unit that has ended, UTC in seconds since 1970
+    #: start of the worker, or end of a unit that has ended, UTC in seconds since 1970
+    since: float | None
     done: int  #: progress, in units of ``counted``
     total: int  #: 0: unknown
     counted: str  #: "iterations", "images"
@@ -42,7 +43,8 @@ class UnitStatus(NamedTuple):
 
 
 def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
-    """Return the status of all units whose results are not in the store, on any machine with access to it.
+    """Return the status of all units whose results are not in the store, on any machine with access
+    to it.
 
     A unit is ``lost`` when its worker has died, which leaves the unit's lease free.
 
@@ -59,7 +61,8 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
     place = opened(store).store
     place.check_exists()
     statuses = {unit: place.works.status(unit) for unit in place.works.ids()}
-    busy = in_work(place.leases)  # read after the statuses, since a worker ends its status before its lease
+    # read after the statuses, since a worker ends its status before its lease
+    busy = in_work(place.leases)
     units = []
     for unit, at in statuses.items():
         with suppress(SpecError, DamagedError):  # it was done meanwhile, or cannot be read
@@ -69,7 +72,20 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
                 at = dataclasses.replace(at, state="lost", text=text)
             if at.state in ("queued", "running") or not is_done(work, place):
                 since = (at.since if at.state == "running" else at.time) or None
-                same = {name: getattr(at, name) for name in ("worker", "done", "total", "counted", "text", "log")}
-                fit = (work.fit.model, work.display or work.fit.model, *work.fit.names[1:], work.fit.seed, work.fit.id)
-                units.append(UnitStatus(unit, work.kind, *fit, at.state, since=since, command=work.command, **same))
+                same = {
+                    name: getattr(at, name)
+                    for name in ("worker", "done", "total", "counted", "text", "log")
+                }
+                fit = (
+                    work.fit.model,
+                    work.display or work.fit.model,
+                    *work.fit.names[1:],
+                    work.fit.seed,
+                    work.fit.id,
+                )
+                units.append(
+                    UnitStatus(
+                        unit, work.kind, *fit, at.state, since=since, command=work.command, **same
+                    )
+                )
     return units

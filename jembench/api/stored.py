@@ -52,7 +52,11 @@ class OpenStore:
         return [record.key for record in self.store.trained()]
 
     def results(
-        self, suite: str | None = None, *, reference: str | Sequence[str] | None = None, **selected: Any
+        self,
+        suite: str | None = None,
+        *,
+        reference: str | Sequence[str] | None = None,
+        **selected: Any,
     ) -> Results:
         """Return the current results of the store, the newest of those with the same names.
 
@@ -62,7 +66,8 @@ class OpenStore:
             selected: the selection and the display names, as for :func:`selection`.
 
         Raises:
-            SpecError: if there is no such suite or published table, or no result of a selected name.
+            SpecError: if there is no such suite or published table, or no result of a selected
+                name.
             StoreError: if the store cannot be read.
 
         Example:
@@ -71,19 +76,23 @@ class OpenStore:
             >>> [record.label for record in store.results(models=name, columns="ece,accuracy")]
             ['ece', 'accuracy']
         """
-        results = Results.of_store(self.store, selection(suite, **selected), texts(reference, "reference"))
+        results = Results.of_store(
+            self.store, selection(suite, **selected), texts(reference, "reference")
+        )
         if not results.cells:
             raise SpecError(results.nothing)
         return results
 
     def merge(self, *sources: Location) -> list[Finding]:
-        """Copy fits and results that this store lacks from other stores, as ``jembench store merge`` does.
+        """Copy fits and results that this store lacks from other stores, as ``jembench store
+        merge`` does.
 
         Args:
             sources: their folders.
 
         Returns:
-            a finding for each fit and file that was ``copied``, ``kept`` unchanged, ``damaged`` or ``busy``.
+            a finding for each fit and file that was ``copied``, ``kept`` unchanged, ``damaged`` or
+            ``busy``.
 
         Raises:
             SpecError: if there is no such folder.
@@ -108,8 +117,9 @@ class OpenStore:
         Args:
             fit: one of :attr:`fits`, its id, or the beginning of its folder's name.
             to: a new folder, a file that ends in .zip, or ``hf://user/name``.
-            how: ``chains=False`` leaves out the samples that training kept; ``license="apache-2.0"`` stands in the
-                model card; ``private=True`` is for a repository that is created.
+            how: ``chains=False`` leaves out the samples that training kept;
+                ``license="apache-2.0"`` stands in the model card; ``private=True`` is for a
+                repository that is created.
 
         Raises:
             SpecError: if there is no such model, or the folder is not empty.
@@ -130,7 +140,8 @@ class OpenStore:
         """Copy a shared model into this store, as ``jembench fetch`` does.
 
         Args:
-            source: a folder, a zip archive or ``hf://user/name``, with ``@revision`` behind if need be.
+            source: a folder, a zip archive or ``hf://user/name``, with ``@revision`` behind if need
+                be.
 
         Raises:
             SpecError: if it is no shared model, or names code that is not installed.
@@ -157,11 +168,12 @@ class OpenStore:
         """Return a trained model of the store, or one that was trained elsewhere.
 
         Args:
-            model: its spec, its name where that means one, or the name of an import; a module is looked up by its
-                content.
-            dataset: a spec, a dataset object or arrays; None: that of the trained model, if there is but one.
-            recipe: its label as tables show it (``digits+epochs=5``); None: that of the trained model, if there is but
-                one. The recipe itself comes from the record of the training.
+            model: its spec, its name where that means one, or the name of an import; a module is
+                looked up by its content.
+            dataset: a spec, a dataset object or arrays; None: that of the trained model, if there
+                is but one.
+            recipe: its label as tables show it (``digits+epochs=5``); None: that of the trained
+                model, if there is but one. The recipe itself comes from the record of the training.
             seed: of the fit.
             device: cpu, cuda, cuda:1 ...; auto takes the first GPU there is.
 
@@ -205,11 +217,17 @@ def _meant(
     records: Sequence[FitRecord], model: str, dataset: str | None, recipe: str | None, seed: int
 ) -> Sequence[FitRecord]:
     """Return those of some trained models that are meant."""
-    found = [record for record in records if record.key.seed == seed and recipe in (None, record.key.recipe)]
+    found = [
+        record
+        for record in records
+        if record.key.seed == seed and recipe in (None, record.key.recipe)
+    ]
     models = matching("models", model, [record.key.model for record in found])
     known = [record.key.dataset for record in found]
     datasets = known if dataset is None else matching("datasets", dataset, known)
-    return [record for record in found if record.key.model in models and record.key.dataset in datasets]
+    return [
+        record for record in found if record.key.model in models and record.key.dataset in datasets
+    ]
 
 
 def open_store(root: Location = "runs") -> OpenStore:

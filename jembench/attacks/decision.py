@@ -34,11 +34,13 @@ class Start(NamedTuple):
 def choose_starts(
     target: Target, x: Images, y: Classes, pool: Float[Tensor, "M C H W"], labels: Int[Tensor, " M"]
 ) -> Start:
-    """Choose a correctly classified image of the class that is ranked second for the image under attack.
+    """Choose a correctly classified image of the class that is ranked second for the image under
+    attack.
 
-    This is the start of Grathwohl et al. (2020), Appendix G. They do not say which image of that class they use; here
-    it is the first in the pool. If no image of that class is classified correctly, the class ranked third is used, and
-    so on. The image's own class is skipped at any rank: a stochastic model may sometimes rank another class first.
+    This is the start of Grathwohl et al. (2020), Appendix G. They do not say which image of that
+    class they use; here it is the first in the pool. If no image of that class is classified
+    correctly, the class ranked third is used, and so on. The image's own class is skipped at any
+    rank: a stochastic model may sometimes rank another class first.
 
     Args:
         target: the model.
@@ -50,7 +52,9 @@ def choose_starts(
 
     @functools.cache
     def first_right(label: int) -> int | None:
-        """Return the index of the first image of a class that is classified correctly, by most of its predictions."""
+        """Return the index of the first image of a class that is classified correctly, by most of
+        its predictions.
+        """
         for places in torch.split((labels == label).nonzero().flatten(), _BLOCK):
             right = places[target.wrong_share(pool[places], labels[places], LOOKS) < 0.5]
             if len(right):
@@ -74,16 +78,18 @@ class _OutOfQueries(Exception):
 
 
 class _QueryLimit:
-    """The model that foolbox queries, with the number of queries and the nearest adversarial image of each image.
+    """The model that foolbox queries, with the number of queries and the nearest adversarial image
+    of each image.
 
-    An image that is known to be adversarial is not queried again. So randomness cannot invalidate a start, which would
-    make foolbox end the whole batch, and a finished image costs no queries while others continue. An image without
-    queries left is reported as correctly classified.
+    An image that is known to be adversarial is not queried again. So randomness cannot invalidate a
+    start, which would make foolbox end the whole batch, and a finished image costs no queries while
+    others continue. An image without queries left is reported as correctly classified.
     """
 
     def __init__(self, target: Target, x: Tensor, y: Tensor, start: Tensor, spent: Phase) -> None:
         self._target, self._x, self._y, self._spent = target, x, y, spent
-        self._most = LOOKS if target.stochastic else 1  # largest number of queries for one prediction
+        # largest number of queries for one prediction
+        self._most = LOOKS if target.stochastic else 1
         self._queries = torch.zeros_like(y)
         self.closest = Closest(start.clone(), distance(x, start, "l2"))
 
@@ -101,18 +107,23 @@ class _QueryLimit:
         elif not bool(deceived.all() | able.any()):
             raise _OutOfQueries
         classes = self._target.data.num_classes
-        return F.one_hot(torch.where(deceived, (self._y + 1) % classes, self._y), classes).to(x.dtype)
+        return F.one_hot(torch.where(deceived, (self._y + 1) % classes, self._y), classes).to(
+            x.dtype
+        )
 
 
-def attack(name: Attack, target: Target, x: Images, y: Classes, start: Start, *, queries: int, seed: int) -> Closest:
+def attack(
+    name: Attack, target: Target, x: Images, y: Classes, start: Start, *, queries: int, seed: int
+) -> Closest:
     """Find the nearest adversarial image in L2 within ``queries`` queries per image.
 
-    Boundary: Brendel et al. (2018), arXiv:1712.04248. All images share its random directions, so the result of one
-    image does not depend on the others. Pointwise: Schott et al. (2019), arXiv:1805.09190, which resets pixels one by
-    one and so finds few changed pixels rather than a small L2 distance, in a random order for each image in turn.
+    Boundary: Brendel et al. (2018), arXiv:1712.04248. All images share its random directions, so
+    the result of one image does not depend on the others. Pointwise: Schott et al. (2019),
+    arXiv:1805.09190, which resets pixels one by one and so finds few changed pixels rather than a
+    small L2 distance, in a random order for each image in turn.
 
-    The distance is 0 for a misclassified image, and infinite for an image that has no start or whose start is not of
-    another class.
+    The distance is 0 for a misclassified image, and infinite for an image that has no start or
+    whose start is not of another class.
 
     Args:
         name: the attack.
@@ -120,8 +131,8 @@ def attack(name: Attack, target: Target, x: Images, y: Classes, start: Start, *,
         x: images in [0, 1].
         y: their classes.
         start: the start of each image.
-        queries: the limit of queries per image. The checks of the image and its start before the attack are not
-            counted.
+        queries: the limit of queries per image. The checks of the image and its start before the
+            attack are not counted.
         seed: the random seed.
     """
     wrong = target.deceived(x, y)
@@ -132,7 +143,9 @@ def attack(name: Attack, target: Target, x: Images, y: Classes, start: Start, *,
         return closest
     x, y, begin = x[ready], y[ready], start.x[ready]
     attacks = foolbox().attacks
-    made = attacks.BoundaryAttack(steps=queries) if name == "boundary" else attacks.PointwiseAttack()
+    made = (
+        attacks.BoundaryAttack(steps=queries) if name == "boundary" else attacks.PointwiseAttack()
+    )
     with seeded(seed), torch.no_grad(), progress.phase("", queries, "queries") as spent:
         limited = _QueryLimit(target, x, y, begin, spent)
         with suppress(_OutOfQueries):

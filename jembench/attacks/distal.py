@@ -1,6 +1,7 @@
 """Distal adversarials: noise that is changed until a model assigns it a class with high confidence.
 
-Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Figure 6, after Schott et al. (2019), arXiv:1805.09190.
+Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Figure 6, after Schott et al. (2019),
+arXiv:1805.09190.
 
 Legend: N images, C channels, H height, W width.
 """
@@ -19,7 +20,9 @@ from jembench.attacks.threat import steepest
 from jembench.data.pixels import to_float, to_uint8
 
 STRIDE = 0.01
-"""The L2 length of a step, in units of the largest possible distance: .08 on 8x8 pixels, .55 on CIFAR-10."""
+"""The L2 length of a step, in units of the largest possible distance: .08 on 8x8 pixels, .55 on
+CIFAR-10.
+"""
 
 _RANGE = (0.0, 1.0)
 
@@ -33,12 +36,14 @@ class Ends(NamedTuple):
 
 
 def ascend(target: Target, noise: Images, y: Classes, *, steps: int, threshold: float) -> Ends:
-    """Run projected gradient ascent on log p(y|x), until an image is classified as y with p(y|x) above a threshold.
+    """Run projected gradient ascent on log p(y|x), until an image is classified as y with p(y|x)
+    above a threshold.
 
-    The papers give the objective and the end of the ascent, but no algorithm. Here each step has a fixed length along
-    the gradient, since the norm of the gradient grows a thousandfold during an ascent and does not tell the distance of
-    the end. The gradient is that of log p, since that of p vanishes in float32 where another class is certain. The only
-    bounds are [0, 1]. The model is evaluated at the nearest image of 8 bits, which is the one that is returned.
+    The papers give the objective and the end of the ascent, but no algorithm. Here each step has a
+    fixed length along the gradient, since the norm of the gradient grows a thousandfold during an
+    ascent and does not tell the distance of the end. The gradient is that of log p, since that of p
+    vanishes in float32 where another class is certain. The only bounds are [0, 1]. The model is
+    evaluated at the nearest image of 8 bits, which is the one that is returned.
 
     Args:
         target: the model.
@@ -73,5 +78,8 @@ def ascend(target: Target, noise: Images, y: Classes, *, steps: int, threshold: 
 
 def confidence(target: Target, x: Images, y: Classes, looks: int) -> Float[Tensor, " N"]:
     """Return p(y|x), in float64; for a stochastic model, the mean of ``looks`` evaluations."""
-    answers = [target.probabilities(x).gather(1, y[:, None]) for _ in range(looks if target.stochastic else 1)]
+    answers = [
+        target.probabilities(x).gather(1, y[:, None])
+        for _ in range(looks if target.stochastic else 1)
+    ]
     return torch.stack(answers).double().mean(dim=0).squeeze(1)

@@ -1,4 +1,6 @@
-"""Norms and sizes of changes of images in [0, 1]: 8/255 is eight levels, whatever ``DataSpec.bounds`` are."""
+"""Norms and sizes of changes of images in [0, 1]: 8/255 is eight levels, whatever
+``DataSpec.bounds`` are.
+"""
 
 import math
 from fractions import Fraction
@@ -20,17 +22,22 @@ def parse_eps(text: str) -> float:
     except (ValueError, ZeroDivisionError):
         eps = math.nan
     if not 0 < eps < math.inf:
-        raise SpecError(f"eps is {text!r}; it must be a number above 0 in units of a pixel's range: 8/255 or 0.5.")
+        raise SpecError(
+            f"eps is {text!r}; it must be a number above 0 in units of a pixel's range: 8/255 or 0.5."
+        )
     return eps
 
 
 def largest_distance(norm: Norm, dimensions: int) -> float:
-    """Return the largest distance of two images with ``dimensions`` values (pixels times channels): black to white."""
+    """Return the largest distance of two images with ``dimensions`` values (pixels times channels):
+    black to white.
+    """
     return 1.0 if norm == "linf" else math.sqrt(dimensions)
 
 
 def rounding(norm: Norm, dimensions: int) -> float:
-    """Return the largest rounding error of a distance in float32: each pixel of both images is rounded by 2^-25.
+    """Return the largest rounding error of a distance in float32: each pixel of both images is
+    rounded by 2^-25.
 
     In L-inf it is 1.5e-5 levels of 255.
     """

@@ -17,9 +17,11 @@ from torch import Tensor, nn
 
 def foolbox() -> Any:
     """Import foolbox, which takes seconds."""
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # without git, importing its model zoo would fail
+    # without git, importing its model zoo would fail
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # from scipy, for an attack that is not used here
+        # from scipy, for an attack that is not used here
+        warnings.simplefilter("ignore", DeprecationWarning)
         import foolbox
         import foolbox.attacks
     return foolbox

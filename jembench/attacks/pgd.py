@@ -1,9 +1,11 @@
-"""Projected gradient descent on many images and restarts at once, and the search for the smallest eps.
+"""Projected gradient descent on many images and restarts at once, and the search for the smallest
+eps.
 
-Madry et al. (2018), arXiv:1706.06083; the search for the smallest eps is that of Grathwohl et al. (2020),
-arXiv:1912.03263, Appendix G.
+Madry et al. (2018), arXiv:1706.06083; the search for the smallest eps is that of Grathwohl et al.
+(2020), arXiv:1912.03263, Appendix G.
 
-Legend: N images, R restarts, B rows (an image with one of its restarts), C channels, H height, W width.
+Legend: N images, R restarts, B rows (an image with one of its restarts), C channels, H height, W
+    width.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,21 +26,25 @@ Starts = Float[Tensor, "N R C H W"]
 """The starts of restarts relative to each image, in units of eps."""
 
 STRIDE = 2.5
-"""The length of all steps together in units of eps: enough to cross the ball and turn (Madry et al., 2018). The attack
-of JEM's authors takes steps of 1/30 in L-inf, 40 of which do not reach every point of the ball from every other one."""
+"""The length of all steps together in units of eps: enough to cross the ball and turn (Madry et
+al., 2018). The attack of JEM's authors takes steps of 1/30 in L-inf, 40 of which do not reach every
+point of the ball from every other one.
+"""
 
 FIRST: Mapping[Norm, float] = {"linf": 8 / 255, "l2": 0.5}
 """The first eps of a search."""
 
 REMOVAL_INTERVAL = 5
-"""Steps between two removals of finished images on a GPU. Their rows cost 2 % more passes in a search; with a removal
-per step the GPU would wait for the host 41 times per attempt."""
+"""Steps between two removals of finished images on a GPU. Their rows cost 2 % more passes in a
+search; with a removal per step the GPU would wait for the host 41 times per attempt.
+"""
 
 
 class Hits(NamedTuple):
     """The result for each image."""
 
-    adversarial: Tensor  # (N, C, H, W): the first success; else x, or for a stochastic model the best end
+    # (N, C, H, W): the first success; else x, or for a stochastic model the best end
+    adversarial: Tensor
     restart: Tensor  # int64 (N,): the restart of the success
     found: Tensor  # bool (N,)
 
@@ -57,12 +63,16 @@ class PGD:
     steps: int = 40
     tolerance: float = 0.01
 
-    def at(self, target: Target, x: Images, y: Tensor, eps: Float[Tensor, " N"], starts: Starts) -> Hits:
-        """Attack every image from all its restarts at once, within its own eps, until the first success.
+    def at(
+        self, target: Target, x: Images, y: Tensor, eps: Float[Tensor, " N"], starts: Starts
+    ) -> Hits:
+        """Attack every image from all its restarts at once, within its own eps, until the first
+        success.
 
-        The rows of a finished image have no effect and are removed from the batch. For this the host waits for the
-        device, so on a GPU rows are removed every ``REMOVAL_INTERVAL`` steps. For a stochastic model they are removed
-        at every step, since successes are confirmed at once: the same rows draw the same noise on every device.
+        The rows of a finished image have no effect and are removed from the batch. For this the
+        host waits for the device, so on a GPU rows are removed every ``REMOVAL_INTERVAL`` steps.
+        For a stochastic model they are removed at every step, since successes are confirmed at
+        once: the same rows draw the same noise on every device.
 
         Args:
             target: the model.
@@ -75,7 +85,9 @@ class PGD:
         hits = Hits(x.clone(), torch.zeros_like(y), torch.zeros_like(y, dtype=torch.bool))
         left = torch.arange(len(x), device=x.device)
         around, label, radius = (each.repeat_interleave(restarts, dim=0) for each in (x, y, eps))
-        moved = project(around + per_image(radius) * starts.flatten(0, 1), around, radius, self.norm)
+        moved = project(
+            around + per_image(radius) * starts.flatten(0, 1), around, radius, self.norm
+        )
         every = 1 if target.stochastic or x.device.type == "cpu" else REMOVAL_INTERVAL
         for step in progress.track(range(1, self.steps + 1), "", "steps"):
             gradient, wrong = target.slope(moved, label)
@@ -93,13 +105,17 @@ class PGD:
                     )
             size = per_image(STRIDE / self.steps * radius)
             moved = project(moved + size * steepest(gradient, self.norm), around, radius, self.norm)
-        _take(hits, left, moved, target.wrong_share(moved, label, LOOKS), failures=target.stochastic)
+        _take(
+            hits, left, moved, target.wrong_share(moved, label, LOOKS), failures=target.stochastic
+        )
         return hits
 
     def robust(self, target: Target, x: Images, y: Tensor, eps: float, starts: Starts) -> Closest:
-        """Find an image of another class within eps of each image; a misclassified image is at distance 0.
+        """Find an image of another class within eps of each image; a misclassified image is at
+        distance 0.
 
-        If the attack fails on a stochastic model, the image is the end of the restart that is misclassified most often.
+        If the attack fails on a stochastic model, the image is the end of the restart that is
+        misclassified most often.
         """
         closest = _misclassified(target, x, y)
         size = torch.full_like(closest.distance, eps)
@@ -112,13 +128,17 @@ class PGD:
                 closest.distance[rows] = torch.where(hits.found, far, torch.inf)
         return closest
 
-    def minimal(self, target: Target, x: Images, y: Tensor, starts: Starts, sizes: Sequence[float] = ()) -> Closest:
-        """Find the smallest eps of each image: at ``1 - tolerance`` times its distance, every restart fails.
+    def minimal(
+        self, target: Target, x: Images, y: Tensor, starts: Starts, sizes: Sequence[float] = ()
+    ) -> Closest:
+        """Find the smallest eps of each image: at ``1 - tolerance`` times its distance, every
+        restart fails.
 
-        The first restart searches the smallest eps at which it succeeds. Then all restarts attack just below it, and
-        one that succeeds searches in its turn, until none succeeds. The result is the best of all restarts, as from a
-        search with each of them, for a fraction of the passes. A size in ``sizes`` that is within the tolerance below
-        an image's distance is attacked separately, as in :meth:`robust`.
+        The first restart searches the smallest eps at which it succeeds. Then all restarts attack
+        just below it, and one that succeeds searches in its turn, until none succeeds. The result
+        is the best of all restarts, as from a search with each of them, for a fraction of the
+        passes. A size in ``sizes`` that is within the tolerance below an image's distance is
+        attacked separately, as in :meth:`robust`.
         """
         closest, largest = _misclassified(target, x, y), largest_distance(self.norm, x[0].numel())
         best = closest.distance
@@ -130,7 +150,8 @@ class PGD:
 
         rows, own = best.isinf().nonzero().flatten(), starts[:, :1].clone()
         for _ in range(starts.shape[1]):
-            left, failed = rows, torch.zeros_like(best)  # the largest eps below the best at which the restart failed
+            # the largest eps below the best at which the restart failed
+            left, failed = rows, torch.zeros_like(best)
             leap = 2 * self.tolerance
             while len(left):
                 eps = _next_eps(failed, best, leap, FIRST[self.norm], largest)
@@ -152,12 +173,17 @@ class PGD:
 
 
 def _misclassified(target: Target, x: Tensor, y: Tensor) -> Closest:
-    """Return the state before a search: distance 0 for images that deceive the model unchanged, else infinity."""
+    """Return the state before a search: distance 0 for images that deceive the model unchanged,
+    else infinity.
+    """
     return Closest(x.clone(), torch.where(target.deceived(x, y), 0.0, torch.inf).double())
 
 
-def _take(hits: Hits, left: Tensor, moved: Tensor, share: Tensor, *, failures: bool = False) -> None:
-    """Record the row of each unfinished image that is most often misclassified, if it is always misclassified.
+def _take(
+    hits: Hits, left: Tensor, moved: Tensor, share: Tensor, *, failures: bool = False
+) -> None:
+    """Record the row of each unfinished image that is most often misclassified, if it is always
+    misclassified.
 
     Args:
         hits: changed in place.
@@ -183,7 +209,9 @@ def _by_image(rows: Tensor, restarts: int) -> Tensor:
 
 
 def _next_eps(failed: Tensor, reached: Tensor, leap: float, first: float, largest: float) -> Tensor:
-    """Return the next eps: doubled until a success, then smaller by growing leaps until a failure, then bisected."""
+    """Return the next eps: doubled until a success, then smaller by growing leaps until a failure,
+    then bisected.
+    """
     up = torch.where(failed == 0, first, 2 * failed).clamp_max(largest)
     down = torch.where(failed == 0, (1 - leap) * reached, (failed + reached) / 2)
     return torch.where(reached.isinf(), up, down)

@@ -1,7 +1,8 @@
-"""Models that add noise to an image, or move it by steps of their own chain, before they classify it: JEM-k.
+"""Models that add noise to an image, or move it by steps of their own chain, before they classify
+it: JEM-k.
 
-Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G; noise alone is randomised smoothing, Cohen et al.
-(2019), arXiv:1902.02918.
+Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G; noise alone is randomised
+smoothing, Cohen et al. (2019), arXiv:1902.02918.
 
 Legend: N images, C channels, H height, W width, K classes.
 """
@@ -22,13 +23,16 @@ Way = Literal["through", "bpda"]
 
 
 class Refined(nn.Module):
-    """A classifier with the mean of log p(y|x) over the ends of chains from the image, or over noisy copies, as logits.
+    """A classifier with the mean of log p(y|x) over the ends of chains from the image, or over
+    noisy copies, as logits.
 
-    ``through`` differentiates through the chain, which takes second derivatives of the energy; the graph of only one
-    step is in memory at a time. ``bpda`` passes the gradient at the end of a chain on to the image, as if the chain
-    were the identity (Athalye et al., 2018, arXiv:1802.00420), as the authors' code does.
+    ``through`` differentiates through the chain, which takes second derivatives of the energy; the
+    graph of only one step is in memory at a time. ``bpda`` passes the gradient at the end of a
+    chain on to the image, as if the chain were the identity (Athalye et al., 2018,
+    arXiv:1802.00420), as the authors' code does.
 
-    The network is in evaluation mode during a call, its parameters get no gradients, and its mode is restored.
+    The network is in evaluation mode during a call, its parameters get no gradients, and its mode
+    is restored.
 
     Args:
         model: with logits, and an energy or a density.
@@ -37,9 +41,10 @@ class Refined(nn.Module):
         chains: per image; their mean is the expectation over transformation of Appendix G.
         grad: the treatment of the chain by gradients.
         generator: of all noise, on the images' device.
-        noise: standard deviation of Gaussian noise on each copy before its chain, in the model's units.
-        smooth: True for the log of the mean of p(y|x) as logits, the soft smoothed classifier of Salman et al. (2019),
-            arXiv:1906.04584, instead of the mean of log p(y|x).
+        noise: standard deviation of Gaussian noise on each copy before its chain, in the model's
+            units.
+        smooth: True for the log of the mean of p(y|x) as logits, the soft smoothed classifier of
+            Salman et al. (2019), arXiv:1906.04584, instead of the mean of log p(y|x).
     """
 
     def __init__(
@@ -65,11 +70,15 @@ class Refined(nn.Module):
         self.smooth = smooth
 
     def logits(self, x: Images) -> Float[Tensor, "N K"]:
-        """Return the mean over chains of log p(y|x) at their ends, or the log of the mean of p(y|x), with new noise."""
+        """Return the mean over chains of log p(y|x) at their ends, or the log of the mean of
+        p(y|x), with new noise.
+        """
         with settled(self.model, x.device):
             copies = x.repeat_interleave(self.copies, dim=0)
             if self.noise:
-                drawn = torch.randn(copies.shape, generator=self.generator, device=x.device, dtype=x.dtype)
+                drawn = torch.randn(
+                    copies.shape, generator=self.generator, device=x.device, dtype=x.dtype
+                )
                 copies = copies + self.noise * drawn
             log_p = logits_function(self.model, 0)(self._refine(copies)).log_softmax(dim=1)
         log_p = log_p.view(len(x), self.copies, log_p.shape[1])
@@ -85,8 +94,12 @@ class Refined(nn.Module):
             moved = self.step(moved, taken, self.generator)
         return moved + (x - x.detach())  # the chain's end exactly, with the gradient of x
 
-    def step(self, x: Images, taken: int, generator: Generator, *, differentiable: bool = False) -> Images:
-        """Take one step with chains after ``taken`` steps; with ``differentiable``, a gradient towards x is kept."""
+    def step(
+        self, x: Images, taken: int, generator: Generator, *, differentiable: bool = False
+    ) -> Images:
+        """Take one step with chains after ``taken`` steps; with ``differentiable``, a gradient
+        towards x is kept.
+        """
 
         def total(at: Tensor) -> tuple[Tensor, Tensor]:
             energies = energy_function(self.model, of_chains=True)(at)

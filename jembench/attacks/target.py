@@ -20,7 +20,8 @@ from jembench.models.capabilities import require_gradients
 T = TypeVar("T")
 
 LOOKS = 5
-"""The number of predictions of a stochastic classifier, all of which must be wrong before it counts as deceived.
+"""The number of predictions of a stochastic classifier, all of which must be wrong before it counts
+as deceived.
 
 A majority is not enough, since the image was selected among many for its wrong predictions.
 """
@@ -44,10 +45,12 @@ class LossGradient(NamedTuple):
 class Target:
     """A model under attack.
 
-    The model is in evaluation mode, its parameters get no gradients, and large batches pass through it in parts.
+    The model is in evaluation mode, its parameters get no gradients, and large batches pass through
+    it in parts.
 
     Args:
-        model: with ``logits``; perhaps :class:`Stochastic`, as :class:`~jembench.attacks.refinement.Refined` is.
+        model: with ``logits``; perhaps :class:`Stochastic`, as
+            :class:`~jembench.attacks.refinement.Refined` is.
         data: its bounds and shape.
     """
 
@@ -59,7 +62,8 @@ class Target:
         self._finite: list[Tensor] = []  # bool (), one for each pass since the last check
 
     def logits(self, x: Images) -> Float[Tensor, "N K"]:
-        """Return f(x) of any number of images in [0, 1], in float32 or float64; differentiable with respect to x.
+        """Return f(x) of any number of images in [0, 1], in float32 or float64; differentiable with
+        respect to x.
 
         Raises:
             Diverged: as for :meth:`check`.
@@ -92,7 +96,8 @@ class Target:
             )
 
     def slope(self, x: Images, y: Classes) -> LossGradient:
-        """Return the gradient of the cross-entropy at x, and whether the class is wrong, from the same pass.
+        """Return the gradient of the cross-entropy at x, and whether the class is wrong, from the
+        same pass.
 
         The caller calls :meth:`check` before it uses the results.
 
@@ -108,13 +113,16 @@ class Target:
             logits = logits_of(self.model, self.data, at)
             return F.cross_entropy(logits, y, reduction="sum"), logits
 
-        with settled(self.model, x.device):  # the backward pass through a chain runs the network again
+        # the backward pass through a chain runs the network again
+        with settled(self.model, x.device):
             gradient, logits = gradient_of(cross_entropy, x)
         self._finite.append(logits.isfinite().all())
         return LossGradient(gradient, logits.argmax(dim=1) != y)
 
     def classes(self, x: Images) -> Classes:
-        """Return the predicted class of each image; it may vary between calls if the model is stochastic."""
+        """Return the predicted class of each image; it may vary between calls if the model is
+        stochastic.
+        """
         with torch.no_grad():
             return self.logits(x).argmax(dim=1)
 
@@ -124,7 +132,9 @@ class Target:
             return self.logits(x).softmax(dim=1)
 
     def wrong_share(self, x: Images, y: Classes, looks: int) -> Float[Tensor, " N"]:
-        """Return the share of ``looks`` predictions that are wrong, 0 to 1; a deterministic model predicts once."""
+        """Return the share of ``looks`` predictions that are wrong, 0 to 1; a deterministic model
+        predicts once.
+        """
         looks = looks if self.stochastic else 1
         return torch.stack([self.classes(x) != y for _ in range(looks)]).double().mean(dim=0)
 

@@ -27,23 +27,28 @@ def distance(x: Images, other: Images, norm: Norm) -> Float[Tensor, " N"]:
 
 
 def project(moved: Images, x: Images, eps: Float[Tensor, " N"], norm: Norm) -> Images:
-    """Project images onto the ball of radius eps around x, then clamp them to [0, 1], which brings them nearer to x.
+    """Project images onto the ball of radius eps around x, then clamp them to [0, 1], which brings
+    them nearer to x.
 
-    The radius is reduced by the rounding error of float32, so that the distance of the result, measured in float64, is
-    never above eps.
+    The radius is reduced by the rounding error of float32, so that the distance of the result,
+    measured in float64, is never above eps.
     """
     radius = per_image((eps - rounding(norm, x[0].numel())).clamp_min(0))
     change = moved - x
     if norm == "linf":
         change = torch.minimum(torch.maximum(change, -radius), radius)
     else:
-        length = per_image(torch.linalg.vector_norm(change.flatten(1), dim=1, dtype=torch.float64)).to(change.dtype)
+        length = per_image(
+            torch.linalg.vector_norm(change.flatten(1), dim=1, dtype=torch.float64)
+        ).to(change.dtype)
         change = change * torch.where(length > radius, radius / length.clamp_min(1e-12), 1.0)
     return (x + change).clamp_(0, 1)
 
 
 def steepest(gradient: Images, norm: Norm) -> Images:
-    """Return the step of norm 1 along which a linear function grows fastest; 0 if the gradient is 0 or infinite."""
+    """Return the step of norm 1 along which a linear function grows fastest; 0 if the gradient is 0
+    or infinite.
+    """
     gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
     if norm == "linf":
         return gradient.sign()
@@ -60,9 +65,11 @@ def ascend(
     step_size: float,
     start: Images | None = None,
 ) -> Images:
-    """Return the last images of projected gradient ascent within eps of images, as training on attacks uses it.
+    """Return the last images of projected gradient ascent within eps of images, as training on
+    attacks uses it.
 
-    The caller sets the mode of the model. The loop can be compiled with a loss, and never waits for the device.
+    The caller sets the mode of the model. The loop can be compiled with a loss, and never waits for
+    the device.
 
     Args:
         score: the function from images (N, C, H, W) in [0, 1] to the sum of their scores, ().
@@ -117,20 +124,32 @@ class AttackedModel(LogitModel):
         return logits_of(self, self.data, x)
 
     def attacked(
-        self, attack: Attack, x: Images, score: Callable[[Tensor], Tensor], start: Images | None = None
+        self,
+        attack: Attack,
+        x: Images,
+        score: Callable[[Tensor], Tensor],
+        start: Images | None = None,
     ) -> Images:
         """Return the last images of :func:`ascend` from images in [0, 1], successful or not.
 
-        The network is in evaluation mode, so that the attack does not change the statistics of batch norm, and dropout
-        draws no new mask at each step.
+        The network is in evaluation mode, so that the attack does not change the statistics of
+        batch norm, and dropout draws no new mask at each step.
         """
         with mode(self, train=False):
             return ascend(
-                score, x, attack.eps, attack.norm, steps=attack.steps, step_size=attack.step_size, start=start
+                score,
+                x,
+                attack.eps,
+                attack.norm,
+                steps=attack.steps,
+                step_size=attack.step_size,
+                start=start,
             )
 
 
-def starts(restarts: int, shape: tuple[int, ...], norm: Norm, generator: Generator) -> Float[Tensor, "R C H W"]:
+def starts(
+    restarts: int, shape: tuple[int, ...], norm: Norm, generator: Generator
+) -> Float[Tensor, "R C H W"]:
     """Draw the starts of an attack on one image, relative to it in units of eps: (R, *shape).
 
     The first start is the image itself, the others are uniform in the ball.
@@ -140,9 +159,15 @@ def starts(restarts: int, shape: tuple[int, ...], norm: Norm, generator: Generat
 
 
 def in_unit_ball(
-    n: int, shape: tuple[int, ...], norm: Norm, device: torch.device, generator: Generator | None = None
+    n: int,
+    shape: tuple[int, ...],
+    norm: Norm,
+    device: torch.device,
+    generator: Generator | None = None,
 ) -> Tensor:
-    """Draw n changes uniformly from the ball of radius 1, (n, *shape); None: use PyTorch's global generator."""
+    """Draw n changes uniformly from the ball of radius 1, (n, *shape); None: use PyTorch's global
+    generator.
+    """
     if norm == "linf":
         return torch.rand(n, *shape, generator=generator, device=device) * 2 - 1
     direction = torch.randn(n, *shape, generator=generator, device=device)
@@ -155,7 +180,8 @@ def per_image(values: Tensor) -> Tensor:
     return values[:, None, None, None]
 
 
-# --- the nearest image that deceives a model --------------------------------------------------------------------------
+# --- the nearest image that deceives a model
+# --------------------------------------------------------------------------
 
 
 class Closest(NamedTuple):
@@ -169,7 +195,8 @@ class Closest(NamedTuple):
 
         Args:
             x: (N, C, H, W) the attacked images.
-            rows: int64 (B,), the index of the attacked image of each of ``images``, without repetition.
+            rows: int64 (B,), the index of the attacked image of each of ``images``, without
+                repetition.
             images: (B, C, H, W).
             found: bool (B,), True for adversarial ones.
             norm: of the distance.
@@ -181,14 +208,17 @@ class Closest(NamedTuple):
 
 
 STRETCH, STRETCHES = 1.05, 12
-"""The factor by which an adversarial image that fails is moved away, and the largest number of moves."""
+"""The factor by which an adversarial image that fails is moved away, and the largest number of
+moves.
+"""
 
 
 def stabilise(target: Target, x: Images, y: Classes, closest: Closest, norm: Norm) -> Closest:
-    """Move adversarial images of a stochastic model farther away until they deceive it in new predictions.
+    """Move adversarial images of a stochastic model farther away until they deceive it in new
+    predictions.
 
-    A search makes hundreds of predictions, and so ends at images that were misclassified by chance. In
-    :func:`verify` they would be classified correctly and count as robust.
+    A search makes hundreds of predictions, and so ends at images that were misclassified by chance.
+    In :func:`verify` they would be classified correctly and count as robust.
     """
     if not target.stochastic:
         return closest
@@ -202,10 +232,13 @@ def stabilise(target: Target, x: Images, y: Classes, closest: Closest, norm: Nor
     return closest
 
 
-# --- verification, by code that is independent of the attacks ---------------------------------------------------------
+# --- verification, by code that is independent of the attacks
+# ---------------------------------------------------------
 
 VERIFICATIONS = 10
-"""The number of predictions per adversarial image if the model is stochastic; more than half of them must be wrong."""
+"""The number of predictions per adversarial image if the model is stochastic; more than half of
+them must be wrong.
+"""
 
 
 def verify(
@@ -221,10 +254,11 @@ def verify(
         claimed: True if the attack reports a success.
 
     Returns:
-        ``found``, bool (N,): a claim, and most predictions are of another class; ``distance-linf`` and ``distance-l2``,
-        float64 (N,), the largest possible ones if not found; ``predicted``, int64 (N,), a predicted class;
-        ``wrong``, float64 (N,), the share of wrong predictions, 0 to 1, and ``wrong-as-it-is`` that of x, if the model
-        is stochastic; ``unverified``, bool (N,): a claim that is not confirmed; ``adversarial``.
+        ``found``, bool (N,): a claim, and most predictions are of another class; ``distance-linf``
+        and ``distance-l2``, float64 (N,), the largest possible ones if not found; ``predicted``,
+        int64 (N,), a predicted class; ``wrong``, float64 (N,), the share of wrong predictions, 0 to
+        1, and ``wrong-as-it-is`` that of x, if the model is stochastic; ``unverified``, bool (N,):
+        a claim that is not confirmed; ``adversarial``.
 
     Raises:
         ValueError: if an adversarial image is not finite, or outside of [0, 1].
@@ -233,7 +267,12 @@ def verify(
         raise ValueError("an attack returned values that are outside of 0..1 or not finite")
     wrong = target.wrong_share(adversarial, y, VERIFICATIONS)
     found = claimed & (wrong > 0.5)
-    arrays = {"adversarial": adversarial, "found": found, "wrong": wrong, "unverified": claimed & ~found}
+    arrays = {
+        "adversarial": adversarial,
+        "found": found,
+        "wrong": wrong,
+        "unverified": claimed & ~found,
+    }
     for norm in get_args(Norm):
         largest = largest_distance(norm, x[0].numel())
         arrays[f"distance-{norm}"] = torch.where(found, distance(x, adversarial, norm), largest)

@@ -1,1 +1,3 @@
-"""Specs, installed components and their options, code identity, trust, limits, and the validation of files."""
+"""Specs, installed components and their options, code identity, trust, limits, and the validation
+of files.
+"""

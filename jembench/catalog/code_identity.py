@@ -1,9 +1,10 @@
 """Hashes of user code, which changes without a new version.
 
-Installed code has a version: the files that the RECORD of a distribution lists (unless it is installed with
-``pip install -e``), the standard library, and jembench itself. Other files have no reliable version, so a hash of their
-code is part of a component's identity, and no result is attributed to other code. A module is hashed without importing
-it; only its parent packages are imported.
+Installed code has a version: the files that the RECORD of a distribution lists (unless it is
+installed with ``pip install -e``), the standard library, and jembench itself. Other files have no
+reliable version, so a hash of their code is part of a component's identity, and no result is
+attributed to other code. A module is hashed without importing it; only its parent packages are
+imported.
 """
 
 import ast
@@ -56,7 +57,9 @@ def has_version(module: ModuleType) -> bool:
 
 
 def _is_installed(file: Path, module: str) -> bool:
-    """Return whether the file of a module belongs to a distribution, the standard library or jembench."""
+    """Return whether the file of a module belongs to a distribution, the standard library or
+    jembench.
+    """
     root = file.parents[_depth(file, module)]
     line = f"\n{file.relative_to(root).as_posix()},"
     return (
@@ -79,7 +82,9 @@ _STANDARD_LIBRARY |= {folder / "lib-dynload" for folder in _STANDARD_LIBRARY}
 
 @functools.cache
 def digest(package: str) -> str:
-    """Return a digest of the files of a package or module, installed or not; "" if there are no files."""
+    """Return a digest of the files of a package or module, installed or not; "" if there are no
+    files.
+    """
     file = _file(package)
     if file is None:
         return ""
@@ -119,7 +124,10 @@ def _beside(root: Path, module: str) -> Path | None:
     """Return the file of a module below a folder."""
     place = root.joinpath(*module.split("."))
     suffixes = (".py", *EXTENSION_SUFFIXES)
-    for path in (place / "__init__.py", *(place.with_name(place.name + suffix) for suffix in suffixes)):
+    for path in (
+        place / "__init__.py",
+        *(place.with_name(place.name + suffix) for suffix in suffixes),
+    ):
         if path.is_file():
             return path
     return None
@@ -142,7 +150,8 @@ def _imports(source: bytes, package: str) -> tuple[str, ...]:
                 case ast.Call(args=[ast.Constant(value=str(name)), *_]):
                     if ast.unparse(node.func).endswith(("import_module", "__import__")):
                         names.append(name)
-                case ast.Constant(value=str(name)) if re.fullmatch(r"[\w/]+\.py", name):  # of a loader by path
+                # of a loader by path
+                case ast.Constant(value=str(name)) if re.fullmatch(r"[\w/]+\.py", name):
                     names.append("." + name.removesuffix(".py").replace("/", "."))
     found: dict[str, None] = {}
     for name in names:
@@ -164,7 +173,8 @@ def _hash(files: Mapping[str, Path], digest: Callable[[bytes], str]) -> str:
 
 def _file(module: str) -> Path | None:
     origin = getattr(sys.modules.get(module), "__file__", None)
-    with suppress(Exception, SystemExit):  # of its parent package; loading the component raises the error again
+    # of its parent package; loading the component raises the error again
+    with suppress(Exception, SystemExit):
         spec = None if origin else importlib.util.find_spec(module)
         origin = spec.origin if spec else origin
     path = Path(origin or "")
@@ -173,9 +183,15 @@ def _file(module: str) -> Path | None:
 
 @functools.cache
 def _records(folder: Path) -> tuple[str, ...]:
-    """Return the RECORD of each distribution in a folder that is not editable, with a line break before each line."""
+    """Return the RECORD of each distribution in a folder that is not editable, with a line break
+    before each line.
+    """
     found = importlib.metadata.distributions(path=[str(folder)])
-    versioned = [one for one in found if not re.search(r'"editable":\s*true', one.read_text("direct_url.json") or "")]
+    versioned = [
+        one
+        for one in found
+        if not re.search(r'"editable":\s*true', one.read_text("direct_url.json") or "")
+    ]
     return tuple(f"\n{one.read_text('RECORD') or ''}" for one in versioned)
 
 

@@ -11,7 +11,9 @@ from jembench.errors import StoreError
 from jembench.files import cache_folder, digest, path_of, write_atomically
 
 Listing = Callable[[str], Mapping[str, Path]]
-"""The function from an option's value to its files, by their names in the dataset: "train/cat/0.png"."""
+"""The function from an option's value to its files, by their names in the dataset:
+"train/cat/0.png".
+"""
 
 
 def the_file(text: str) -> Mapping[str, Path]:
@@ -22,8 +24,8 @@ def the_file(text: str) -> Mapping[str, Path]:
 def content(files: Mapping[str, Path]) -> str:
     """Return the SHA-256 of files and their names, or of the content of one file without a name.
 
-    It is cached in the user's cache folder by the path, size and times of each file, so that unchanged files are read
-    only once.
+    It is cached in the user's cache folder by the path, size and times of each file, so that
+    unchanged files are read only once.
 
     Raises:
         OSError: if a file cannot be read, or is a pipe or a device.
@@ -31,7 +33,9 @@ def content(files: Mapping[str, Path]) -> str:
     state = []
     for name, path in sorted(files.items()):
         status = path.stat()
-        state.append((name, str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+        state.append(
+            (name, str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        )
     cache = cache_folder() / "contents" / hashlib.sha256(json.dumps(state).encode()).hexdigest()
     with suppress(OSError, UnicodeDecodeError):
         known, end, rest = cache.read_text(encoding="ascii").partition("\n")
@@ -42,7 +46,9 @@ def content(files: Mapping[str, Path]) -> str:
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing releases the GIL
         digests = list(pool.map(digest, (path for _, path in sorted(files.items()))))
     lines = map(json.dumps, zip(sorted(files), digests, strict=True))
-    hashed = digests[0] if list(files) == [""] else hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    hashed = (
+        digests[0] if list(files) == [""] else hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    )
     with suppress(StoreError):  # a cache that cannot be written only costs time
         write_atomically(cache, f"{hashed}\n".encode())
     return hashed

@@ -1,7 +1,8 @@
-"""Installed components: found through entry points without importing them, and loaded when they are used.
+"""Installed components: found through entry points without importing them, and loaded when they are
+used.
 
-Components of core are registered in the same groups as those of plugins. Import paths are subject to
-:mod:`jembench.catalog.trust`.
+Components of core are registered in the same groups as those of plugins. Import paths are subject
+to :mod:`jembench.catalog.trust`.
 """
 
 import configparser
@@ -27,7 +28,9 @@ from jembench.errors import Incompatible, JembenchError, PluginError, SpecError,
 from jembench.interfaces import API
 from jembench.stopping import is_request
 
-_Measured = Literal["models", "samplers", "metrics", "datasets", "ood_sets", "features", "suites", "importers"]
+_Measured = Literal[
+    "models", "samplers", "metrics", "datasets", "ood_sets", "features", "suites", "importers"
+]
 _Around = Literal["executors", "trackers", "formats", "figures"]
 _Training = Literal["optimizers", "schedules", "augmentations", "starts", "scores", "adaptations"]
 Kind = Literal[_Measured, _Around, _Training]
@@ -75,7 +78,9 @@ class Catalogue(NamedTuple):
 
 @cache
 def catalogue() -> Catalogue:
-    """Read the entry points of every installed distribution, once until ``catalogue.cache_clear()``."""
+    """Read the entry points of every installed distribution, once until
+    ``catalogue.cache_clear()``.
+    """
     found: list[Component] = list(added)
     unreadable: list[Unreadable] = []
     # without "", the current folder, which is no installation
@@ -83,25 +88,47 @@ def catalogue() -> Catalogue:
         parser = entrypoints.CaseSensitiveConfigParser(delimiters=("=",), interpolation=None)
         try:
             parser.read_string(distribution.read_text("entry_points.txt") or "")
-            api = max(map(int, parser.options("jembench.api") if parser.has_section("jembench.api") else ()), default=0)
+            api = max(
+                map(
+                    int,
+                    parser.options("jembench.api") if parser.has_section("jembench.api") else (),
+                ),
+                default=0,
+            )
             kinds, problem = [kind for kind in KINDS if f"jembench.{kind}" in parser], ""
         except (configparser.Error, ValueError) as error:  # also for bytes that are no text
             kinds, problem = [], " ".join(str(error).split())
         if not kinds and not problem:
             continue  # without reading its metadata
         name, version = "(without a name)", ""
-        with suppress(UnicodeDecodeError, FileNotFoundError, KeyError):  # damaged, or of an interrupted installation
-            name, version = distribution.metadata["Name"] or name, distribution.metadata["Version"] or ""
+        # damaged, or of an interrupted installation
+        with suppress(UnicodeDecodeError, FileNotFoundError, KeyError):
+            name, version = (
+                distribution.metadata["Name"] or name,
+                distribution.metadata["Version"] or "",
+            )
         if problem:
             unreadable.append(Unreadable(name, problem))
-        for kind, (key, target) in ((each, entry) for each in kinds for entry in parser[f"jembench.{each}"].items()):
+        for kind, (key, target) in (
+            (each, entry) for each in kinds for entry in parser[f"jembench.{each}"].items()
+        ):
             try:
                 point = entrypoints.EntryPoint.from_string(target, key)
             except entrypoints.BadEntryPoint:
-                unreadable.append(Unreadable(name, f"{key} = {target} in jembench.{kind} is not module:attribute"))
+                unreadable.append(
+                    Unreadable(name, f"{key} = {target} in jembench.{kind} is not module:attribute")
+                )
                 continue
             found.append(
-                Component(kind, key, _normalised(name), version, point.module_name, point.object_name or "", api)
+                Component(
+                    kind,
+                    key,
+                    _normalised(name),
+                    version,
+                    point.module_name,
+                    point.object_name or "",
+                    api,
+                )
             )
     # the first one of a distribution that is on sys.path twice
     first = {(KINDS.index(one.kind), one.name, one.distribution): one for one in reversed(found)}
@@ -109,7 +136,9 @@ def catalogue() -> Catalogue:
 
 
 def _normalised(distribution: str) -> str:
-    """Return one spelling for the names in metadata (``Jembench-JEM``) and in folders (``jembench_jem``)."""
+    """Return one spelling for the names in metadata (``Jembench-JEM``) and in folders
+    (``jembench_jem``).
+    """
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
@@ -126,8 +155,8 @@ def find(kind: Kind, name: str) -> Component:
     """Return the component of a name: an entry point, ``distribution/name`` or an import path.
 
     Raises:
-        SpecError: if no component or several have the name, or it is an import path that the user did not name
-            (:mod:`jembench.catalog.trust`).
+        SpecError: if no component or several have the name, or it is an import path that the user
+            did not name (:mod:`jembench.catalog.trust`).
     """
     if ":" in name:
         if specs.parse(name) != specs.Spec(name):
@@ -137,7 +166,11 @@ def find(kind: Kind, name: str) -> Component:
         return Component(kind, name, "", "", module, attribute)
     distribution, _, bare = name.rpartition("/")
     wanted = _normalised(distribution)
-    matches = [c for c in components(kind) if c.name == bare and wanted in ("", _normalised(c.distribution))]
+    matches = [
+        c
+        for c in components(kind)
+        if c.name == bare and wanted in ("", _normalised(c.distribution))
+    ]
     if not matches:
         known = {f"{c.distribution}/{c.name}" if distribution else c.name for c in components(kind)}
         if kind in ("datasets", "ood_sets") and os.path.isdir(name):  # noqa: PTH112, also for a name that is too long
@@ -155,13 +188,18 @@ def find(kind: Kind, name: str) -> Component:
 
 
 def plugin_of(kind: str, name: str) -> SpecError | None:
-    """Return the error for a name that a plugin of this repository has, which is not installed; None: none has it.
+    """Return the error for a name that a plugin of this repository has, which is not installed;
+    None: none has it.
 
     Args:
         kind: of components, or "recipes".
         name: of a component, a suite or a recipe.
     """
-    table = importlib.resources.files("jembench.catalog").joinpath("first_party.toml").read_text("utf-8")
+    table = (
+        importlib.resources.files("jembench.catalog")
+        .joinpath("first_party.toml")
+        .read_text("utf-8")
+    )
     plugins = tomllib.loads(table).get(kind, {})
     plugin = next((plugin for plugin, names in plugins.items() if name in names), "")
     if not plugin or plugin in {_normalised(each.distribution) for each in catalogue().components}:
@@ -187,22 +225,33 @@ def _check_defined(component: Component, module: Any) -> None:
     first = component.attribute.partition(".")[0]
     if component.distribution or hasattr(module, first):
         return
-    own = {name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
-    known = sorted(name for name in own if not name.startswith("_") and callable(vars(module)[name]))
+    own = {
+        name
+        for name, value in vars(module).items()
+        if getattr(value, "__module__", "") == module.__name__
+    }
+    known = sorted(
+        name for name in own if not name.startswith("_") and callable(vars(module)[name])
+    )
     nearest = difflib.get_close_matches(first, known, n=1)
     write = f" Write {component.module}:{(nearest or known)[0]}." if known else ""
-    raise PluginError(f"{component.module} defines no {first}; it defines {', '.join(known) or 'nothing'}.{write}")
+    raise PluginError(
+        f"{component.module} defines no {first}; it defines {', '.join(known) or 'nothing'}.{write}"
+    )
 
 
 def load(component: Component) -> Any:
     """Import a component's factory, or the package of a suite.
 
     Raises:
-        PluginError: if its distribution was written for another version of the plugin interface, the import fails, or
-            the entry point is no factory; the message names the distribution and the entry point.
+        PluginError: if its distribution was written for another version of the plugin interface,
+            the import fails, or the entry point is no factory; the message names the distribution
+            and the entry point.
     """
     if component.api != API:
-        stated = f"was written for version {component.api}" if component.api else "states no version"
+        stated = (
+            f"was written for version {component.api}" if component.api else "states no version"
+        )
         raise Incompatible(
             f"{component.distribution} {component.version} {stated} of jembench's plugin interface, and this jembench "
             f"has version {API}. Update {'jembench' if component.api > API else component.distribution}, or uninstall "
@@ -222,7 +271,11 @@ def load(component: Component) -> Any:
         of, remedy = "", "Check the path; the package must be importable from here."
         if component.distribution:
             of = f" of {component.distribution} {component.version}"
-            remedy = "Correct the file." if component in added else f"Update or uninstall {component.distribution}."
+            remedy = (
+                "Correct the file."
+                if component in added
+                else f"Update or uninstall {component.distribution}."
+            )
         raise PluginError(
             f"The {singular(component.kind)} {component.name!r}{of} cannot be loaded from {component.target}: "
             f"{error_text(error).rstrip('.: ')}. {remedy}"

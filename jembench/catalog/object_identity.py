@@ -1,9 +1,9 @@
 """Identities of Python objects: a digest of everything that their code can read.
 
-Attributes, tensors and containers count by their values, and functions by their byte code, their closures and the
-globals that they name. Installed classes and functions have a version and count by their names. Values that cannot be
-compared, such as open files, are reported by their places. Files that code reads are unknown, and environment variables
-whose names the code computes.
+Attributes, tensors and containers count by their values, and functions by their byte code, their
+closures and the globals that they name. Installed classes and functions have a version and count by
+their names. Values that cannot be compared, such as open files, are reported by their places. Files
+that code reads are unknown, and environment variables whose names the code computes.
 """
 
 import copy
@@ -38,7 +38,14 @@ _UNSHARED = (tuple, frozenset, types.CodeType, types.MethodType, weakref.ref)
 """Objects that Python may share or make anew, and that contain themselves only through others."""
 
 _OF_CLASSES = {
-    *("__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__firstlineno__", "__module__"),
+    *(
+        "__abstractmethods__",
+        "__annotations__",
+        "__dict__",
+        "__doc__",
+        "__firstlineno__",
+        "__module__",
+    ),
     *("__orig_bases__", "__parameters__", "__slotnames__", "__static_attributes__", "__weakref__"),
     "_abc_impl",
 }
@@ -47,7 +54,9 @@ _OF_CLASSES = {
 _OF_MODULES = {
     *("training", "_compiled_call_impl", "_graph", "_is_full_backward_hook", "_is_torch_compile"),
 }
-"""Attributes of an ``nn.Module`` that evaluation sets, or that hold its other attributes in another form."""
+"""Attributes of an ``nn.Module`` that evaluation sets, or that hold its other attributes in another
+form.
+"""
 
 _DYNAMIC = {"eval", "exec", "globals", "__import__"}
 """Builtins by which code reads what its byte code does not name."""
@@ -74,7 +83,8 @@ class _Walk:
 
     def __init__(self, seen: Mapping[int, tuple[int, Any]] = types.MappingProxyType({})) -> None:
         self.hash = hashlib.sha256()
-        self.seen = dict(seen)  # number of each object by its id; holding the object keeps the id its own
+        # number of each object by its id; holding the object keeps the id its own
+        self.seen = dict(seen)
         self.unknown: dict[str, None] = {}
 
     def note(self, *words: object) -> None:
@@ -161,7 +171,8 @@ class _Walk:
             digests.append(inner.hash.hexdigest())
         self.note("set", sorted(digests))
 
-    # --- code ---------------------------------------------------------------------------------------------------------
+    # --- code
+    # ---------------------------------------------------------------------------------------------------------
 
     def _class(self, cls: type, place: str) -> None:
         if cls in (object, type):
@@ -195,7 +206,9 @@ class _Walk:
             self._globals(function, place)
 
     def _globals(self, function: types.FunctionType, place: str) -> None:
-        """Add the globals and environment variables that a function names, and the modules that it imports."""
+        """Add the globals and environment variables that a function names, and the modules that it
+        imports.
+        """
         instructions = list(_instructions(function.__code__))
         names = {each.argval for each in instructions if each.opname in _LOADS}
         words = _words(function.__code__)
@@ -214,7 +227,9 @@ class _Walk:
                     with suppress(Exception):
                         self._global(importlib.import_module(module), words, f"{place} -> {module}")
 
-    def _global(self, value: Any, names: list[str], place: str, within: tuple[Any, ...] = ()) -> None:
+    def _global(
+        self, value: Any, names: list[str], place: str, within: tuple[Any, ...] = ()
+    ) -> None:
         """Add a global; of a module, only the attributes of the names that a function contains."""
         if not isinstance(value, types.ModuleType):
             self.add(value, place)
@@ -232,13 +247,16 @@ class _Walk:
                 self.note(name)
                 self.add(member, f"{place}.{name}")
 
-    # --- objects ------------------------------------------------------------------------------------------------------
+    # --- objects
+    # ------------------------------------------------------------------------------------------------------
 
     def _object(self, value: Any, place: str) -> None:
         """Add the class and the state of an object."""
         cls = type(value)
         self.add(cls, place)
-        reduces = [base for base in cls.__mro__[:-1] if {"__reduce__", "__reduce_ex__"} & vars(base).keys()]
+        reduces = [
+            base for base in cls.__mro__[:-1] if {"__reduce__", "__reduce_ex__"} & vars(base).keys()
+        ]
         has_own = bool(reduces) and not _is_installed(reduces[0])
         if not reduces or not _is_installed(cls):
             state = dict(getattr(value, "__dict__", {}))
@@ -285,7 +303,13 @@ class _Walk:
     def _tensor(self, tensor: Any, place: str) -> None:
         import torch
 
-        self.note("tensor", str(tensor.dtype), tuple(tensor.shape), tensor.requires_grad, str(tensor.layout))
+        self.note(
+            "tensor",
+            str(tensor.dtype),
+            tuple(tensor.shape),
+            tensor.requires_grad,
+            str(tensor.layout),
+        )
         self.add(type(tensor), place)
         self.named(dict(getattr(tensor, "__dict__", {})), place)
         plain = tensor.detach().cpu()
@@ -299,20 +323,28 @@ class _Walk:
         self.hash.update(plain.contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
     def _module(self, module: Any, place: str) -> None:
-        """Add a module's attributes, with its hooks by their order instead of their numbers in the process."""
+        """Add a module's attributes, with its hooks by their order instead of their numbers in the
+        process.
+        """
         import torch
 
         if isinstance(module, torch.jit.ScriptModule):
             self._script(copy.deepcopy(module).eval())
             return
         self.add(type(module), place)
-        attributes = {name: value for name, value in vars(module).items() if name not in _OF_MODULES}
+        attributes = {
+            name: value for name, value in vars(module).items() if name not in _OF_MODULES
+        }
         hooks = {name: attributes.pop(name) for name in sorted(attributes) if "_hooks" in name}
-        numbers = sorted({key for values in hooks.values() if isinstance(values, dict) for key in values})
+        numbers = sorted(
+            {key for values in hooks.values() if isinstance(values, dict) for key in values}
+        )
         for name, values in hooks.items():
             if isinstance(values, dict):
                 self.note(name)
-                self.each(((numbers.index(key), hook) for key, hook in values.items()), f"{place}.{name}")
+                self.each(
+                    ((numbers.index(key), hook) for key, hook in values.items()), f"{place}.{name}"
+                )
         self.named(attributes, place)
 
     def _script(self, script: Any) -> None:
@@ -320,10 +352,17 @@ class _Walk:
         with zipfile.ZipFile(io.BytesIO(script.save_to_buffer())) as archive:
             parts = [(name.encode(), archive.read(name)) for name in archive.namelist()]
         parts = [part for part in parts if not re.search(rb"debug_pkl|serialization_id", part[0])]
-        numbers = {int(number) for part in parts for text in part for number in _MANGLED.findall(text)}
+        numbers = {
+            int(number) for part in parts for text in part for number in _MANGLED.findall(text)
+        }
         order = sorted(numbers)
         for part in sorted(parts):
-            self.note(*(_MANGLED.sub(lambda found: b"%d" % order.index(int(found[1])), text) for text in part))
+            self.note(
+                *(
+                    _MANGLED.sub(lambda found: b"%d" % order.index(int(found[1])), text)
+                    for text in part
+                )
+            )
 
 
 def _unwrapped(value: Any) -> Any:
@@ -362,7 +401,9 @@ def _is_installed(value: Any) -> bool:
     """Return whether a class or function is the one of its name in an installed module."""
     if not _has_version(value.__module__):
         return False
-    if isinstance(value, types.FunctionType) and not _has_version(value.__globals__.get("__name__")):
+    if isinstance(value, types.FunctionType) and not _has_version(
+        value.__globals__.get("__name__")
+    ):
         return False
     found: Any = sys.modules[value.__module__]
     for part in value.__qualname__.split("."):

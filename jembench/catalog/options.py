@@ -1,8 +1,8 @@
 """The options of factories, described by the annotations of keyword-only parameters.
 
-``Annotated[int, Range(least=1)]`` gives the type and the range; other marks give the role of an option in the identity
-of a component: :class:`Content`, :class:`Incidental`, :class:`Names` and :class:`OnlyWith`;
-:class:`NotInFiles` keeps files from setting it. The values in specs are text.
+``Annotated[int, Range(least=1)]`` gives the type and the range; other marks give the role of an
+option in the identity of a component: :class:`Content`, :class:`Incidental`, :class:`Names` and
+:class:`OnlyWith`; :class:`NotInFiles` keeps files from setting it. The values in specs are text.
 """
 
 import functools
@@ -34,11 +34,13 @@ class Incidental:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """An option that is a path, whose content is part of the identity instead of the path. Empty text is no file.
+    """An option that is a path, whose content is part of the identity instead of the path. Empty
+    text is no file.
 
     Args:
-        listing: the function from the value to the files, by their names in a folder; it raises Unavailable, with the
-            remedy, if files are missing. By default the value is the path of one file.
+        listing: the function from the value to the files, by their names in a folder; it raises
+            Unavailable, with the remedy, if files are missing. By default the value is the path of
+            one file.
     """
 
     listing: Listing = the_file
@@ -46,7 +48,9 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class OnlyWith:
-    """An option without effect, and no part of the identity, unless another option has a certain value."""
+    """An option without effect, and no part of the identity, unless another option has a certain
+    value.
+    """
 
     option: str
     value: Scalar
@@ -59,17 +63,18 @@ class Neutral:
 class NotInFiles:
     """An option of an executor, a tracker or a format that a file may not set.
 
-    Their options of text need no mark: a file may set numbers, truth values and named choices only. The mark is for
-    those of these which make a connection or change something outside the store.
+    Their options of text need no mark: a file may set numbers, truth values and named choices only.
+    The mark is for those of these which make a connection or change something outside the store.
     """
 
 
 class Names:
-    """An option that is the spec of another component, or a list, whose identities and code are parts of the identity.
+    """An option that is the spec of another component, or a list, whose identities and code are
+    parts of the identity.
 
     Args:
-        kinds: the kind, ``Names("starts")``, or several, of which the first with the name is used; none: names of the
-            factory itself, and import paths.
+        kinds: the kind, ``Names("starts")``, or several, of which the first with the name is used;
+            none: names of the factory itself, and import paths.
     """
 
     def __init__(self, *kinds: Kind) -> None:
@@ -79,13 +84,16 @@ class Names:
 class Option(NamedTuple):
     """An option of a factory."""
 
-    hint: Any  # int, float, bool, str, Literal[...] or one of these | None, in Annotated[...] with its marks
+    # int, float, bool, str, Literal[...] or one of these | None, in Annotated[...] with its marks
+    hint: Any
     annotation: Any  # the type without its marks
     default: Any  # REQUIRED: a spec must give a value
 
     @property
     def is_for_files(self) -> bool:
-        """True if a file may set it for an executor, a tracker or a format, see :class:`NotInFiles`."""
+        """True if a file may set it for an executor, a tracker or a format, see
+        :class:`NotInFiles`.
+        """
         parts = (self.hint, *get_args(self.hint))
         marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
         is_union = get_origin(self.annotation) in (typing.Union, types.UnionType)
@@ -102,16 +110,23 @@ REQUIRED = inspect.Parameter.empty
 def built_from(
     part: Callable[..., Any], **defaults: Scalar
 ) -> Callable[[Callable[..., Component]], Callable[..., Component]]:
-    """Give a factory the options of a part, and the part that they make as a positional argument after its others.
+    """Give a factory the options of a part, and the part that they make as a positional argument
+    after its others.
 
     Args:
-        part: a factory such as that of a network, called with the positional arguments that it declares.
+        part: a factory such as that of a network, called with the positional arguments that it
+            declares.
         defaults: of the part's options, where they differ from its own.
     """
-    takes = sum(one.kind is one.POSITIONAL_OR_KEYWORD for one in inspect.signature(part).parameters.values())
+    takes = sum(
+        one.kind is one.POSITIONAL_OR_KEYWORD for one in inspect.signature(part).parameters.values()
+    )
     options = {
         name: inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name, option.default), annotation=option.hint
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=defaults.get(name, option.default),
+            annotation=option.hint,
         )
         for name, option in options_of(part).items()
     }
@@ -139,7 +154,9 @@ def never_mirrored(factory: Factory) -> Factory:
 
 
 def pretrained(factory: Factory) -> Factory:
-    """Mark a factory whose models were trained elsewhere, so that they are measured without training."""
+    """Mark a factory whose models were trained elsewhere, so that they are measured without
+    training.
+    """
     factory.trained_elsewhere = True  # type: ignore[attr-defined]
     return factory
 
@@ -147,7 +164,9 @@ def pretrained(factory: Factory) -> Factory:
 def marked(factory: Callable[..., Any], kind: type[Mark]) -> dict[str, Mark]:
     """Return the options of a factory that have a mark of one class, with the mark."""
     known = options_of(factory).items()
-    marks = ((name, mark) for name, option in known for mark in getattr(option.hint, "__metadata__", ()))
+    marks = (
+        (name, mark) for name, option in known for mark in getattr(option.hint, "__metadata__", ())
+    )
     return {name: mark for name, mark in marks if isinstance(mark, kind)}
 
 

@@ -12,7 +12,8 @@ from jembench.errors import JembenchError, SpecError, unknown
 
 
 def files(folder: str = "") -> dict[str, Traversable]:
-    """Return the TOML files of every suite package, in its subfolder ``folder``, by the stem of their names.
+    """Return the TOML files of every suite package, in its subfolder ``folder``, by the stem of
+    their names.
 
     Raises:
         SpecError: if two packages have a file of the same name.
@@ -25,7 +26,11 @@ def files(folder: str = "") -> dict[str, Traversable]:
                 continue  # a module, not a package
             place = importlib.resources.files(component.module).joinpath(*filter(None, [folder]))
             inside = sorted(place.iterdir(), key=lambda file: file.name) if place.is_dir() else []
-            brought = {file.name.removesuffix(".toml"): file for file in inside if file.name.endswith(".toml")}
+            brought = {
+                file.name.removesuffix(".toml"): file
+                for file in inside
+                if file.name.endswith(".toml")
+            }
         if both := sorted(found.keys() & brought.keys()):
             raise SpecError(
                 f"Two packages bring a file of one name: {found[both[0]]} and {brought[both[0]]}. Uninstall one of the "
@@ -45,7 +50,8 @@ class Source(NamedTuple):
 
 
 def source(kind: str, name: str, folder: str = "") -> Source:
-    """Return the file of a suite or a recipe, given by name or path, and allow the code that an installed one names.
+    """Return the file of a suite or a recipe, given by name or path, and allow the code that an
+    installed one names.
 
     Args:
         kind: "suite" or "recipe", for errors.
@@ -59,9 +65,13 @@ def source(kind: str, name: str, folder: str = "") -> Source:
     is_path = name not in known and (name.endswith(".toml") or "/" in name or os.sep in name)
     file: Traversable | None = Path(name) if is_path else known.get(name)
     if file is None:
-        raise discovery.plugin_of(f"{kind}s", name) or unknown(kind, name, known, f"jembench list {kind}s")
+        raise discovery.plugin_of(f"{kind}s", name) or unknown(
+            kind, name, known, f"jembench list {kind}s"
+        )
     if not file.is_file():
-        raise SpecError(f"There is no {kind} file {name}. Check the path, or name one of {', '.join(sorted(known))}.")
+        raise SpecError(
+            f"There is no {kind} file {name}. Check the path, or name one of {', '.join(sorted(known))}."
+        )
     found = Source(file.name.removesuffix(".toml"), file.read_bytes(), str(file), not is_path)
     table = validation.parse(found.content, found.where)
     if found.is_installed:

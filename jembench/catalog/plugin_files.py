@@ -42,7 +42,9 @@ def add(path: Path) -> None:
         PluginError: if it is no such file, has the name of another module, or cannot be imported.
     """
     if not path.is_file() or path.suffix != ".py" or not path.stem.isidentifier():
-        raise PluginError(f"--plugin is {path}; it must be an existing Python file, named like a module: my_ebm.py.")
+        raise PluginError(
+            f"--plugin is {path}; it must be an existing Python file, named like a module: my_ebm.py."
+        )
     _check_free(path)
     if path.absolute().parent == Path.cwd():
         trust.make_current_folder_importable()  # for modules in the same folder
@@ -58,7 +60,9 @@ def add(path: Path) -> None:
         sys.modules.pop(path.stem, None)
         if isinstance(error, JembenchError) or is_request(error):
             raise
-        raise PluginError(f"The plugin {path} cannot be imported: {error_text(error)}. Correct the file.") from error
+        raise PluginError(
+            f"The plugin {path} cannot be imported: {error_text(error)}. Correct the file."
+        ) from error
     version = f"sha256:{digest(path)[:12]}"
     discovery.added[:] = [one for one in discovery.added if one.distribution != path.name]
     for kind, names in declared.items():
@@ -75,7 +79,9 @@ def _check_free(path: Path) -> None:
         known = importlib.util.find_spec(path.stem)
         origin = known.origin if known else None
     if origin is not None and not (Path(origin).exists() and path.samefile(origin)):
-        raise PluginError(f"The plugin {path} has the name of another module, {path.stem} ({origin}). Rename the file.")
+        raise PluginError(
+            f"The plugin {path} has the name of another module, {path.stem} ({origin}). Rename the file."
+        )
 
 
 def forget() -> None:

@@ -21,7 +21,16 @@ from jembench.catalog.spec import Scalar, Spec, format_value, parse, split_list,
 from jembench.catalog.validation import read_text
 from jembench.errors import JembenchError, PluginError, SpecError, error_text, unknown
 from jembench.files import same_folder
-from jembench.interfaces import Dataset, FeatureNetwork, Importer, OODScore, OODSet, Sampler, Start, Tracker
+from jembench.interfaces import (
+    Dataset,
+    FeatureNetwork,
+    Importer,
+    OODScore,
+    OODSet,
+    Sampler,
+    Start,
+    Tracker,
+)
 from jembench.interfaces.metrics import Adaptation, Metric
 from jembench.interfaces.running import Executor
 from jembench.stopping import contained
@@ -54,17 +63,24 @@ class Resolved:
     incidental: frozenset[str]  # options that are no part of the identity
 
     def __str__(self) -> str:
-        """Return the canonical spec, with the sorted options that are in the identity and not at their defaults."""
+        """Return the canonical spec, with the sorted options that are in the identity and not at
+        their defaults.
+        """
         return self.text(without=self.incidental)
 
     def text(self, without: Set[str] = frozenset()) -> str:
-        """Return the spec with every option that is not at its default, for other processes and commands.
+        """Return the spec with every option that is not at its default, for other processes and
+        commands.
 
         Args:
             without: options to leave out.
         """
         known = options.options_of(self.factory)
-        changed = {key: value for key, value in sorted(self.arguments.items()) if value != known[key].default}
+        changed = {
+            key: value
+            for key, value in sorted(self.arguments.items())
+            if value != known[key].default
+        }
         kept = ((key, format_value(value)) for key, value in changed.items() if key not in without)
         return str(Spec(self.name, tuple(kept)))
 
@@ -85,7 +101,9 @@ class Resolved:
         for option, names in options.marked(self.factory, options.Names).items():
             for kind in names.kinds:
                 with suppress(JembenchError):
-                    if parts := [resolve(kind, text) for text in split_list(str(self.arguments[option]))]:
+                    if parts := [
+                        resolve(kind, text) for text in split_list(str(self.arguments[option]))
+                    ]:
                         found[option] = parts
                         break
         return found
@@ -100,13 +118,18 @@ class Resolved:
         found = [self.component]
         for option, names in options.marked(self.factory, options.Names).items():
             kind: Kind = names.kinds[0] if names.kinds else "models"
-            found += [discovery.find(kind, path) for path in trust.code_in(str(self.arguments[option]))]
-        found += [component for parts in self.named.values() for part in parts for component in part.uses]
+            found += [
+                discovery.find(kind, path) for path in trust.code_in(str(self.arguments[option]))
+            ]
+        found += [
+            component for parts in self.named.values() for part in parts for component in part.uses
+        ]
         return list(dict.fromkeys(found))
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """The identity: the name and distribution, all options, the content of files, and code without a version.
+        """The identity: the name and distribution, all options, the content of files, and code
+        without a version.
 
         Options at their defaults are part of it, since a default may change later. For code see
         :mod:`jembench.catalog.code_identity`.
@@ -116,15 +139,22 @@ class Resolved:
             Unavailable: if files of a dataset are missing; the message says the remedy.
         """
         arguments: dict[str, Any] = {
-            key: value for key, value in sorted(self.arguments.items()) if key not in self.incidental
+            key: value
+            for key, value in sorted(self.arguments.items())
+            if key not in self.incidental
         }
         for option in arguments.keys() & self.named.keys():
             parts: list[Any] = list(map(str, self.named[option]))
-            with suppress(JembenchError):  # results that need missing files are N/A, and computed when they are there
+            # results that need missing files are N/A, and computed when they are there
+            with suppress(JembenchError):
                 parts = [part.identity for part in self.named[option]]
             arguments[option] = parts if parts[1:] else parts[0]
         arguments |= self._contents
-        identity = {"name": self.component.name, "arguments": arguments, "distribution": self.component.distribution}
+        identity = {
+            "name": self.component.name,
+            "arguments": arguments,
+            "distribution": self.component.distribution,
+        }
         if found := codes(self.uses):
             identity["code"] = found
         return identity
@@ -160,13 +190,20 @@ class Resolved:
         is_own = not self.component.distribution or self.component.distribution.endswith(".py")
         if not (is_own and self.component.kind == "models" and inspect.isclass(self.factory)):
             return ""
-        parameters = [one for one in inspect.signature(self.factory).parameters.values() if one.kind in _POSITIONAL]
+        parameters = [
+            one
+            for one in inspect.signature(self.factory).parameters.values()
+            if one.kind in _POSITIONAL
+        ]
         first = str(parameters[0]).partition("=")[0] if parameters else ""  # "data: DataSpec"
         if re.search("data|spec", first, re.IGNORECASE):
             return ""
         module, _, name = self.component.target.partition(":")
         options = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
-        typed = [one if one.annotation is not one.empty else one.replace(annotation=_type(one)) for one in options]
+        typed = [
+            one if one.annotation is not one.empty else one.replace(annotation=_type(one))
+            for one in options
+        ]
         head = f"data_spec, *, {', '.join(map(str, typed))}" if typed else "data_spec"
         call = ", ".join(f"{one.name}={one.name}" for one in typed)
         return (
@@ -178,8 +215,8 @@ class Resolved:
         """Call the factory.
 
         Raises:
-            PluginError: if the factory would end the program, takes other arguments, or returns something else than a
-                component of its kind.
+            PluginError: if the factory would end the program, takes other arguments, or returns
+                something else than a component of its kind.
         """
         try:
             inspect.signature(self.factory).bind(*context, **self.arguments)
@@ -192,10 +229,16 @@ class Resolved:
             except (TypeError, AttributeError, ValueError, RuntimeError) as error:
                 if not self._advice:
                     raise
-                raise PluginError(f"{self} cannot be made: {error_text(error)}. {self._advice}") from error
+                raise PluginError(
+                    f"{self} cannot be made: {error_text(error)}. {self._advice}"
+                ) from error
         protocol = _PROTOCOLS.get(self.component.kind)
         if protocol and not isinstance(made, protocol):
-            members = {name for name in (*dir(protocol), *protocol.__annotations__) if not name.startswith("_")}
+            members = {
+                name
+                for name in (*dir(protocol), *protocol.__annotations__)
+                if not name.startswith("_")
+            }
             lacking = ", ".join(sorted(name for name in members if not hasattr(made, name)))
             raise PluginError(
                 f"{self} returns an object of type {type(made).__name__}, which is no {protocol.__name__}: it lacks "
@@ -205,7 +248,9 @@ class Resolved:
 
 
 def _type(parameter: inspect.Parameter) -> type:
-    return type(parameter.default) if isinstance(parameter.default, bool | int | float | str) else int
+    return (
+        type(parameter.default) if isinstance(parameter.default, bool | int | float | str) else int
+    )
 
 
 def codes(components: Iterable[Component]) -> dict[str, str]:
@@ -220,7 +265,9 @@ def codes(components: Iterable[Component]) -> dict[str, str]:
 
 @cache
 def content_of(component: Component, option: str, value: str, listing: Listing) -> str:
-    """Return the hash of an option's files, "" if there are none; cached, so that a plan reads files once."""
+    """Return the hash of an option's files, "" if there are none; cached, so that a plan reads
+    files once.
+    """
     try:
         files = listing(value)
         return content(files) if files else ""
@@ -235,7 +282,8 @@ def resolve(kind: Kind, text: str) -> Resolved:
     """Return the component of a spec.
 
     Raises:
-        SpecError: if a name or an option does not exist, or a value has the wrong type or is out of range.
+        SpecError: if a name or an option does not exist, or a value has the wrong type or is out of
+            range.
         PluginError: if the component cannot be imported.
     """
     spec = parse(text)
@@ -246,7 +294,11 @@ def resolve(kind: Kind, text: str) -> Resolved:
     known, given = options.options_of(factory), dict(spec.arguments)
     if extra := [key for key in given if key not in known]:
         raise unknown(f"option of {name}", extra[0], known, f"jembench list {kind}")
-    defaults = {key: option.default for key, option in known.items() if option.default is not options.REQUIRED}
+    defaults = {
+        key: option.default
+        for key, option in known.items()
+        if option.default is not options.REQUIRED
+    }
     if missing := sorted(known.keys() - defaults.keys() - given.keys()):
         kinds = options.marked(factory, options.Names).get(missing[0], options.Names()).kinds
         names = ", ".join(sorted(each.name for one in kinds for each in discovery.components(one)))
@@ -254,10 +306,14 @@ def resolve(kind: Kind, text: str) -> Resolved:
         which = f", one of {names} ({lists})." if kinds else ""
         raise SpecError(f"{name} needs {', '.join(missing)}: write {name}:{missing[0]}=...{which}")
     trust.allow(defaults.values())
-    arguments = defaults | {key: read_text(value, known[key].hint, f"{key} of {name}") for key, value in given.items()}
+    arguments = defaults | {
+        key: read_text(value, known[key].hint, f"{key} of {name}") for key, value in given.items()
+    }
     only_with = options.marked(factory, options.OnlyWith).items()
     idle = {key for key, only in only_with if arguments[only.option] != only.value}
-    idle |= {key for key in options.marked(factory, options.Neutral) if arguments[key] == defaults[key]}
+    idle |= {
+        key for key in options.marked(factory, options.Neutral) if arguments[key] == defaults[key]
+    }
     incidental = frozenset(idle | options.marked(factory, options.Incidental).keys())
     return Resolved(component, factory, name, arguments, incidental)
 
@@ -282,7 +338,9 @@ def check_of_file(kind: Kind, text: str, where: str) -> None:
         resolved = resolve(kind, text)
     except JembenchError:
         return
-    allowed = {key for key, option in options.options_of(resolved.factory).items() if option.is_for_files}
+    allowed = {
+        key for key, option in options.options_of(resolved.factory).items() if option.is_for_files
+    }
     if refused := sorted(named - allowed):
         which = discovery.singular(kind)
         choices = f" ({', '.join(sorted(allowed))})" if allowed else ""

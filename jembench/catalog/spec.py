@@ -1,9 +1,9 @@
 """Spec strings: ``name:key=value,key=value``, which name a component with its options.
 
-A name is an entry point (``jem``), an entry point of one distribution (``jembench-jem/jem``) or an import path
-(``mypackage.zoo:build``). ``timm:resnet18`` is short for ``timm:model=resnet18``, as for ``torchvision`` and ``hf``,
-and ``toy:rings`` for ``toy:kind=rings``.
-A value with a comma, a quote or a blank at an end is written as a JSON string.
+A name is an entry point (``jem``), an entry point of one distribution (``jembench-jem/jem``) or an
+import path (``mypackage.zoo:build``). ``timm:resnet18`` is short for ``timm:model=resnet18``, as
+for ``torchvision`` and ``hf``, and ``toy:rings`` for ``toy:kind=rings``. A value with a comma, a
+quote or a blank at an end is written as a JSON string.
 """
 
 import ast
@@ -21,9 +21,12 @@ from jembench.errors import SpecError, printable
 Scalar = int | float | bool | str | None
 
 _NAME = r"[A-Za-z_][\w.-]*(?:/[A-Za-z_][\w.-]*)?"
-_HEAD = re.compile(rf"(?P<name>{_NAME}(?::[A-Za-z_][\w.]*(?=:|\Z))?)(?::(?P<arguments>.*))?", re.DOTALL)
+_HEAD = re.compile(
+    rf"(?P<name>{_NAME}(?::[A-Za-z_][\w.]*(?=:|\Z))?)(?::(?P<arguments>.*))?", re.DOTALL
+)
 _ARGUMENT = re.compile(r'\s*(?P<key>[A-Za-z_]\w*)=(?P<value>"(?:[^"\\]|\\.)*"|[^,"]*)(?:,|\Z)')
-_PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')  # the last branch keeps an open quote, which parse refuses
+# the last branch keeps an open quote, which parse refuses
+_PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')
 _FILE = re.compile(r"(?:.*/)?(?P<module>[A-Za-z_]\w*)\.py:(?P<rest>[A-Za-z_].*)")
 _SOURCE = re.compile(r"(?:.*/)?[A-Za-z_]\w*\.py")
 # these names are components, never modules of an import path; model= or kind= may be left out
@@ -56,14 +59,20 @@ def parse(text: str) -> Spec:
     """
     if file := _FILE.fullmatch(text.strip()):
         name = file["module"]
-        raise SpecError(f"{text!r} is a file. Write {name}:{file['rest']}, in the folder that holds {name}.py.")
+        raise SpecError(
+            f"{text!r} is a file. Write {name}:{file['rest']}, in the folder that holds {name}.py."
+        )
     if _SOURCE.fullmatch(text.strip()):
         raise SpecError(_advice_for_source(Path(text.strip())))
     if not (match := _HEAD.fullmatch(_SHORT.sub(_in_full, text.strip()))):
         if text.lstrip().startswith((".", "/", "~")):
             folder = f"For images in a folder write imagefolder:root={text}."
-            raise SpecError(f"{text!r} is a path, not a spec. {folder} For code write --plugin FILE.py and FILE:NAME.")
-        raise SpecError(f"{text!r} is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10.")
+            raise SpecError(
+                f"{text!r} is a path, not a spec. {folder} For code write --plugin FILE.py and FILE:NAME."
+            )
+        raise SpecError(
+            f"{text!r} is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10."
+        )
     parsed: dict[str, str] = {}
     rest = match["arguments"]
     while rest is not None:
@@ -82,7 +91,9 @@ def parse(text: str) -> Spec:
                 f"In {text!r}, {value} is not a JSON string ({error.msg}). Write a backslash inside quotes twice."
             ) from None
         if value.startswith('"') and printable(parsed[key].replace("\n", "\0")) != parsed[key]:
-            raise SpecError(f"In {text!r}, the value of {key} holds a control character. Leave it out.")
+            raise SpecError(
+                f"In {text!r}, the value of {key} holds a control character. Leave it out."
+            )
         rest = rest[argument.end() :] if argument[0].endswith(",") else None
     return Spec(match["name"], tuple(sorted(parsed.items())))
 
@@ -105,7 +116,8 @@ def _in_full(short: re.Match[str]) -> str:
 
 
 def split_list(text: str) -> list[str]:
-    """Split ``a:key=1,other=2,b`` into its specs; a comma before ``key=`` continues the spec before it.
+    """Split ``a:key=1,other=2,b`` into its specs; a comma before ``key=`` continues the spec before
+    it.
 
     Raises:
         SpecError: if nothing stands before, after or between commas.
@@ -113,7 +125,9 @@ def split_list(text: str) -> list[str]:
     pieces = _PIECE.findall(text)
     commas = len(_PIECE.sub("", text))
     if commas >= max(len(pieces), 1) or (commas and not all(map(str.strip, pieces))):
-        raise SpecError(f"In {text!r}, a part between commas is empty. Leave out the comma that is too many.")
+        raise SpecError(
+            f"In {text!r}, a part between commas is empty. Leave out the comma that is too many."
+        )
     return specs_in(text)
 
 

@@ -1,15 +1,19 @@
-"""Trust in import paths: only those that the user names are loaded, never one that only a file names.
+"""Trust in import paths: only those that the user names are loaded, never one that only a file
+names.
 
-A spec in a file (the header of an imported model, a cell of a store, a recipe) may have any author, and importing a
-module runs its code. Such a spec and its options may therefore only name installed components.
+A spec in a file (the header of an imported model, a cell of a store, a recipe) may have any author,
+and importing a module runs its code. Such a spec and its options may therefore only name installed
+components.
 
-During a command, an import path is allowed if it is on the command line or in an environment variable of jembench, if a
-``--plugin`` defines it (but not what the plugin imports), or if installed code names it (the default of an option, a
-suite package). Others are refused by :func:`jembench.catalog.discovery.find`. Without a command, Python code calls the
-library and is trusted for its own strings; functions that read a spec from a file pass it to :func:`refuse_code` in
-both cases. Import paths in ``JEMBENCH_TRUST`` are always allowed.
+During a command, an import path is allowed if it is on the command line or in an environment
+variable of jembench, if a ``--plugin`` defines it (but not what the plugin imports), or if
+installed code names it (the default of an option, a suite package). Others are refused by
+:func:`jembench.catalog.discovery.find`. Without a command, Python code calls the library and is
+trusted for its own strings; functions that read a spec from a file pass it to :func:`refuse_code`
+in both cases. Import paths in ``JEMBENCH_TRUST`` are always allowed.
 
-The state belongs to the process, not to a thread or a context, so that other threads have the same permissions.
+The state belongs to the process, not to a thread or a context, so that other threads have the same
+permissions.
 """
 
 import json
@@ -33,26 +37,31 @@ plugin_modules: set[str] = set()
 """The modules of ``--plugin`` files."""
 
 _named: set[str] | None = None  # import paths; None: no command is running
-_of_installed: list[Any] = []  # values of installed code, which are searched once an import path is to be loaded
+# values of installed code, which are searched once an import path is to be loaded
+_of_installed: list[Any] = []
 _DEEPEST = 20  # options within options
 _LONGEST = 10_000  # characters of a spec
 
 
 @contextmanager
 def command(texts: Iterable[str] = ()) -> Iterator[None]:
-    """Allow only the import paths that the user of a command names, for the duration of the context.
+    """Allow only the import paths that the user of a command names, for the duration of the
+    context.
 
-    The current folder is importable within the context if an import path names a module there that is not installed.
+    The current folder is importable within the context if an import path names a module there that
+    is not installed.
 
     Args:
-        texts: the words of the command line: specs, lists of specs, settings ``key=value`` and others. Those of all
-            environment variables ``JEMBENCH_...`` count like them. The name of a file, such as a store ``x:y`` that
-            somebody else made, is no import path.
+        texts: the words of the command line: specs, lists of specs, settings ``key=value`` and
+            others. Those of all environment variables ``JEMBENCH_...`` count like them. The name of
+            a file, such as a store ``x:y`` that somebody else made, is no import path.
     """
     global _named, _of_installed
     before, path = (_named, _of_installed), list(sys.path)
     _named, _of_installed = set(), []
-    variables = [words for variable, words in os.environ.items() if variable.startswith("JEMBENCH_")]
+    variables = [
+        words for variable, words in os.environ.items() if variable.startswith("JEMBENCH_")
+    ]
     for text in [*texts, *(word for words in variables for word in words.split())]:
         if ":" in text:
             with suppress(SpecError, OSError):  # of a text or a name that is too long
@@ -104,7 +113,8 @@ def refuse_code(values: Iterable[Any], where: str, typed: Iterable[str] = ()) ->
         typed: texts of the user, whose import paths are allowed.
 
     Raises:
-        SpecError: if an import path is not allowed, or a spec is too long; the message names the file.
+        SpecError: if an import path is not allowed, or a spec is too long; the message names the
+            file.
     """
     named = {name for text in typed for name in code_in(text)}
     for name in (name for value in values for name in code_in(value)):
@@ -120,7 +130,10 @@ def _check(name: str, where: str) -> None:
         return
     module, _, attributes = name.partition(":")
     with suppress(AttributeError):  # of a plugin file, only its own definitions
-        if module in plugin_modules and attrgetter(attributes)(sys.modules[module]).__module__ == module:
+        if (
+            module in plugin_modules
+            and attrgetter(attributes)(sys.modules[module]).__module__ == module
+        ):
             return
     file = f"{module.rpartition('.')[2]}.py"
     raise SpecError(
@@ -133,8 +146,8 @@ def code_in(value: Any, depth: int = 0) -> Iterator[str]:
     """Yield the import paths in a value of JSON or TOML, also in the options of its specs.
 
     Args:
-        value: a spec, a list of specs, ``key=value``, or JSON that contains such texts; or a list or a table of these,
-            whose titles are left out.
+        value: a spec, a list of specs, ``key=value``, or JSON that contains such texts; or a list
+            or a table of these, whose titles are left out.
         depth: the number of options that contain it.
 
     Raises:
@@ -149,7 +162,9 @@ def code_in(value: Any, depth: int = 0) -> Iterator[str]:
         return
     text = value
     if depth > _DEEPEST or len(text) > _LONGEST:
-        raise SpecError(f"{text[:30]!r}... is longer than {_LONGEST} characters, or nested in {_DEEPEST} others.")
+        raise SpecError(
+            f"{text[:30]!r}... is longer than {_LONGEST} characters, or nested in {_DEEPEST} others."
+        )
     try:
         parsed = spec.parse(text)
     except SpecError:

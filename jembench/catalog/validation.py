@@ -1,7 +1,8 @@
-"""The reader of TOML and JSON files and of values of specs, which checks names, types and ranges at all levels.
+"""The reader of TOML and JSON files and of values of specs, which checks names, types and ranges at
+all levels.
 
-An error names the file, the key, the value and what is allowed. It reads all files of a fixed layout: recipes, suites,
-published numbers, claims and the records of a store.
+An error names the file, the key, the value and what is allowed. It reads all files of a fixed
+layout: recipes, suites, published numbers, claims and the records of a store.
 """
 
 import functools
@@ -15,7 +16,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import JembenchError, PluginError, SpecError, printable, unknown
@@ -34,13 +45,22 @@ class Range:
 
     def holds(self, number: float | None) -> bool:
         """Return whether a number is in the range; None is."""
-        return number is None or (self.least <= number <= self.most and self.above < number < self.below)
+        return number is None or (
+            self.least <= number <= self.most and self.above < number < self.below
+        )
 
     @property
     def wanted(self) -> str:
         """The limits in words."""
-        limits = {"at least": self.least, "greater than": self.above, "at most": self.most, "below": self.below}
-        return " and ".join(f"{words} {limit:,.12g}" for words, limit in limits.items() if math.isfinite(limit))
+        limits = {
+            "at least": self.least,
+            "greater than": self.above,
+            "at most": self.most,
+            "below": self.below,
+        }
+        return " and ".join(
+            f"{words} {limit:,.12g}" for words, limit in limits.items() if math.isfinite(limit)
+        )
 
 
 class Rule(NamedTuple):
@@ -64,7 +84,8 @@ Printed = Annotated[float, "as printed"]
 class Format(NamedTuple):
     """A kind of file: its error, the end of messages, and the style of values.
 
-    The style is TOML; JSON, with unknown keys and the numbers "nan", "inf" and "-inf"; or the text of an option.
+    The style is TOML; JSON, with unknown keys and the numbers "nan", "inf" and "-inf"; or the text
+    of an option.
     """
 
     error: type[JembenchError]
@@ -90,7 +111,14 @@ def parse(content: bytes, where: str) -> dict[str, Any]:
 
 
 def read(
-    cls: type[T], data: Any, where: str, listing: str = "", *, form: Format = TOML, path: str = "", **given: Any
+    cls: type[T],
+    data: Any,
+    where: str,
+    listing: str = "",
+    *,
+    form: Format = TOML,
+    path: str = "",
+    **given: Any,
 ) -> T:
     """Make a dataclass or a named tuple from a table of a file.
 
@@ -104,8 +132,8 @@ def read(
         given: fields that the file may not set.
 
     Raises:
-        SpecError: or ``form.error``, if a value is not allowed; the message names the file, the key and the allowed
-        values.
+        SpecError: or ``form.error``, if a value is not allowed; the message names the file, the key
+        and the allowed values.
     """
     made: T = _Reader(form, where, listing).table(cls, data, path, given)
     return made
@@ -173,7 +201,9 @@ _SCALARS: Mapping[Any, tuple[str, Callable[[str], Any]]] = {
 
 
 class _Reader(NamedTuple):
-    """The reader of one file or option. ``path`` is the keys that lead to a value: ".optimizer.betas[0]"."""
+    """The reader of one file or option. ``path`` is the keys that lead to a value:
+    ".optimizer.betas[0]".
+    """
 
     form: Format
     where: str = ""  # "" for an option
@@ -188,9 +218,13 @@ class _Reader(NamedTuple):
         if self.form.style != "json" and (extra := [key for key in data if key not in known]):
             place = f"{path.removeprefix('.')} of {self.where}" if path else self.where
             raise self.error(str(unknown(f"key in {place}", extra[0], known, self.listing)))
-        if missing := [f"{path}.{name}".lstrip(".") for name in required if name not in data and name in known]:
+        if missing := [
+            f"{path}.{name}".lstrip(".") for name in required if name not in data and name in known
+        ]:
             raise self.error(f"{self.where} lacks {', '.join(missing)}.")
-        values = {key: self.value(hints[key], data[key], f"{path}.{key}") for key in data if key in known}
+        values = {
+            key: self.value(hints[key], data[key], f"{path}.{key}") for key in data if key in known
+        }
         return cls(**given, **values)
 
     def value(self, hint: Any, value: Any, path: str) -> Any:
@@ -202,7 +236,9 @@ class _Reader(NamedTuple):
             return self.scalar(hint, value, path)
         if origin is Annotated:
             if hint == Printed:
-                return self._replace(form=self.form._replace(style="json")).scalar(float, value, path)
+                return self._replace(form=self.form._replace(style="json")).scalar(
+                    float, value, path
+                )
             if hint == Option:
                 if not isinstance(value, str | int | float):
                     raise self.wrong(value, "text, a number, true or false", path)
@@ -216,15 +252,22 @@ class _Reader(NamedTuple):
             for choice in arguments:
                 if value == (format_value(choice) if style == "text" else choice):
                     return choice
-            raise self.wrong(value, f"one of {', '.join(str(choice) or repr(choice) for choice in arguments)}", path)
+            raise self.wrong(
+                value,
+                f"one of {', '.join(str(choice) or repr(choice) for choice in arguments)}",
+                path,
+            )
         kinds = [each for each in arguments if each is not types.NoneType]
         if origin in (Union, types.UnionType) and (style != "text" or len(kinds) == 1):
-            if len(kinds) < len(arguments) and (value.lower() == "none" if style == "text" else value is None):
+            if len(kinds) < len(arguments) and (
+                value.lower() == "none" if style == "text" else value is None
+            ):
                 return None
             for kind in kinds[:-1]:
                 with suppress(self.form.error):
                     return self.value(kind, value, path)
-            return self.value(kinds[-1], value, path)  # whose error it is, if no type allows the value
+            # whose error it is, if no type allows the value
+            return self.value(kinds[-1], value, path)
         if style == "text":
             given = "no type" if hint is inspect.Parameter.empty else f"the type {hint!r}"
             allowed = "int, float, bool, str, Literal[...] or one of these | None"
@@ -233,13 +276,17 @@ class _Reader(NamedTuple):
             length = len(arguments) if origin is tuple and arguments[-1] is not Ellipsis else None
             if not isinstance(value, list | tuple) or length not in (None, len(value)):
                 raise self.wrong(value, f"a list of {length}" if length else "a list", path)
-            return tuple(self.value(arguments[0], item, f"{path}[{number}]") for number, item in enumerate(value))
+            return tuple(
+                self.value(arguments[0], item, f"{path}[{number}]")
+                for number, item in enumerate(value)
+            )
         if origin is Mapping:
             if not isinstance(value, Mapping):
                 raise self.wrong(value, "a table", path)
             of_key, of_item = arguments
             return {
-                self.value(of_key, key, path): self.value(of_item, item, f"{path}.{key}") for key, item in value.items()
+                self.value(of_key, key, path): self.value(of_item, item, f"{path}.{key}")
+                for key, item in value.items()
             }
         return self.table(hint, value, path, {})
 
@@ -249,10 +296,16 @@ class _Reader(NamedTuple):
         with suppress(KeyError, ValueError, ZeroDivisionError, OverflowError):
             if style == "text":
                 found = _SCALARS[kind][1](value)
-            elif kind is float and (type(value) is int or (style == "json" and value in ("nan", "inf", "-inf"))):
+            elif kind is float and (
+                type(value) is int or (style == "json" and value in ("nan", "inf", "-inf"))
+            ):
                 found = float(value)
-        if type(found) is not kind or (kind is float and style != "json" and not math.isfinite(found)):
-            raise self.wrong(value, "a number" if kind is float and style == "json" else _SCALARS[kind][0], path)
+        if type(found) is not kind or (
+            kind is float and style != "json" and not math.isfinite(found)
+        ):
+            raise self.wrong(
+                value, "a number" if kind is float and style == "json" else _SCALARS[kind][0], path
+            )
         if kind is int and not -(2**63) <= found < 2**63:
             raise self.wrong(value, "a whole number of at most 63 bits", path)
         return found

@@ -32,8 +32,16 @@ EXAMPLES = options.examples(
     help="Sizes of the perturbation, relative to the pixel range: 2/255,8/255. By default the smallest one is searched "
     "for each image.",
 )
-@click.option("--refine", type=LIST, help="Steps of the model's own chain before it classifies (JEM-k): 0,1,10.")
-@click.option("--eot", type=LIST, help="Chains over which the logits are averaged: 5, or a sweep such as 1,5,10.")
+@click.option(
+    "--refine",
+    type=LIST,
+    help="Steps of the model's own chain before it classifies (JEM-k): 0,1,10.",
+)
+@click.option(
+    "--eot",
+    type=LIST,
+    help="Chains over which the logits are averaged: 5, or a sweep such as 1,5,10.",
+)
 @click.option(
     "--grad",
     type=click.Choice(["through", "bpda"]),
@@ -59,8 +67,20 @@ EXAMPLES = options.examples(
 @click.option("--images", type=COUNT, help="Number of images to attack.")
 @click.option("--restarts", type=COUNT, metavar="R", help="Restarts of PGD per image.")
 @click.option("--steps", type=COUNT, metavar="S", help="Steps per restart.")
-@click.option("--query-limit", "queries", type=COUNT, metavar="Q", help="Queries per image of boundary and pointwise.")
-@click.option("--dataset", type=DATASETS, envvar="JEMBENCH_DATASET", default="digits", help="Datasets of the models.")
+@click.option(
+    "--query-limit",
+    "queries",
+    type=COUNT,
+    metavar="Q",
+    help="Queries per image of boundary and pointwise.",
+)
+@click.option(
+    "--dataset",
+    type=DATASETS,
+    envvar="JEMBENCH_DATASET",
+    default="digits",
+    help="Datasets of the models.",
+)
 @click.option("--seeds", type=SEEDS, default="0", help="Seeds of the models: 0,1,2.")
 @options.recipe
 @options.recipe_settings
@@ -71,12 +91,14 @@ EXAMPLES = options.examples(
 def attack(ctx: click.Context, /, attack: str, dataset: list[str], **given: Any) -> int:
     """Attack trained models, and print how robust they are.
 
-    ATTACK is pgd, boundary, pointwise, transfer, distal, or an attack of a plugin. Models that the store does not have
-    are trained first. Results are saved shard by shard: the same command resumes a stopped attack. `jembench
-    figures` draws the curves.
+    ATTACK is pgd, boundary, pointwise, transfer, distal, or an attack of a plugin. Models that the
+    store does not have are trained first. Results are saved shard by shard: the same command
+    resumes a stopped attack. `jembench figures` draws the curves.
     """
     command = options.run_command(given)
-    how = {key: given.pop(key) for key in ("models", "seeds", "recipe", "settings", "names", "limit")}
+    how = {
+        key: given.pop(key) for key in ("models", "seeds", "recipe", "settings", "names", "limit")
+    }
     with plugins_aside():
         plan = plan_run(attack_suite(attack, given, dataset), Store(command.store), **how)
     return carry_out(ctx, plan, (), command)

@@ -16,14 +16,23 @@ from jembench.cli import options
 from jembench.cli.output import print_json, print_table
 from jembench.errors import error_text
 
-NEEDED = {"torch": "torch", "torchvision": "torchvision", "torch-fidelity": "torch_fidelity", "scikit-learn": "sklearn"}
-"""Distributions that must be importable, and the module to import: incompatible parts of PyTorch fail only then."""
+NEEDED = {
+    "torch": "torch",
+    "torchvision": "torchvision",
+    "torch-fidelity": "torch_fidelity",
+    "scikit-learn": "sklearn",
+}
+"""Distributions that must be importable, and the module to import: incompatible parts of PyTorch
+fail only then.
+"""
 
 ENOUGH_SPACE = 2**30  # bytes: some fits of a wide residual network with their samples
 
 
 class Finding(NamedTuple):
-    """A line of the report. jembench works without a ``missing`` part; a ``broken`` one must be fixed."""
+    """A line of the report. jembench works without a ``missing`` part; a ``broken`` one must be
+    fixed.
+    """
 
     area: str
     mark: Literal["ok", "missing", "broken"]
@@ -37,7 +46,8 @@ class Finding(NamedTuple):
 def doctor(store: Path, format: str) -> int:
     """Report the versions, the devices and the store of a machine.
 
-    If something is broken, its remedy is printed and the exit code is 1. `jembench list` says which components work.
+    If something is broken, its remedy is printed and the exit code is 1. `jembench list` says which
+    components work.
     """
     ours = Finding("versions", "ok", f"Python {platform.python_version()}, jembench {__version__}")
     libraries = [check_library(distribution, module) for distribution, module in NEEDED.items()]
@@ -54,8 +64,11 @@ def check_library(distribution: str, module: str) -> Finding:
     """Check that a library can be imported."""
     try:
         importlib.import_module(module)
-        return Finding("versions", "ok", f"{distribution} {importlib.metadata.version(distribution)}")
-    except Exception as error:  # a library whose binary parts do not fit fails in whatever way it likes
+        return Finding(
+            "versions", "ok", f"{distribution} {importlib.metadata.version(distribution)}"
+        )
+    # a library whose binary parts do not fit fails in whatever way it likes
+    except Exception as error:
         what = f"{distribution} cannot be imported: {error_text(error)}"
         return Finding("versions", "broken", what, f"pip install --force-reinstall {distribution}")
 
@@ -66,14 +79,22 @@ def _devices() -> Iterator[Finding]:
     except Exception:  # reported among the versions
         return
     capability = torch.backends.cpu.get_cpu_capability()
-    yield Finding("devices", "ok", f"CPU: {os.cpu_count()} cores, {torch.get_num_threads()} threads, {capability}")
+    yield Finding(
+        "devices",
+        "ok",
+        f"CPU: {os.cpu_count()} cores, {torch.get_num_threads()} threads, {capability}",
+    )
     if not torch.cuda.is_available():
         remedy = "Not needed for digits. For CIFAR use a machine with a GPU and a build of PyTorch for it."
         yield Finding("devices", "missing", "no GPU: everything runs on the CPU", remedy)
     for index in range(torch.cuda.device_count()):
         gpu = torch.cuda.get_device_properties(index)
         bfloat16 = "bfloat16" if gpu.major >= 8 else "no bfloat16"
-        yield Finding("devices", "ok", f"cuda:{index}: {gpu.name}, {gpu.total_memory / 2**30:.0f} GiB, {bfloat16}")
+        yield Finding(
+            "devices",
+            "ok",
+            f"cuda:{index}: {gpu.name}, {gpu.total_memory / 2**30:.0f} GiB, {bfloat16}",
+        )
 
 
 def check_store(root: Path) -> Iterator[Finding]:
@@ -86,5 +107,11 @@ def check_store(root: Path) -> Iterator[Finding]:
         what = f"{folder} cannot be written: {error.strerror}"
         yield Finding("store", "broken", what, "Choose another folder with --store.")
         return
-    remedy = "" if free >= ENOUGH_SPACE else "Free some space, or choose a folder on another disk with --store."
-    yield Finding("store", "broken" if remedy else "ok", f"{root}: {free / 2**30:.1f} GiB free", remedy)
+    remedy = (
+        ""
+        if free >= ENOUGH_SPACE
+        else "Free some space, or choose a folder on another disk with --store."
+    )
+    yield Finding(
+        "store", "broken" if remedy else "ok", f"{root}: {free / 2**30:.1f} GiB free", remedy
+    )

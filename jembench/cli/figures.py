@@ -24,7 +24,9 @@ EXAMPLES = options.examples(
 
 @click.command("figures", epilog=EXAMPLES)
 @options.selected
-@click.option("--output", type=PATH, metavar="FOLDER", help="Output folder. By default figures/ in the store.")
+@click.option(
+    "--output", type=PATH, metavar="FOLDER", help="Output folder. By default figures/ in the store."
+)
 @options.force
 @click.option(
     "--format",
@@ -39,8 +41,16 @@ EXAMPLES = options.examples(
     type=Text("NAMES", several=True),
     help="Figures, by name or the beginning of it: reliability,samples-digits.",
 )
-@click.option("--width", metavar="WIDTH", help="Width: column or page of a paper in two columns, or a length (5.5in).")
-@click.option("--titles/--no-titles", default=True, help="Draw the titles of figures, or leave them to the caption.")
+@click.option(
+    "--width",
+    metavar="WIDTH",
+    help="Width: column or page of a paper in two columns, or a length (5.5in).",
+)
+@click.option(
+    "--titles/--no-titles",
+    default=True,
+    help="Draw the titles of figures, or leave them to the caption.",
+)
 @options.store
 @click.pass_context
 def figures(
@@ -57,8 +67,8 @@ def figures(
 ) -> int:
     """Draw the results of a store, each figure with its numbers as CSV.
 
-    Draws every figure that the store has results for, or those of the metrics of SUITE. No model is run: if a figure is
-    missing, its metric was not evaluated.
+    Draws every figure that the store has results for, or those of the metrics of SUITE. No model is
+    run: if a figure is missing, its metric was not evaluated.
     """
     from jembench.report.figures import planning
     from jembench.report.layout import Report
@@ -97,7 +107,9 @@ def figures(
         try:
             files = planning.render(one, formats, style)
         except Exception as error:  # a figure that cannot be drawn stops no other
-            leave_out(f"the figure {one.stem} cannot be drawn: {' '.join(error_text(error).split())}")
+            leave_out(
+                f"the figure {one.stem} cannot be drawn: {' '.join(error_text(error).split())}"
+            )
             say(f"Left out: {problems[-1]}", err=True)
             continue
         for name, content in files.items():

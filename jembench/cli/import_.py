@@ -26,21 +26,32 @@ EXAMPLES = options.examples(
 @click.command("import", epilog=EXAMPLES)
 @click.argument("importer", metavar="IMPORTER", type=IMPORTER)
 @click.argument("file", metavar="FILE", type=PATH)
-@click.option("--model", type=MODEL, help="Model that the weights belong to, if the file does not name it.")
+@click.option(
+    "--model", type=MODEL, help="Model that the weights belong to, if the file does not name it."
+)
 @options.dataset
 @click.option(
-    "--name", metavar="NAME", help="Name of the model in --models. By default that of FILE, without its ending."
+    "--name",
+    metavar="NAME",
+    help="Name of the model in --models. By default that of FILE, without its ending.",
 )
 @options.store
 @click.pass_context
 def import_(
-    ctx: click.Context, importer: str, file: Path, model: str | None, dataset: str, name: str | None, store: Path
+    ctx: click.Context,
+    importer: str,
+    file: Path,
+    model: str | None,
+    dataset: str,
+    name: str | None,
+    store: Path,
 ) -> None:
     """Import weights that were trained elsewhere into the store.
 
-    IMPORTER is the format of FILE; `jembench list importers` lists them. All names, shapes and dtypes must match:
-    mismatches are listed, and then nothing is written. No code in the file is run. The weights become a fit. Other
-    commands take NAME as a model, and measure it without training.
+    IMPORTER is the format of FILE; `jembench list importers` lists them. All names, shapes and
+    dtypes must match: mismatches are listed, and then nothing is written. No code in the file is
+    run. The weights become a fit. Other commands take NAME as a model, and measure it without
+    training.
     """
     from jembench.running.imports import import_fit
 
@@ -61,7 +72,16 @@ def import_(
     # code of the user's own is named in the next command, since a record alone may not name it
     code = [] if show.plugins(ctx) else list(trust.code_in(found.model))
     files = [file for one in code if (file := Path(f"{one.partition(':')[0]}.py")).is_file()]
-    following = ["jembench", "run", "hybrid", "--models", name, "--dataset", dataset, *show.plugins(ctx)]
+    following = [
+        "jembench",
+        "run",
+        "hybrid",
+        "--models",
+        name,
+        "--dataset",
+        dataset,
+        *show.plugins(ctx),
+    ]
     following += [word for file in dict.fromkeys(files) for word in ("--plugin", str(file))]
     following += ["--store", str(store)] if str(store) != "runs" else []
     unnamed = f"{trust.VARIABLE}={','.join(code)} " if len(files) < len(code) else ""

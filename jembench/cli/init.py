@@ -12,7 +12,9 @@ from jembench.experiment import suite as suites
 
 TEMPLATE = Path(__file__).with_name("experiment.toml")
 
-EXAMPLES = options.examples("jembench init hybrid > experiment.toml", "jembench init ood --output experiment.toml")
+EXAMPLES = options.examples(
+    "jembench init hybrid > experiment.toml", "jembench init ood --output experiment.toml"
+)
 
 
 @click.command("init", epilog=EXAMPLES)
@@ -26,7 +28,9 @@ def init(suite: str, output: Path | None, force: bool) -> None:
     """
     if suite not in suites.names():
         suites.load(suite)  # its error names the nearest suite
-        raise SpecError(f"{suite} is a file already. Copy it, or name a suite: {', '.join(suites.names())}.")
+        raise SpecError(
+            f"{suite} is a file already. Copy it, or name a suite: {', '.join(suites.names())}."
+        )
     text = TEMPLATE.read_text(encoding="utf-8").replace("SUITE", suite)
     if output:
         check_file(output, ".toml", force=force)

@@ -16,19 +16,25 @@ from jembench.errors import SpecError
 LISTS = (*KINDS, "recipes", "references")
 
 
-@click.command("list", context_settings={"token_normalize_func": lambda token: token.replace("-", "_")})  # ood-sets
+# ood-sets
+@click.command(
+    "list", context_settings={"token_normalize_func": lambda token: token.replace("-", "_")}
+)
 @click.argument("kind", metavar="[KIND]", type=click.Choice((*LISTS, "recipe")), required=False)
 @click.argument("name", metavar="[NAME]", type=RECIPE, required=False)
 @options.listing_format
 def list_(kind: str | None, name: str | None, format: str) -> None:
     """List what is installed, and whether it works.
 
-    Every component is imported. KIND adds the description and the options of each component; the last line names the
-    kinds. `jembench list recipe NAME` prints the file of a recipe. A recipe named after a model, a dataset or both
-    (MODEL-DATASET) is their default; every other model is trained by the recipe `paper`.
+    Every component is imported. KIND adds the description and the options of each component; the
+    last line names the kinds. `jembench list recipe NAME` prints the file of a recipe. A recipe
+    named after a model, a dataset or both (MODEL-DATASET) is their default; every other model is
+    trained by the recipe `paper`.
     """
     if (kind == "recipe") != (name is not None):
-        raise SpecError("`jembench list recipe NAME` shows one recipe; `jembench list recipes` lists the names.")
+        raise SpecError(
+            "`jembench list recipe NAME` shows one recipe; `jembench list recipes` lists the names."
+        )
     if name is not None:
         click.echo(packages.source("recipe", name, "recipes").content.decode(), nl=False)
     elif kind is None:
@@ -41,25 +47,44 @@ def _everything(format: str) -> None:
     columns = ("kind", "name", "distribution", "version", "target", "status")
     found = discovery.catalogue()
     rows: list[tuple[str, ...]] = [
-        (c.kind, c.name, c.distribution, c.version, c.target, _or_problem("ok", listing.describe(c)))
+        (
+            c.kind,
+            c.name,
+            c.distribution,
+            c.version,
+            c.target,
+            _or_problem("ok", listing.describe(c)),
+        )
         for c in found.components
     ]
-    rows += [("", "", other.distribution, "", "", f"broken: {other.problem}") for other in found.unreadable]
+    rows += [
+        ("", "", other.distribution, "", "", f"broken: {other.problem}")
+        for other in found.unreadable
+    ]
     if format == "json":
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         print_table(columns, rows)
-        click.echo(f"`jembench list KIND` describes each component of a kind and its options: {', '.join(LISTS)}.")
+        click.echo(
+            f"`jembench list KIND` describes each component of a kind and its options: {', '.join(LISTS)}."
+        )
 
 
 def _one_kind(kind: Any, format: str) -> None:
     entries = listing.entries(kind)
     if format == "json":
-        print_json([{"name": e.name, "title": e.title, **e.fields, "problem": e.problem} for e in entries])
+        print_json(
+            [{"name": e.name, "title": e.title, **e.fields, "problem": e.problem} for e in entries]
+        )
         return
-    last = {"suites": (), "recipes": (), "references": ("columns",)}.get(kind, ("options, with their defaults",))
+    last = {"suites": (), "recipes": (), "references": ("columns",)}.get(
+        kind, ("options, with their defaults",)
+    )
     columns = (discovery.singular(kind), "what it is", *last)
-    print_table(columns, [(e.name, _or_problem(e.title, e), "\n".join(e.lines))[: len(columns)] for e in entries])
+    print_table(
+        columns,
+        [(e.name, _or_problem(e.title, e), "\n".join(e.lines))[: len(columns)] for e in entries],
+    )
     if kind == "recipes":
         click.echo("`jembench list recipe NAME` shows one whole, as a TOML file for --recipe.")
 

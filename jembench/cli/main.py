@@ -22,7 +22,15 @@ import click
 
 from jembench import __version__
 from jembench.catalog import trust
-from jembench.errors import JembenchError, OutOfTime, Remark, SpecError, error_text, printable, unknown
+from jembench.errors import (
+    JembenchError,
+    OutOfTime,
+    Remark,
+    SpecError,
+    error_text,
+    printable,
+    unknown,
+)
 from jembench.stopping import Stopped, listening
 
 
@@ -36,7 +44,9 @@ class LazyCommand(NamedTuple):
 class LazyGroup(click.Group):
     """A group that imports only the command that runs; ``--help`` imports none."""
 
-    def __init__(self, *args: Any, late: Mapping[str, LazyCommand | LazyGroup], **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, late: Mapping[str, LazyCommand | LazyGroup], **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.late = late
 
@@ -75,25 +85,39 @@ def _command(target: str, help: str) -> LazyCommand:
 COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     "run": _command("run:run", "Train and evaluate models of a suite or file; print the table."),
     "init": _command("init:init", "Write an experiment's file on the basis of SUITE."),
-    "reproduce": _command("run:reproduce", "Measure the results of a store again and compare them."),
+    "reproduce": _command(
+        "run:reproduce", "Measure the results of a store again and compare them."
+    ),
     "attack": _command("attack:attack", "Attack trained models, and print how robust they are."),
-    "status": _command("work:status", "Show the units of work of a store, with host, start and progress."),
+    "status": _command(
+        "work:status", "Show the units of work of a store, with host, start and progress."
+    ),
     "work": _command("work:work", "Carry out units of work of a run."),
     "train": _command("train:train", "Train one model and print its folder."),
     "estimate": _command("train:estimate", "Estimate the time and memory that a training takes."),
-    "import": _command("import_:import_", "Import weights that were trained elsewhere into the store."),
-    "sample": _command("train:sample", "Draw images from a trained model as a PNG: one row per class."),
+    "import": _command(
+        "import_:import_", "Import weights that were trained elsewhere into the store."
+    ),
+    "sample": _command(
+        "train:sample", "Draw images from a trained model as a PNG: one row per class."
+    ),
     "report": _command("report:report", "Print the results of a store, or write them to a file."),
     "view": _command("report:view", "Show a store in a browser."),
-    "compare": _command("report:compare", "Compare two models of a store, image by image and seed by seed."),
-    "figures": _command("figures:figures", "Draw the results of a store, each figure with its numbers as CSV."),
+    "compare": _command(
+        "report:compare", "Compare two models of a store, image by image and seed by seed."
+    ),
+    "figures": _command(
+        "figures:figures", "Draw the results of a store, each figure with its numbers as CSV."
+    ),
     "list": _command("list_:list_", "List what is installed, and whether it works."),
     "plugin": LazyGroup(
         "plugin",
         help="Check and create plugins.",
         late={
             "check": _command("plugin:check", "Run the conformance checks of components."),
-            "new": _command("plugin:new", "Write a new plugin distribution: model, sampler, metric, dataset ..."),
+            "new": _command(
+                "plugin:new", "Write a new plugin distribution: model, sampler, metric, dataset ..."
+            ),
         },
     ),
     "store": LazyGroup(
@@ -103,15 +127,22 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
             "list": _command("store:list_", "List the trained models of a store and their sizes."),
             "verify": _command("store:verify", "Read every file of a store and check its digest."),
             "merge": _command("store:merge", "Copy what a store lacks from other stores."),
-            "site": _command("store:site", "Write the pages of stores and a leaderboard of their models."),
+            "site": _command(
+                "store:site", "Write the pages of stores and a leaderboard of their models."
+            ),
             "gc": _command("store:gc", "List or remove the files that are no longer needed."),
         },
     ),
-    "push": _command("store:push", "Share a trained model: weights, chains, recipe, results and a model card."),
-    "fetch": _command(
-        "store:fetch", "Copy shared models into a store, and use them like those that were trained there."
+    "push": _command(
+        "store:push", "Share a trained model: weights, chains, recipe, results and a model card."
     ),
-    "doctor": _command("doctor:doctor", "Report the versions, the devices and the store of a machine."),
+    "fetch": _command(
+        "store:fetch",
+        "Copy shared models into a store, and use them like those that were trained there.",
+    ),
+    "doctor": _command(
+        "doctor:doctor", "Report the versions, the devices and the store of a machine."
+    ),
 }
 
 
@@ -153,8 +184,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; ``argv`` is what follows ``jembench`` (by default that of this process).
 
     Returns:
-        The exit code: 0 fine, 1 something failed, 2 wrong usage or something missing, 3 the time was up or a signal
-        asked to end, 130 interrupted.
+        The exit code: 0 fine, 1 something failed, 2 wrong usage or something missing, 3 the time
+        was up or a signal asked to end, 130 interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     settings = Settings(arguments)
@@ -164,7 +195,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed by >&-
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file need not be text in this locale
+        # the name of a file need not be text in this locale
+        sys.stdout.reconfigure(errors="backslashreplace")
     stdout = sys.stdout
     try:
         _check(arguments)
@@ -173,7 +205,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.simplefilter("always", Remark)  # each text is printed once
             if instruction := os.environ.get(COMPLETION):
                 return _complete(instruction, settings)
-            code = cli.main(arguments, prog_name="jembench", standalone_mode=False, obj=settings, **_CONTEXT)
+            code = cli.main(
+                arguments, prog_name="jembench", standalone_mode=False, obj=settings, **_CONTEXT
+            )
             sys.stdout.flush()  # here, where a reader who has gone can still be handled
             return code or 0
     except click.Abort:
@@ -199,7 +233,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _tell(text, 2, settings)
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             _drop_output()
-            return _tell(f"Cannot write the output: {error.strerror}. Send it to another place.", 2, settings)
+            return _tell(
+                f"Cannot write the output: {error.strerror}. Send it to another place.", 2, settings
+            )
         text = (
             f"This is a bug in jembench or in a plugin: {error_text(error).rstrip('.: ')}. "
             "Run the command again as `jembench --debug ...` to see where it comes from, and report what that prints."
@@ -225,7 +261,9 @@ def _check(arguments: Sequence[str]) -> None:
             raise click.UsageError("An argument holds a null character")
         if not argument.strip() or (name.startswith("--") and equals and not value.strip()):
             place = name if equals else before
-            raise click.UsageError(f"The text after {place} is empty. Write a value, or leave the option out")
+            raise click.UsageError(
+                f"The text after {place} is empty. Write a value, or leave the option out"
+            )
     try:
         os.getcwd()  # noqa: PTH109, without one PyTorch cannot be imported
     except FileNotFoundError:
@@ -233,7 +271,8 @@ def _check(arguments: Sequence[str]) -> None:
 
 
 def _complete(instruction: str, settings: Settings) -> int:
-    """Print what completes a command line for a shell, and nothing else: an error would stand in the user's line.
+    """Print what completes a command line for a shell, and nothing else: an error would stand in
+    the user's line.
 
     Returns:
         The exit code.
@@ -243,18 +282,27 @@ def _complete(instruction: str, settings: Settings) -> int:
     class WithCommas(FishComplete):
         """The script for fish, of which click's cuts what it completes at the first comma."""
 
-        source_template = FishComplete.source_template.replace("string split", "string split --max 1")
+        source_template = FishComplete.source_template.replace(
+            "string split", "string split --max 1"
+        )
 
     add_completion_class(WithCommas)
     with suppress(Exception):
-        return shell_complete(cli, {"obj": settings, **_CONTEXT}, "jembench", COMPLETION, instruction)
+        return shell_complete(
+            cli, {"obj": settings, **_CONTEXT}, "jembench", COMPLETION, instruction
+        )
     return 1
 
 
 def _show_warning(
-    show: Callable[..., None], shown: set[str], message: Warning, category: type[Warning], *place: Any
+    show: Callable[..., None],
+    shown: set[str],
+    message: Warning,
+    category: type[Warning],
+    *place: Any,
 ) -> None:
-    """Print a warning of jembench on one line, unless it is among those ``shown``; "Not compiled" once per training.
+    """Print a warning of jembench on one line, unless it is among those ``shown``; "Not compiled"
+    once per training.
 
     Other warnings are passed to ``show``.
     """
@@ -263,7 +311,8 @@ def _show_warning(
         return
     text = str(message)
     if text not in shown or text.startswith("Not compiled"):
-        print(f"Note: {printable(text)}", file=sys.stderr)  # above live bars: click writes into them
+        # above live bars: click writes into them
+        print(f"Note: {printable(text)}", file=sys.stderr)
     shown.add(text)
 
 
@@ -276,7 +325,9 @@ def _tell(message: str, exit_code: int, settings: Settings) -> int:
     """Print the current error as one paragraph, wrapped on a terminal, on one line in a log."""
     if settings.debug:
         traceback.print_exc()
-    paragraph = ("" if exit_code == OutOfTime.exit_code else "Error: ") + printable(" ".join(message.splitlines()))
+    paragraph = ("" if exit_code == OutOfTime.exit_code else "Error: ") + printable(
+        " ".join(message.splitlines())
+    )
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         paragraph = textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False)

@@ -65,9 +65,13 @@ report_format = click.option(
     "printed to stderr.",
 )
 
-output = click.option("--output", type=parameters.PATH, metavar="FILE", help="Write to FILE instead of printing.")
+output = click.option(
+    "--output", type=parameters.PATH, metavar="FILE", help="Write to FILE instead of printing."
+)
 
-label = click.option("--label", metavar="LABEL", help="Label of a LaTeX table. By default from the name of its file.")
+label = click.option(
+    "--label", metavar="LABEL", help="Label of a LaTeX table. By default from the name of its file."
+)
 
 
 def labelled(format: str, label: str | None, output: Path | None = None) -> str:
@@ -91,17 +95,23 @@ reference = click.option(
     help="Published tables to show instead of the suite's own: jem-iclr2020/table1,later-work/hybrid, or none.",
 )
 
-listing_format = click.option("--format", type=click.Choice(["table", "json"]), default="table", help="Output format.")
+listing_format = click.option(
+    "--format", type=click.Choice(["table", "json"]), default="table", help="Output format."
+)
 
 _SAMPLER = "Draw the samples of every model with a differentiable energy by this sampler, such as sgld:steps=100."
 sampler = click.option("--sampler", type=parameters.Text("SPEC", "samplers"), help=_SAMPLER)
 
-limit = click.option("--limit", type=parameters.COUNT, help="Evaluate on only N of the test images.")
+limit = click.option(
+    "--limit", type=parameters.COUNT, help="Evaluate on only N of the test images."
+)
 
 force = click.option("--force", is_flag=True, help="Replace files that exist.")
 
 
-def defaults_of_file(ctx: click.Context, parameter: click.Parameter, suite: str | None) -> str | None:
+def defaults_of_file(
+    ctx: click.Context, parameter: click.Parameter, suite: str | None
+) -> str | None:
     """Use the options in an experiment's file as defaults."""
     if suite and Path(suite).is_file() and not ctx.resilient_parsing:
         from jembench.experiment import suite as suites
@@ -128,7 +138,9 @@ executor = click.option(
 )
 
 detach = click.option(
-    "--detach", is_flag=True, help="Go on in the background; `jembench status` shows how far the run is."
+    "--detach",
+    is_flag=True,
+    help="Go on in the background; `jembench status` shows how far the run is.",
 )
 
 skip_missing = click.option(
@@ -186,24 +198,38 @@ def run_command(given: dict[str, Any]) -> RunCommand:
     executor, jobs = given.pop("executor"), given.pop("jobs")
     if jobs is not None:
         ctx = click.get_current_context()
-        if executor != "auto" and ctx.get_parameter_source("executor") is not ParameterSource.DEFAULT_MAP:
+        if (
+            executor != "auto"
+            and ctx.get_parameter_source("executor") is not ParameterSource.DEFAULT_MAP
+        ):
             raise click.UsageError(
-                "--jobs starts workers on this machine, --executor may name others. Leave one out", ctx
+                "--jobs starts workers on this machine, --executor may name others. Leave one out",
+                ctx,
             )
         executor = "processes" if jobs == "auto" else f"processes:jobs={jobs}"
-    limits = {name: given.pop(name) for name in ("device", "max_hours", "skip_missing", "trackers") if name in given}
+    limits = {
+        name: given.pop(name)
+        for name in ("device", "max_hours", "skip_missing", "trackers")
+        if name in given
+    }
     own = {name: given.pop(name) for name in RunCommand._fields if name in given}
     return RunCommand(RunOptions(executor=executor, **limits), **own)
 
 
 _workers = (device, jobs, executor)
 
-running = grouped(*_workers, detach, max_hours, store, skip_missing, trackers, dry_run, report_format)
+running = grouped(
+    *_workers, detach, max_hours, store, skip_missing, trackers, dry_run, report_format
+)
 """The options of the execution of a plan."""
 
 measuring = grouped(
     click.option(
-        "--store", type=parameters.PATH, metavar="NEW", default="reproduced", help="Folder of the new results."
+        "--store",
+        type=parameters.PATH,
+        metavar="NEW",
+        default="reproduced",
+        help="Folder of the new results.",
     ),
     *(*_workers, max_hours, skip_missing, dry_run, report_format),
 )
@@ -248,13 +274,18 @@ recipe_settings = click.option(
     "metrics, an option of one (ece.bins=15). May be repeated.",
 )
 
-columns = click.option("--columns", metavar="LABELS", help="Columns, in this order: accuracy,fid-inception.")
+columns = click.option(
+    "--columns", metavar="LABELS", help="Columns, in this order: accuracy,fid-inception."
+)
 
 
 def _names(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
     """Return display names by the specs of models, and headings by metrics."""
     pairs = [parameters.pair("--name", text)[::-1] for text in given]
-    return dict(pairs + [parameters.pair("--heading", text, last=True) for text in ctx.params.pop("heading")])
+    return dict(
+        pairs
+        + [parameters.pair("--heading", text, last=True) for text in ctx.params.pop("heading")]
+    )
 
 
 names = grouped(
@@ -268,18 +299,34 @@ names = grouped(
         help="Name of a model in tables, figures and logs: GAN=gan:build. May be repeated.",
     ),
     click.option(  # the callback of --name reads it
-        "--heading", metavar="METRIC=TEXT", multiple=True, is_eager=True, help="Heading of a column: ece=Error."
+        "--heading",
+        metavar="METRIC=TEXT",
+        multiple=True,
+        is_eager=True,
+        help="Heading of a column: ece=Error.",
     ),
 )
 
 selected = grouped(
-    click.argument("suite", metavar="[SUITE|FILE]", type=parameters.SUITE, required=False, callback=defaults_of_file),
-    click.option("--models", type=parameters.MODELS, help="Models, in this order: jem,baseline:norm=batch."),
+    click.argument(
+        "suite",
+        metavar="[SUITE|FILE]",
+        type=parameters.SUITE,
+        required=False,
+        callback=defaults_of_file,
+    ),
+    click.option(
+        "--models", type=parameters.MODELS, help="Models, in this order: jem,baseline:norm=batch."
+    ),
     click.option("--dataset", type=parameters.DATASETS, help="Datasets, in this order."),
-    click.option("--recipe", metavar="LABELS", help="Recipes as tables name them: digits,digits+epochs=*."),
+    click.option(
+        "--recipe", metavar="LABELS", help="Recipes as tables name them: digits,digits+epochs=*."
+    ),
     click.option("--seeds", type=parameters.SEEDS, help="Seeds: 0,1,2."),
     click.option(
-        "--metrics", type=parameters.METRICS, help="Metrics, in this order. A bare name covers all its options."
+        "--metrics",
+        type=parameters.METRICS,
+        help="Metrics, in this order. A bare name covers all its options.",
     ),
     columns,
     names,
@@ -291,7 +338,9 @@ selected = grouped(
 model = click.argument("model", metavar="MODEL", type=parameters.MODEL)
 
 training = grouped(model, dataset, recipe, recipe_settings, seed)
-"""The argument MODEL, which may be the name of an imported fit, and the recipe and seed of its training."""
+"""The argument MODEL, which may be the name of an imported fit, and the recipe and seed of its
+training.
+"""
 
 
 def examples(*commands: str) -> str:

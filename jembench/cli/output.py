@@ -29,7 +29,9 @@ def plugins_aside() -> contextlib.AbstractContextManager[object]:
 
 
 def narrow_width() -> int:
-    """Return the width of the terminal in columns, at most 100; 100 where the output is no terminal."""
+    """Return the width of the terminal in columns, at most 100; 100 where the output is no
+    terminal.
+    """
     return min(shutil.get_terminal_size((100, 0)).columns, 100)
 
 
@@ -38,8 +40,12 @@ def say(text: object, *, err: bool = False) -> None:
     click.echo(printable(str(text)), err=err)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None) -> None:
-    """Print rows of text under headings, with statuses in colour, as wide as ``width`` or the terminal."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None
+) -> None:
+    """Print rows of text under headings, with statuses in colour, as wide as ``width`` or the
+    terminal.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -49,11 +55,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], width: in
     for column in columns:
         table.add_column(column, no_wrap=column in ("id", "unit"))  # which is to be copied
     for row in rows:
-        table.add_row(*(Text(printable(cell), _STYLES.get(cell, ""), overflow="fold") for cell in row))
+        table.add_row(
+            *(Text(printable(cell), _STYLES.get(cell, ""), overflow="fold") for cell in row)
+        )
     console = Console(width=width or shutil.get_terminal_size((_UNLIMITED, 0)).columns)
     with console.capture() as captured:
         console.print(table)
-    click.echo("\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines() if line.strip()))
+    click.echo(
+        "\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines() if line.strip())
+    )
 
 
 def print_json(value: Any) -> None:
@@ -62,7 +72,8 @@ def print_json(value: Any) -> None:
     click.echo(text if printable(text) == text else json.dumps(value, indent=2))
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files
+# ------------------------------------------------------------------------------------------------------------
 
 
 def check_file(path: Path, ending: str, *, force: bool, option: str = "--output") -> None:
@@ -84,7 +95,9 @@ def check_file(path: Path, ending: str, *, force: bool, option: str = "--output"
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise SpecError(f"{option} is {path}, which is no ordinary file. Name another file.")
         if path.exists() and not force:
-            raise SpecError(f"{path} exists. Name another file with {option}, or replace it with --force.")
+            raise SpecError(
+                f"{path} exists. Name another file with {option}, or replace it with --force."
+            )
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -106,7 +119,8 @@ _ENDINGS = {
 
 
 def check_ending(path: Path, format: str) -> None:
-    """Check that the ending of a file's name does not promise another format than the one of its content.
+    """Check that the ending of a file's name does not promise another format than the one of its
+    content.
 
     Raises:
         SpecError: if it does.
@@ -115,7 +129,9 @@ def check_ending(path: Path, format: str) -> None:
     if promised is None or name == promised or name not in {"table", *_ENDINGS.values()}:
         return
     also = f"write --format {promised}, or " if promised else ""
-    raise SpecError(f"--output is {path}, and --format {name} writes no {path.suffix}: {also}name another file.")
+    raise SpecError(
+        f"--output is {path}, and --format {name} writes no {path.suffix}: {also}name another file."
+    )
 
 
 def write_file(path: Path, content: bytes, *, force: bool) -> None:

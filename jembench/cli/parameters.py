@@ -49,7 +49,9 @@ class Text(click.types.StringParamType):
         """Return the name of the value in helps."""
         return self.metavar
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
         """Return the names that begin with the typed text, or with its part after the last comma."""
         before, comma, last = incomplete.rpartition(",") if self.several else ("", "", incomplete)
         if callable(self.names):
@@ -87,7 +89,9 @@ class _Count(click.IntRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read a number, whose range is that of files and of Python."""
-        return check_value(super().convert(value, param, ctx), self.hint, param.opts[0] if param else "The number")
+        return check_value(
+            super().convert(value, param, ctx), self.hint, param.opts[0] if param else "The number"
+        )
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return "N"

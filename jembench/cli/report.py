@@ -1,4 +1,6 @@
-"""``jembench report``, ``view`` and ``compare``: the results of a store, also in a browser, and of two models."""
+"""``jembench report``, ``view`` and ``compare``: the results of a store, also in a browser, and of
+two models.
+"""
 
 import webbrowser
 from collections.abc import Hashable
@@ -30,12 +32,18 @@ EXAMPLES = options.examples(
 
 @click.command("report", epilog=EXAMPLES)
 @options.selected
-@click.option("--claims", is_flag=True, help="Test which claims of FILE, or else of the papers, hold for the results.")
+@click.option(
+    "--claims",
+    is_flag=True,
+    help="Test which claims of FILE, or else of the papers, hold for the results.",
+)
 @options.store
 @options.reference
 @options.report_format
 @options.label
-@click.option("--per-seed", is_flag=True, help="A row for each seed, for the formats csv, json and parquet.")
+@click.option(
+    "--per-seed", is_flag=True, help="A row for each seed, for the formats csv, json and parquet."
+)
 @options.output
 @options.force
 @click.pass_context
@@ -54,8 +62,8 @@ def report(
 ) -> int:
     """Print the results of a store, or write them to a file.
 
-    Shows all results, or those of the metrics of SUITE with the published numbers. With the FILE of an
-    experiment, shows the models, data, recipes and seeds that the file names.
+    Shows all results, or those of the metrics of SUITE with the published numbers. With the FILE of
+    an experiment, shows the models, data, recipes and seeds that the file names.
     """
     format = options.labelled(format, label, output)
     if output:  # refused now, not after the work
@@ -80,7 +88,10 @@ def report(
         emit((results.per_seed() if per_seed else results).table(format), output, force=force)
     code = show.exit_code(ctx, results.cells)
     if code:
-        say("Some results failed; `jembench --debug report` shows their tracebacks. The exit code is 1.", err=True)
+        say(
+            "Some results failed; `jembench --debug report` shows their tracebacks. The exit code is 1.",
+            err=True,
+        )
     return code
 
 
@@ -102,22 +113,37 @@ def _claims(store: Store, which: Selection, format: str) -> Any:
     return formats.render(verdicts.document(found), format)
 
 
-# --- view -------------------------------------------------------------------------------------------------------------
+# --- view
+# -------------------------------------------------------------------------------------------------------------
 
-VIEW_EXAMPLES = options.examples("jembench view", "jembench view hybrid --no-browser --port 8000 --refresh 30")
+VIEW_EXAMPLES = options.examples(
+    "jembench view", "jembench view hybrid --no-browser --port 8000 --refresh 30"
+)
 
 
 @click.command("view", epilog=VIEW_EXAMPLES)
 @options.selected
 @options.store
-@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", default=0, help="Port to use; 0 is a free one.")
-@click.option("--refresh", type=click.IntRange(1), metavar="SECONDS", help="Load the page again every SECONDS seconds.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    default=0,
+    help="Port to use; 0 is a free one.",
+)
+@click.option(
+    "--refresh",
+    type=click.IntRange(1),
+    metavar="SECONDS",
+    help="Load the page again every SECONDS seconds.",
+)
 @click.option("--no-browser", is_flag=True, help="Print the address and open no browser.")
 def view(store: Path, port: int, refresh: int | None, no_browser: bool, **selected: Any) -> int:
     """Show a store in a browser.
 
-    Serves the page of `jembench report --format html` to this machine alone. A reload shows the results that a run has
-    added since; `jembench status` shows what it is doing. Ctrl-C ends the command.
+    Serves the page of `jembench report --format html` to this machine alone. A reload shows the
+    results that a run has added since; `jembench status` shows what it is doing. Ctrl-C ends the
+    command.
     """
     from jembench.report.page.render import render
     from jembench.report.page.server import PageServer
@@ -151,7 +177,8 @@ def view(store: Path, port: int, refresh: int | None, no_browser: bool, **select
     return 0
 
 
-# --- compare ----------------------------------------------------------------------------------------------------------
+# --- compare
+# ----------------------------------------------------------------------------------------------------------
 
 COMPARE_EXAMPLES = options.examples(
     "jembench compare jem baseline",
@@ -163,8 +190,12 @@ COMPARE_EXAMPLES = options.examples(
 @click.command("compare", epilog=COMPARE_EXAMPLES)
 @click.argument("a", metavar="A", type=MODEL)
 @click.argument("b", metavar="B", type=MODEL)
-@click.option("--dataset", type=DATASET, help="Dataset. By default the one on which both were evaluated.")
-@click.option("--recipe", metavar="LABEL", help="Recipe of both models, as `jembench report` names it.")
+@click.option(
+    "--dataset", type=DATASET, help="Dataset. By default the one on which both were evaluated."
+)
+@click.option(
+    "--recipe", metavar="LABEL", help="Recipe of both models, as `jembench report` names it."
+)
 @click.option("--recipe-b", metavar="LABEL", help="Recipe of B, if it differs from that of A.")
 @click.option(
     "--metrics",
@@ -173,7 +204,9 @@ COMPARE_EXAMPLES = options.examples(
     help="Metrics to compare: accuracy,ood:set=interp. A bare name covers all its options.",
 )
 @options.columns
-@click.option("--seeds", type=SEEDS, help="Seeds to compare: 0,1,2. By default all that both models have.")
+@click.option(
+    "--seeds", type=SEEDS, help="Seeds to compare: 0,1,2. By default all that both models have."
+)
 @options.names
 @click.option("--limit", type=COUNT, help="Compare the results of `run --limit N`.")
 @click.option(
@@ -189,9 +222,9 @@ COMPARE_EXAMPLES = options.examples(
 def compare(a: str, b: str, format: str, label: str | None, **which: Any) -> None:
     """Compare two models of a store, image by image and seed by seed.
 
-    Nothing is trained or evaluated. A and B are models as `jembench report` shows them; a bare name is enough if it is
-    unambiguous. Every value that both models have under one protocol gets a confidence interval of the difference and a
-    verdict.
+    Nothing is trained or evaluated. A and B are models as `jembench report` shows them; a bare name
+    is enough if it is unambiguous. Every value that both models have under one protocol gets a
+    confidence interval of the difference and a verdict.
     """
     format = options.labelled(format, label)
     found = comparison.compare(a, b, **which)

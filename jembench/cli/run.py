@@ -1,4 +1,6 @@
-"""``jembench run`` and ``reproduce``: train and evaluate models on a suite, or measure the results of a store again."""
+"""``jembench run`` and ``reproduce``: train and evaluate models on a suite, or measure the results
+of a store again.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,11 @@ NAMED = 3
     help="Models instead of the suite's own: jem,baseline:norm=batch, mypackage.zoo:build for your own, or the name "
     "of an imported one.",
 )
-@click.option("--metrics", type=METRICS, help="Metrics instead of the suite's own and its grids: accuracy,ece:bins=15.")
+@click.option(
+    "--metrics",
+    type=METRICS,
+    help="Metrics instead of the suite's own and its grids: accuracy,ece:bins=15.",
+)
 @click.option(
     "--dataset",
     type=DATASETS,
@@ -72,12 +78,19 @@ NAMED = 3
 @options.running
 @options.reference
 @click.pass_context
-def run(ctx: click.Context, /, suite: str, dataset: list[str] | None, reference: list[str] | None, **given: Any) -> int:
+def run(
+    ctx: click.Context,
+    /,
+    suite: str,
+    dataset: list[str] | None,
+    reference: list[str] | None,
+    **given: Any,
+) -> int:
     """Train and evaluate models of a suite or file; print the table.
 
-    `jembench list` shows the available suites, models, metrics and datasets. Options of the command line
-    and environment variables override the file. Finished work is kept in the store: the same command resumes a stopped
-    run, or prints the table of a finished one.
+    `jembench list` shows the available suites, models, metrics and datasets. Options of the command
+    line and environment variables override the file. Finished work is kept in the store: the same
+    command resumes a stopped run, or prints the table of a finished one.
     """
     command = options.run_command(given)
     with plugins_aside():
@@ -95,8 +108,11 @@ def run(ctx: click.Context, /, suite: str, dataset: list[str] | None, reference:
     return max(codes)
 
 
-def carry_out(ctx: click.Context, plan: Plan, published: Sequence[Published], command: RunCommand) -> int:
-    """Carry out the unfinished part of a plan and print its results; with ``--dry-run``, print the work.
+def carry_out(
+    ctx: click.Context, plan: Plan, published: Sequence[Published], command: RunCommand
+) -> int:
+    """Carry out the unfinished part of a plan and print its results; with ``--dry-run``, print the
+    work.
 
     Returns:
         the exit code.
@@ -123,11 +139,24 @@ def _detach(store: Store, arguments: Sequence[str]) -> int:
     """Start the same command in a new session in the background."""
     log = store.works.folder / f"run-{time.time_ns():x}.log"
     write_atomically(log, b"", durable=False)  # whose error says why nothing can be written
-    command = [sys.executable, "-P", "-m", "jembench", *(word for word in arguments if word != "--detach")]
-    environment = {name: value for name, value in os.environ.items() if not name.endswith("_DETACH")}
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "jembench",
+        *(word for word in arguments if word != "--detach"),
+    ]
+    environment = {
+        name: value for name, value in os.environ.items() if not name.endswith("_DETACH")
+    }
     with log.open("w") as stream:
         process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
         )
     process.returncode = 0  # it goes on unattended, without a ResourceWarning
     say(f"The run goes on in the background, as process {process.pid}. Its output: {log}")
@@ -149,7 +178,9 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
     session.check_options(how)
     device = devices.resolve(how.device)
     if format not in ("table", "json"):
-        raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")
+        raise SpecError(
+            f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json."
+        )
     fits, outlook = preview(plan, store, device)
     if format == "json":
         print_json([fit._asdict() for fit in fits])
@@ -189,10 +220,19 @@ def _measuring(fit: FitPreview) -> str:
     for state, reasons in (("N/A", fit.not_applicable), ("missing", fit.missing)):
         for metric, reason in reasons.items():
             groups.setdefault((state, f" ({reason})"), []).append(metric)
-    rows = [f"{state}: {_counted(metrics)}{reason}" for (state, reason), metrics in groups.items() if metrics]
+    rows = [
+        f"{state}: {_counted(metrics)}{reason}"
+        for (state, reason), metrics in groups.items()
+        if metrics
+    ]
     if fit.passes:
         rows.append(f"attacks: {sum(fit.passes.values()):,} network passes")
-    return "\n".join([*rows, *(f"about {duration(seconds)}: {metric}" for metric, seconds in fit.seconds.items())])
+    return "\n".join(
+        [
+            *rows,
+            *(f"about {duration(seconds)}: {metric}" for metric, seconds in fit.seconds.items()),
+        ]
+    )
 
 
 def _counted(metrics: Sequence[str]) -> str:
@@ -202,7 +242,8 @@ def _counted(metrics: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(many.get(bare_name(metric), metric) for metric in metrics))
 
 
-# --- reproduce --------------------------------------------------------------------------------------------------------
+# --- reproduce
+# --------------------------------------------------------------------------------------------------------
 
 REPRODUCE_EXAMPLES = options.examples(
     "jembench reproduce shared --dry-run",
@@ -213,14 +254,19 @@ REPRODUCE_EXAMPLES = options.examples(
 
 @click.command("reproduce", epilog=REPRODUCE_EXAMPLES)
 @click.argument("source", metavar="STORE", type=PATH)
-@click.option("--dataset", type=DATASETS, help="Datasets whose folder differs on this machine: cifar10:root=/data.")
+@click.option(
+    "--dataset",
+    type=DATASETS,
+    help="Datasets whose folder differs on this machine: cifar10:root=/data.",
+)
 @options.measuring
 @click.pass_context
 def reproduce(ctx: click.Context, /, source: Path, dataset: list[str] | None, **given: Any) -> int:
     """Measure the results of a store again and compare them.
 
-    Everything that the store holds is trained and measured in a new store by the recipes of its records. The exit code
-    is 0 if every value is the same or within the intervals, else 1. The same command resumes a stopped one.
+    Everything that the store holds is trained and measured in a new store by the recipes of its
+    records. The exit code is 0 if every value is the same or within the intervals, else 1. The same
+    command resumes a stopped one.
     """
     from jembench.api.reproduction import plan_reproduction
     from jembench.report import formats, reproduction
@@ -240,7 +286,11 @@ def reproduce(ctx: click.Context, /, source: Path, dataset: list[str] | None, **
     if done.stopped:
         raise done.stopped
     rows = reproduction.compare(found.pairs(place))
-    emit(formats.render(reproduction.document(rows, found.differing), command.format), None, force=False)
+    emit(
+        formats.render(reproduction.document(rows, found.differing), command.format),
+        None,
+        force=False,
+    )
     whole = reproduction.is_reproduced(rows)
     if command.format == TERMINAL:
         say(f"\nReproduced: {'yes' if whole else 'no'}. The new results are in {store}.")

@@ -47,7 +47,9 @@ def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
 
 
 def twins(fits: Sequence[FitPlan], store: Store) -> None:
-    """Print the differences of the fits from models of the store with the same names, before training."""
+    """Print the differences of the fits from models of the store with the same names, before
+    training.
+    """
     for line in differences(fits, store):
         say(line, err=True)
 
@@ -58,35 +60,63 @@ def _following(
     """Yield the next commands, with all their options."""
     again, seeds = ctx.obj.arguments, sorted({fit.seed for fit in plan.fits})
     if failed := sum(cell.outcome.status == "failed" for cell in results.cells):
-        say(f"  failed  {failed} of {outcomes(len(results.cells))}; this tries them again and shows tracebacks:")
+        say(
+            f"  failed  {failed} of {outcomes(len(results.cells))}; this tries them again and shows tracebacks:"
+        )
         yield "", ["--debug", *again]
         return
     if results.stopped:
         yield "next", again
         return
-    if len(seeds) == 1 and not _given(ctx, "seeds") and any(not fit.recipe.source for fit in plan.fits):
+    if (
+        len(seeds) == 1
+        and not _given(ctx, "seeds")
+        and any(not fit.recipe.source for fit in plan.fits)
+    ):
         yield "next", [*again, "--seeds", ",".join(str(seeds[0] + number) for number in range(3))]
     for fit in sampled[:1]:
-        changes = [word for change in fit.recipe.overrides if not fit.imported for word in ("--set", change)]
+        changes = [
+            word
+            for change in fit.recipe.overrides
+            if not fit.imported
+            for word in ("--set", change)
+        ]
         data = ["--dataset", fit.dataset.text(), "--seed", str(fit.seed), *changes]
-        yield "next", ["sample", fit.requested, *data, *_given(ctx, "recipe", "device", "store"), *plugins(ctx)]
+        yield (
+            "next",
+            [
+                "sample",
+                fit.requested,
+                *data,
+                *_given(ctx, "recipe", "device", "store"),
+                *plugins(ctx),
+            ],
+        )
     suite = [] if ctx.params.get("metrics") else [ctx.params.get("suite", plan.suite.name)]
     given = [*named(ctx, plan), *_given(ctx, "limit", "store"), *plugins(ctx)]
     yield "next", ["report", *suite, *given, "--format", "markdown"]
 
 
 def _given(ctx: click.Context, *names: str) -> list[str]:
-    """Return options of the command line or of the experiment's file as words, without those of the environment."""
+    """Return options of the command line or of the experiment's file as words, without those of the
+    environment.
+    """
     sources = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
     stood = [name for name in names if ctx.get_parameter_source(name) in sources]
     return [word for name in stood for word in (f"--{name}", str(ctx.params[name]))]
 
 
 def named(ctx: click.Context, plan: Plan) -> list[str]:
-    """Return the options ``--name`` and ``--heading`` of the command of a plan, those of the environment included."""
+    """Return the options ``--name`` and ``--heading`` of the command of a plan, those of the
+    environment included.
+    """
     words: list[str] = []
     for text, name in ctx.params.get("names", {}).items():
-        words += ["--heading", f"{text}={name}"] if ("", text) in plan.names else ["--name", f"{name}={text}"]
+        words += (
+            ["--heading", f"{text}={name}"]
+            if ("", text) in plan.names
+            else ["--name", f"{name}={text}"]
+        )
     return words
 
 

@@ -1,4 +1,6 @@
-"""Reports and figures that an experiment's file requests after a run: ``[[report]]`` and ``[[figures]]``."""
+"""Reports and figures that an experiment's file requests after a run: ``[[report]]`` and
+``[[figures]]``.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +19,8 @@ COMMANDS: Mapping[str, click.Command] = {"report": report, "figures": figures}
 
 
 def contexts(ctx: click.Context, plan: Plan, file: str, store: Path) -> list[click.Context]:
-    """Return the commands that a file requests, parsed for the results of its plan, before the work.
+    """Return the commands that a file requests, parsed for the results of its plan, before the
+    work.
 
     Raises:
         SpecError: if a key is no option, or the output is not below the current folder.
@@ -39,24 +42,29 @@ def contexts(ctx: click.Context, plan: Plan, file: str, store: Path) -> list[cli
                 where = f"key in {name}[{number}] of {file}"
                 raise unknown(where, min(other), _options(name), f"jembench {name} --help")
             _check_place(table, f"{name}[{number}] of {file}")
-            if "claims" in table and not plan.suite.claims:  # those of papers are judged by all that the store holds
+            # those of papers are judged by all that the store holds
+            if "claims" in table and not plan.suite.claims:
                 words = _words(name, {"store": of_plan["store"], **table})
             else:
-                names = [] if {"models", "metrics"} & table.keys() else show.named(ctx, plan)  # of all that is shown
+                # of all that is shown
+                names = [] if {"models", "metrics"} & table.keys() else show.named(ctx, plan)
                 words = [file, *names, *_words(name, {**of_plan, **table})]
             found.append(COMMANDS[name].make_context(name, words, parent=ctx.parent))
     return found
 
 
 def _check_place(table: Shown, where: str) -> None:
-    """Check that a file replaces no file, reads no other store, and writes below the current folder.
+    """Check that a file replaces no file, reads no other store, and writes below the current
+    folder.
 
     Raises:
         SpecError: if it does not.
     """
     for key in ("force", "store"):
         if key in table:
-            raise SpecError(f"{where} has {key}, which a file may not set. Leave it out, or use the command itself.")
+            raise SpecError(
+                f"{where} has {key}, which a file may not set. Leave it out, or use the command itself."
+            )
     output = str(table.get("output", "."))
     here = Path.cwd().resolve()
     if not BELOW.holds(output) or not Path(output).resolve().is_relative_to(here):
@@ -70,7 +78,11 @@ def _check_place(table: Shown, where: str) -> None:
 
 def _options(name: str) -> dict[str, click.Option]:
     """Return the options of a command, by their keys in a file: ``per_seed`` for ``--per-seed``."""
-    found = (option for option in COMMANDS[name].params if isinstance(option, click.Option) and option.expose_value)
+    found = (
+        option
+        for option in COMMANDS[name].params
+        if isinstance(option, click.Option) and option.expose_value
+    )
     return {option.opts[0].removeprefix("--").replace("-", "_"): option for option in found}
 
 

@@ -1,4 +1,6 @@
-"""``jembench store``, ``push`` and ``fetch``: contents, integrity, merges and garbage of stores; shared models."""
+"""``jembench store``, ``push`` and ``fetch``: contents, integrity, merges and garbage of stores;
+shared models.
+"""
 
 import dataclasses
 from collections import Counter
@@ -23,7 +25,9 @@ _COPIED = {"ok", "copied"}
 """Statuses that a table of findings does not list."""
 
 
-@click.command("list", epilog=options.examples("jembench store list", "jembench store list --format json"))
+@click.command(
+    "list", epilog=options.examples("jembench store list", "jembench store list --format json")
+)
 @options.store
 @options.listing_format
 def list_(store: Path, format: str) -> None:
@@ -32,7 +36,13 @@ def list_(store: Path, format: str) -> None:
     rows: list[dict[str, Any]] = []
     for entry in found.fits:
         record, key = entry.record, entry.record.key
-        fit = {"id": key.id, "model": key.model, "dataset": key.dataset, "recipe": key.recipe, "seed": key.seed}
+        fit = {
+            "id": key.id,
+            "model": key.model,
+            "dataset": key.dataset,
+            "recipe": key.recipe,
+            "seed": key.seed,
+        }
         time = str(record.provenance.get("time", ""))[:16]
         training = {"status": record.status, "iteration": record.iteration, "time": time}
         rows.append({**fit, **training, "results": entry.cells, "size": entry.size})
@@ -50,33 +60,40 @@ def list_(store: Path, format: str) -> None:
     say(f"{store}: {len(rows)} trained models; {', '.join(parts) or 'nothing'}.")
 
 
-# --- verify and merge -------------------------------------------------------------------------------------------------
+# --- verify and merge
+# -------------------------------------------------------------------------------------------------
 
 
-@click.command("verify", epilog=options.examples("jembench store verify", "jembench store verify --store shared/runs"))
+@click.command(
+    "verify",
+    epilog=options.examples("jembench store verify", "jembench store verify --store shared/runs"),
+)
 @options.store
 @options.listing_format
 def verify(store: Path, format: str) -> int:
     """Read every file of a store and check its digest.
 
-    The exit code is 1 if a file is damaged. Files that do not belong to the store are listed but are no
-    failure. Nothing is written.
+    The exit code is 1 if a file is damaged. Files that do not belong to the store are listed but
+    are no failure. Nothing is written.
     """
     found = walk.verify(Store(store))
     print_findings(store, found, "files", format)
     return int(any(finding.status == "damaged" for finding in found))
 
 
-@click.command("merge", epilog=options.examples("jembench store merge laptop/runs cluster/runs --store runs"))
+@click.command(
+    "merge", epilog=options.examples("jembench store merge laptop/runs cluster/runs --store runs")
+)
 @click.argument("stores", metavar="STORE...", type=PATH, nargs=-1, required=True)
 @options.store
 @options.listing_format
 def merge(stores: Sequence[Path], store: Path, format: str) -> int:
     """Copy what --store lacks from other stores.
 
-    Copies fits, and results with their arrays, after checking their digests. A result that is in both and differs is
-    kept as it is in --store, and so is a fit that a process is working on. The exit code is 1 if something was not
-    copied. The same command completes a merge that was interrupted.
+    Copies fits, and results with their arrays, after checking their digests. A result that is in
+    both and differs is kept as it is in --store, and so is a fit that a process is working on. The
+    exit code is 1 if something was not copied. The same command completes a merge that was
+    interrupted.
     """
     found = OpenStore(store).merge(*stores)
     print_findings(store, found, "fits and files", format)
@@ -88,25 +105,34 @@ def print_findings(store: Path, found: Sequence[Finding], what: str, format: str
     counts = Counter(finding.status for finding in found)
     shown = [finding for finding in found if finding.status not in _COPIED]
     if format == "json":
-        print_json({"files": len(found), **counts, "findings": [finding._asdict() for finding in shown]})
+        print_json(
+            {"files": len(found), **counts, "findings": [finding._asdict() for finding in shown]}
+        )
         return
     if shown:
-        print_table(("", "file", "reason"), [(finding.status, finding.file, finding.reason) for finding in shown])
+        print_table(
+            ("", "file", "reason"),
+            [(finding.status, finding.file, finding.reason) for finding in shown],
+        )
         click.echo()
     numbers = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     say(f"{store}: {len(found)} {what}{': ' if numbers else ''}{numbers}.")
 
 
-@click.command("site", epilog=options.examples("jembench store site runs laptop/runs cluster/runs --output site"))
+@click.command(
+    "site",
+    epilog=options.examples("jembench store site runs laptop/runs cluster/runs --output site"),
+)
 @click.argument("stores", metavar="STORE...", type=PATH, nargs=-1, required=True)
 @click.option("--output", type=PATH, metavar="FOLDER", default="site", help="Output folder.")
 @options.names
 def site(stores: Sequence[Path], output: Path, names: dict[str, str]) -> int:
     """Write the pages of stores and a leaderboard of their models.
 
-    FOLDER/index.html lists the models of all stores, each linked to the page of its store, which is the one of
-    `jembench report --format html`. Any static web server can serve the folder. Pages that exist are replaced. A store
-    is left out, with exit code 1, if a file is damaged or it has no results.
+    FOLDER/index.html lists the models of all stores, each linked to the page of its store, which is
+    the one of `jembench report --format html`. Any static web server can serve the folder. Pages
+    that exist are replaced. A store is left out, with exit code 1, if a file is damaged or it has
+    no results.
     """
     with plugins_aside():
         files, left_out = write_site(stores, output, names)
@@ -117,7 +143,8 @@ def site(stores: Sequence[Path], output: Path, names: dict[str, str]) -> int:
     return int(bool(left_out))
 
 
-# --- gc --------------------------------------------------------------------------------------------------------------
+# --- gc
+# --------------------------------------------------------------------------------------------------------------
 
 
 @click.command("gc", epilog=options.examples("jembench store gc", "jembench store gc --yes"))
@@ -127,25 +154,31 @@ def site(stores: Sequence[Path], output: Path, names: dict[str, str]) -> int:
 def gc(yes: bool, store: Path, format: str) -> None:
     """List the files of a store that are no longer needed; with --yes, remove them.
 
-    These are checkpoints of trainings that have ended, arrays without a result, predictions of weights that no model
-    has and units of work that ended more than a day ago. With --yes, the temporary files of killed processes go too.
-    Files that a running process may need are kept.
+    These are checkpoints of trainings that have ended, arrays without a result, predictions of
+    weights that no model has and units of work that ended more than a day ago. With --yes, the
+    temporary files of killed processes go too. Files that a running process may need are kept.
     """
     place = Store(store)
     found = upkeep.garbage(place)
     left = set(upkeep.remove(place, found)) if yes else set()
     if format == "json":
-        print_json({"removed": yes, "files": [each._asdict() for each in found if each not in left]})
+        print_json(
+            {"removed": yes, "files": [each._asdict() for each in found if each not in left]}
+        )
         return
     found = [each for each in found if each not in left]
     if found:
-        print_table(("file", "size", "reason"), [(each.file, decimal(each.size), each.reason) for each in found])
+        print_table(
+            ("file", "size", "reason"),
+            [(each.file, decimal(each.size), each.reason) for each in found],
+        )
         click.echo()
     done = "removed" if yes else "that can be removed with --yes" if found else "to remove"
     say(f"{store}: {len(found)} files, {decimal(sum(each.size for each in found))}, {done}.")
 
 
-# --- push and fetch ---------------------------------------------------------------------------------------------------
+# --- push and fetch
+# ---------------------------------------------------------------------------------------------------
 
 
 @click.command(
@@ -159,21 +192,28 @@ def gc(yes: bool, store: Path, format: str) -> None:
 @click.argument("fit", metavar="FIT")
 @click.argument("to", metavar="TO")
 @click.option("--without-chains", is_flag=True, help="Leave out the samples that training kept.")
-@click.option("--license", metavar="NAME", default=LICENSE, help="License of the weights, for the model card.")
+@click.option(
+    "--license", metavar="NAME", default=LICENSE, help="License of the weights, for the model card."
+)
 @click.option("--private", is_flag=True, help="Make the repository private if it is created.")
 @options.store
 @options.force
-def push(fit: str, to: str, without_chains: bool, license: str, private: bool, store: Path, force: bool) -> None:
+def push(
+    fit: str, to: str, without_chains: bool, license: str, private: bool, store: Path, force: bool
+) -> None:
     """Share a trained model: weights, chains, recipe, results and a model card.
 
-    FIT is an id of `jembench store list`, or the beginning of the name of a folder in runs/fits. TO is a repository of
-    the Hugging Face Hub (hf://USER/NAME), a file that ends in .zip, or a new folder. The hub needs huggingface_hub: pip
-    install "jembench[hub]". The records name the host, the command and the paths of the training.
+    FIT is an id of `jembench store list`, or the beginning of the name of a folder in runs/fits. TO
+    is a repository of the Hugging Face Hub (hf://USER/NAME), a file that ends in .zip, or a new
+    folder. The hub needs huggingface_hub: pip install "jembench[hub]". The records name the host,
+    the command and the paths of the training.
     """
     if to.endswith(".zip"):
         check_file(Path(to), ".zip", force=force, option="TO")
     with plugins_aside():
-        done = OpenStore(store).push(fit, to, chains=not without_chains, license=license, private=private)
+        done = OpenStore(store).push(
+            fit, to, chains=not without_chains, license=license, private=private
+        )
     say(f"    fit  {done.fit}")
     say(f"written  {done.where}: {done.files} files, {decimal(done.size)}")
     say(f"   next  jembench fetch {to}")
@@ -193,9 +233,9 @@ def push(fit: str, to: str, without_chains: bool, license: str, private: bool, s
 def fetch(sources: Sequence[str], store: Path, format: str) -> int:
     """Copy shared models into a store, and use them like those that were trained there.
 
-    SOURCE is a repository (hf://USER/NAME, with @REVISION if need be), a zip archive or a folder that `jembench push`
-    wrote. Every file is checked against its digest, and no code is loaded. The exit code is 1 if the store keeps
-    another model or result of the same identity.
+    SOURCE is a repository (hf://USER/NAME, with @REVISION if need be), a zip archive or a folder
+    that `jembench push` wrote. Every file is checked against its digest, and no code is loaded. The
+    exit code is 1 if the store keeps another model or result of the same identity.
     """
     fetched = []
     for source in sources:
@@ -206,13 +246,20 @@ def fetch(sources: Sequence[str], store: Path, format: str) -> int:
     findings = [finding for done in fetched for finding in done.findings]
     if format == "json":
         parts = [
-            {"fit": dataclasses.asdict(done.fit), "findings": [*map(Finding._asdict, done.findings)]}
+            {
+                "fit": dataclasses.asdict(done.fit),
+                "findings": [*map(Finding._asdict, done.findings)],
+            }
             for done in fetched
         ]
         print_json([{**done._asdict(), **part} for done, part in zip(fetched, parts, strict=True)])
     else:
         same = ["every id is the same here: nothing is trained or measured again"]
-        for line, count in Counter(line for done in fetched for line in done.differences or same).items():
-            say(f"checked  {line}{'' if count == len(fetched) else f' ({count} of {len(fetched)} models)'}")
+        for line, count in Counter(
+            line for done in fetched for line in done.differences or same
+        ).items():
+            say(
+                f"checked  {line}{'' if count == len(fetched) else f' ({count} of {len(fetched)} models)'}"
+            )
         print_findings(store, findings, "fits and files", format)
     return int(any(finding.status != "copied" for finding in findings))

@@ -1,4 +1,6 @@
-"""``jembench train``, ``estimate`` and ``sample``: the training of one model, its cost and its images."""
+"""``jembench train``, ``estimate`` and ``sample``: the training of one model, its cost and its
+images.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -33,11 +35,13 @@ TRAIN_EXAMPLES = options.examples(
 @options.max_hours
 @options.trackers
 @options.store
-def train(store: Path, device: str, max_hours: float | None, trackers: list[str] | None, **which: Any) -> None:
+def train(
+    store: Path, device: str, max_hours: float | None, trackers: list[str] | None, **which: Any
+) -> None:
     """Train one model and print its folder.
 
-    A stopped training resumes from its last checkpoint; a finished one is not repeated. `run` and `sample` find the
-    model if they are given the same options.
+    A stopped training resumes from its last checkpoint; a finished one is not repeated. `run` and
+    `sample` find the model if they are given the same options.
     """
     place = Store(store)
     with plugins_aside():
@@ -50,7 +54,8 @@ def train(store: Path, device: str, max_hours: float | None, trackers: list[str]
     say(place.fit_folder(fit.key))
 
 
-# --- estimate ---------------------------------------------------------------------------------------------------------
+# --- estimate
+# ---------------------------------------------------------------------------------------------------------
 
 ESTIMATE_EXAMPLES = options.examples(
     "jembench estimate jem",
@@ -64,14 +69,18 @@ ESTIMATE_EXAMPLES = options.examples(
 @options.dataset
 @options.recipe
 @options.recipe_settings
-@click.option("--against", type=RECIPES, default=(), help="Other recipes to compare with: fast,sada.")
+@click.option(
+    "--against", type=RECIPES, default=(), help="Other recipes to compare with: fast,sada."
+)
 @options.device
 @options.listing_format
-def estimate(model: str, dataset: str, against: Sequence[str], device: str, format: str, **how: Any) -> None:
+def estimate(
+    model: str, dataset: str, against: Sequence[str], device: str, format: str, **how: Any
+) -> None:
     """Estimate the time and memory that a training takes.
 
-    It times a few iterations with chains of one and of three steps. The images are blank, so the dataset need not be
-    available.
+    It times a few iterations with chains of one and of three steps. The images are blank, so the
+    dataset need not be available.
     """
     from jembench.models import devices
     from jembench.running import estimate as estimating
@@ -79,7 +88,10 @@ def estimate(model: str, dataset: str, against: Sequence[str], device: str, form
     found = []
     with plugins_aside():
         where = devices.resolve(device)
-        fits = [plan_fit(model, dataset, **how), *(plan_fit(model, dataset, other) for other in against)]
+        fits = [
+            plan_fit(model, dataset, **how),
+            *(plan_fit(model, dataset, other) for other in against),
+        ]
         for fit in fits:
             say(f"timing {fit.key.recipe} ...", err=True)
             found.append(estimating.estimate(fit, where))
@@ -91,11 +103,14 @@ def estimate(model: str, dataset: str, against: Sequence[str], device: str, form
     rows = []
     for cost in found:
         time, memory = duration(3600 * cost.hours), f"{cost.memory / 2**30:.1f} GiB"
-        rows.append((cost.recipe, cost.model, f"{cost.seconds:.3g}", f"{cost.iterations:,}", time, memory))
+        rows.append(
+            (cost.recipe, cost.model, f"{cost.seconds:.3g}", f"{cost.iterations:,}", time, memory)
+        )
     print_table(columns, rows)
 
 
-# --- sample -----------------------------------------------------------------------------------------------------------
+# --- sample
+# -----------------------------------------------------------------------------------------------------------
 
 SAMPLE_EXAMPLES = options.examples(
     "jembench sample jem",
@@ -109,7 +124,10 @@ SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dire
 @click.command("sample", epilog=SAMPLE_EXAMPLES)
 @options.training
 @click.option(
-    "--steps", type=COUNT, metavar="K", help="Run new chains of K steps instead of showing the images kept by training."
+    "--steps",
+    type=COUNT,
+    metavar="K",
+    help="Run new chains of K steps instead of showing the images kept by training.",
 )
 @options.sampler
 @click.option("--columns", type=COUNT, default=10, help="Images per row.")
@@ -120,8 +138,8 @@ SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dire
 def sample(columns: int, output: Path, force: bool, device: str, store: Path, **which: Any) -> None:
     """Draw images from a trained model as a PNG: one row per class.
 
-    MODEL is the model that `run` and `train` train with the same options. If it is not in the store, it is trained
-    first. The images shown are chosen at random.
+    MODEL is the model that `run` and `train` train with the same options. If it is not in the
+    store, it is trained first. The images shown are chosen at random.
     """
     from jembench.running import fit_samples
     from jembench.running.building import make_model
@@ -130,15 +148,20 @@ def sample(columns: int, output: Path, force: bool, device: str, store: Path, **
     with plugins_aside():
         new = which.pop("steps"), which.pop("sampler")
         fit = plan_named(**which, store=place)
-        source = fit_samples.source_of(make_model(fit, fit.dataset.make()), fit, *new)  # refused before training
+        # refused before training
+        source = fit_samples.source_of(make_model(fit, fit.dataset.make()), fit, *new)
         check_file(output, ".png", force=force)
         sweep(output.parent, below=False)
         show.twins([fit], place)
-        with session.open_fit(fit, place, RunOptions(device, trackers=()), partial(Display, fit.display)) as evaluation:
+        with session.open_fit(
+            fit, place, RunOptions(device, trackers=()), partial(Display, fit.display)
+        ) as evaluation:
             print(f"drawing images of {fit} ...", file=sys.stderr)  # above live bars
             samples = evaluation.samples(source)
             check_file(output, ".png", force=force)  # again, for training took its time
             how = source.sampler or f"{samples.source.rpartition('=')[2]} steps"
             title = f"{fit}, {SOURCES.get(samples.source, f'from new chains of {how}')}"
-            by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output", title)
+            by_class = fit_samples.write_samples(
+                evaluation, samples, output, columns, "--output", title
+            )
     say(f"{output}: images of {title}, {'a row for each class' if by_class else 'in no order'}")

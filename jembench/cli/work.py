@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from jembench.running.events import Events
     from jembench.running.worker import Worker
 
-EXAMPLES = options.examples("jembench work 4fd03de22a119df7 --store runs", "jembench work unit.json --store runs")
+EXAMPLES = options.examples(
+    "jembench work 4fd03de22a119df7 --store runs", "jembench work unit.json --store runs"
+)
 
 EXIT_CODES: dict[Ending, int] = {"done": 0, "failed": 1, "refused": 2, "stopped": 3, "busy": 4}
 
@@ -53,12 +55,13 @@ EXIT_CODES: dict[Ending, int] = {"done": 0, "failed": 1, "refused": 2, "stopped"
 def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -> int:
     """Carry out units of work of a run.
 
-    They are carried out one after the other. A unit is an id that `jembench status` shows, or a JSON file; - stands for
-    those on stdin, until it ends. A model that several processes train together needs torchrun: `torchrun
-    --nproc-per-node 4 -m jembench work ID`.
+    They are carried out one after the other. A unit is an id that `jembench status` shows, or a
+    JSON file; - stands for those on stdin, until it ends. A model that several processes train
+    together needs torchrun: `torchrun --nproc-per-node 4 -m jembench work ID`.
 
-    Each unit that has ended is a line of JSON on stdout. The exit code is 0 if all are done, 1 if one failed, 2 if one
-    cannot be carried out here, 3 if the work was stopped, 4 if another process works on one.
+    Each unit that has ended is a line of JSON on stdout. The exit code is 0 if all are done, 1 if
+    one failed, 2 if one cannot be carried out here, 3 if the work was stopped, 4 if another process
+    works on one.
     """
     from jembench.running.events import Events, chosen_trackers
 
@@ -72,7 +75,9 @@ def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -
             return 0
         worst = 0
         with Display(live=False) as shown, Events(shown, place, chosen_trackers()) as events:
-            worker = functools.cache(functools.partial(_worker, place, here, events, skip_missing=skip_missing))
+            worker = functools.cache(
+                functools.partial(_worker, place, here, events, skip_missing=skip_missing)
+            )
             for unit in _listed(units):
                 ended = _carry_out(worker, place, unit)
                 out.write(json.dumps(dataclasses.asdict(ended)) + "\n")
@@ -100,7 +105,9 @@ def _listed(units: Iterable[str]) -> Iterator[str]:
             yield from line.split()
 
 
-def _worker(store: Store, device: torch.device | str, events: Events, *, skip_missing: bool) -> Worker:
+def _worker(
+    store: Store, device: torch.device | str, events: Events, *, skip_missing: bool
+) -> Worker:
     from jembench.models import devices
     from jembench.running.worker import Worker
 
@@ -116,7 +123,9 @@ def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
         work = _read(store, unit)
         ended = Ended(id=work.id, how="done")
         if work.is_late:
-            raise OutOfTime("The time of its run was up before it began. The same command goes on from there.")
+            raise OutOfTime(
+                "The time of its run was up before it began. The same command goes on from there."
+            )
         ended = worker().carry_out(work)
     except BaseException as error:  # also of a plugin that ends the program
         how, text = ending_of(error)
@@ -145,21 +154,25 @@ def _serve(store: Store, units: tuple[str, ...], device: torch.device | str) -> 
     serve_fits([fit for plan in plans for fit in plan.fits], torch.device(device))
 
 
-# --- status -----------------------------------------------------------------------------------------------------------
+# --- status
+# -----------------------------------------------------------------------------------------------------------
 
 QUEUED = 20
 """The largest number of waiting units that are listed one by one."""
 
 
-@click.command("status", epilog=options.examples("jembench status", "jembench status --store /shared/runs"))
+@click.command(
+    "status", epilog=options.examples("jembench status", "jembench status --store /shared/runs")
+)
 @options.store
 @options.listing_format
 def status(store: Path, format: str) -> None:
     """Show the units of work of a store, with host, start and progress.
 
-    Lists each unit of work that is not done under the command that it belongs to, from any machine that sees the store.
-    A unit is lost if its worker has died; the same command takes it over. `jembench work UNIT` carries one out by hand.
-    Units that ended more than a day ago are only counted.
+    Lists each unit of work that is not done under the command that it belongs to, from any machine
+    that sees the store. A unit is lost if its worker has died; the same command takes it over.
+    `jembench work UNIT` carries one out by hand. Units that ended more than a day ago are only
+    counted.
     """
     units = api.status(store)
     if format == "json":
@@ -173,7 +186,12 @@ def status(store: Path, format: str) -> None:
     for command, group in itertools.groupby(shown, operator.attrgetter("command")):
         say(command)
         rows = [
-            (u.id, u.state, "" if u.since is None else duration(time.time() - u.since), "\n".join(_progress(u, store)))
+            (
+                u.id,
+                u.state,
+                "" if u.since is None else duration(time.time() - u.since),
+                "\n".join(_progress(u, store)),
+            )
             for u in group
         ]
         print_table(("unit", "state", "for", "work"), rows, width)
@@ -182,14 +200,23 @@ def status(store: Path, format: str) -> None:
     if queued[QUEUED:]:
         say(f"and {len(queued) - QUEUED} more that are queued")
     if old:
-        say(f"and {len(old)} that ended more than a day ago; `jembench store gc` lists and removes them")
+        say(
+            f"and {len(old)} that ended more than a day ago; `jembench store gc` lists and removes them"
+        )
 
 
 def _progress(unit: UnitStatus, store: Path) -> Iterator[str]:
     """Yield what a unit is, its progress or the reason why it has stopped, and its worker or log."""
     yield f"{unit.kind} {unit.name} on {unit.dataset}, recipe {unit.recipe}, seed {unit.seed}"
-    counted = f"{unit.done:,} of {unit.total:,} {unit.counted}" if unit.total and unit.state == "running" else ""
-    yield from filter(None, [", ".join(filter(None, [counted, unit.text])), unit.worker and f"worker {unit.worker}"])
+    counted = (
+        f"{unit.done:,} of {unit.total:,} {unit.counted}"
+        if unit.total and unit.state == "running"
+        else ""
+    )
+    yield from filter(
+        None,
+        [", ".join(filter(None, [counted, unit.text])), unit.worker and f"worker {unit.worker}"],
+    )
     if unit.log:
         yield f"log {os.path.relpath(unit.log) if Path(unit.log).is_relative_to(store.absolute()) else unit.log}"
 

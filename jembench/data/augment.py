@@ -22,12 +22,14 @@ class Augmentation:
     flip: bool = False  # left to right, with probability 1/2
     then: Callable[[Tensor, Generator], Tensor] | None = None  # uint8 (B, C, H, W) to the same
 
-    def __call__(self, images: UInt8[Tensor, "B C H W"], generator: Generator) -> UInt8[Tensor, "B C H W"]:
+    def __call__(
+        self, images: UInt8[Tensor, "B C H W"], generator: Generator
+    ) -> UInt8[Tensor, "B C H W"]:
         """Reflect-pad, crop back to H x W at a random place, flip with probability 1/2.
 
-        ``pad=4`` with flips is the augmentation of the reference implementation of JEM for CIFAR-10. Random numbers are
-        drawn on the generator's device. Indices of pixels are padded and cropped instead of the images, which are read
-        once.
+        ``pad=4`` with flips is the augmentation of the reference implementation of JEM for
+        CIFAR-10. Random numbers are drawn on the generator's device. Indices of pixels are padded
+        and cropped instead of the images, which are read once.
 
         Raises:
             JembenchError: if an image is too small to reflect ``pad`` pixels.
@@ -41,7 +43,11 @@ class Augmentation:
         self.check(height, width)
         rows, columns = (_shifted(size, self.pad, images.device) for size in (height, width))
         flipped = _integers(2, (batch, 1), generator, images.device) if self.flip else None
-        down, across = _integers(len(rows), (batch, 2), generator, images.device).unbind(1) if self.pad else (0, 0)
+        down, across = (
+            _integers(len(rows), (batch, 2), generator, images.device).unbind(1)
+            if self.pad
+            else (0, 0)
+        )
         row, column = rows[down].expand(batch, -1), columns[across].expand(batch, -1)
         if flipped is not None:
             column = torch.where(flipped == 1, column.flip(1), column)
@@ -62,12 +68,16 @@ class Augmentation:
             )
 
 
-def _integers(high: int, shape: tuple[int, ...], generator: Generator, device: torch.device) -> Int[Tensor, "*shape"]:
+def _integers(
+    high: int, shape: tuple[int, ...], generator: Generator, device: torch.device
+) -> Int[Tensor, "*shape"]:
     """Draw uniform integers 0..high-1."""
     return torch.randint(high, shape, generator=generator, device=generator.device).to(device)
 
 
 def _shifted(size: int, pad: int, device: torch.device) -> Int[Tensor, "S L"]:
-    """Return the positions 0..size-1 after each of the S = 2 pad + 1 shifts, reflected at both ends."""
+    """Return the positions 0..size-1 after each of the S = 2 pad + 1 shifts, reflected at both
+    ends.
+    """
     positions = torch.arange(size, device=device, dtype=torch.float32)[None]
     return F.pad(positions, (pad, pad), mode="reflect")[0].long().unfold(0, size, 1)

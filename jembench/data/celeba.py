@@ -1,8 +1,9 @@
 """CelebA, whose images are files in one folder beside a list of their parts.
 
-Z. Liu, P. Luo, X. Wang and X. Tang, "Deep Learning Face Attributes in the Wild" (2015). Its terms allow research but no
-redistribution, and its server requires a browser, so that there is no download here. Its files are listed without
-importing torch, so that its content is hashed while a run is planned.
+Z. Liu, P. Luo, X. Wang and X. Tang, "Deep Learning Face Attributes in the Wild" (2015). Its terms
+allow research but no redistribution, and its server requires a browser, so that there is no
+download here. Its files are listed without importing torch, so that its content is hashed while a
+run is planned.
 """
 
 from collections.abc import Mapping
@@ -56,16 +57,24 @@ def files_of_celeba(root: str) -> Mapping[str, Path]:
     Raises:
         Unavailable: if files are missing.
     """
-    return {f"{part}/{name}": path for part, files in _faces(root).items() for name, path in files.items()}
+    return {
+        f"{part}/{name}": path
+        for part, files in _faces(root).items()
+        for name, path in files.items()
+    }
 
 
 def celeba(
-    *, root: Annotated[str, Incidental(), Content(files_of_celeba)] = "", size: Annotated[int, Range(least=1)] = 32
+    *,
+    root: Annotated[str, Incidental(), Content(files_of_celeba)] = "",
+    size: Annotated[int, Range(least=1)] = 32,
 ) -> Dataset:
-    """CelebA's aligned faces without labels: cropped to the central square, resized to ``size`` pixels.
+    """CelebA's aligned faces without labels: cropped to the central square, resized to ``size``
+    pixels.
 
-    ``root`` is the folder that holds ``celeba/img_align_celeba`` and ``celeba/list_eval_partition.txt`` ($JEMBENCH_DATA
-    or ~/.cache/jembench/data by default). The central square has 178 of 178x218 pixels.
+    ``root`` is the folder that holds ``celeba/img_align_celeba`` and
+    ``celeba/list_eval_partition.txt`` ($JEMBENCH_DATA or ~/.cache/jembench/data by default). The
+    central square has 178 of 178x218 pixels.
 
     Raises:
         Unavailable: if files are missing.
@@ -75,7 +84,9 @@ def celeba(
     return LazyDataset(spec, partial(_read_celeba, _faces(root), size))
 
 
-def _read_celeba(faces: Mapping[SplitName, Mapping[str, Path]], size: int, name: SplitName) -> Split:
+def _read_celeba(
+    faces: Mapping[SplitName, Mapping[str, Path]], size: int, name: SplitName
+) -> Split:
     from jembench.data.decoding import Form, decoded
 
     form = Form(mode="RGB", height=size, width=size, square=True)

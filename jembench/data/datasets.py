@@ -13,7 +13,8 @@ from jembench.interfaces.data import Truth
 
 @dataclass(eq=False)
 class LazyDataset:
-    """A :class:`~jembench.interfaces.Dataset` made from its description and a function that reads one split.
+    """A :class:`~jembench.interfaces.Dataset` made from its description and a function that reads
+    one split.
 
     Each split is read once, and every call returns a copy of it on the CPU, which may be changed.
     """
@@ -42,19 +43,27 @@ def count(dataset: Dataset, name: SplitName) -> int:
 def make(dataset: Resolved, *, download: bool) -> Dataset:
     """Make the dataset with another ``download`` than that of its spec, if it has this option.
 
-    False reads local files alone; with True, files that can be downloaded are looked for when a split is read.
+    False reads local files alone; with True, files that can be downloaded are looked for when a
+    split is read.
 
     Raises:
         Unavailable: if files are missing, and need be there now.
     """
     options = dataset.arguments
-    made: Dataset = dataset.factory(**{**options, "download": download} if "download" in options else options)
+    made: Dataset = dataset.factory(
+        **{**options, "download": download} if "download" in options else options
+    )
     return made
 
 
 def blank(dataset: Dataset) -> Dataset | None:
-    """Return a dataset of blank images in place of another one; None if the numbers of its images are not known."""
-    spec, sizes = dataset.spec, {name: getattr(dataset, f"{name}_size", None) for name in ("train", "test")}
+    """Return a dataset of blank images in place of another one; None if the numbers of its images
+    are not known.
+    """
+    spec, sizes = (
+        dataset.spec,
+        {name: getattr(dataset, f"{name}_size", None) for name in ("train", "test")},
+    )
 
     def load(name: str) -> Split:
         import torch
@@ -63,4 +72,8 @@ def blank(dataset: Dataset) -> Dataset | None:
         images = torch.zeros((1, *spec.shape), dtype=torch.uint8).expand(n, -1, -1, -1)
         return Split(images, torch.arange(n) % classes if classes else None)
 
-    return LazyDataset(spec, load, train_size=sizes["train"], test_size=sizes["test"]) if all(sizes.values()) else None
+    return (
+        LazyDataset(spec, load, train_size=sizes["train"], test_size=sizes["test"])
+        if all(sizes.values())
+        else None
+    )

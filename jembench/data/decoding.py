@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""The image formats that are read. Others that Pillow supports start programs: EPS starts Ghostscript."""
+"""The image formats that are read. Others that Pillow supports start programs: EPS starts
+Ghostscript.
+"""
 
-_GREY = ("1", "L", "I", "F")  # prefixes of Pillow's modes of one channel: LA is grey with transparency
+# prefixes of Pillow's modes of one channel: LA is grey with transparency
+_GREY = ("1", "L", "I", "F")
 
 _ORIENTATION = 0x0112  # the EXIF tag; 1: upright
 
@@ -73,7 +76,8 @@ def opened(path: str) -> Iterator[Image.Image]:
     """
     from PIL import Image  # imported here, since planning a run decodes nothing
 
-    Image.MAX_IMAGE_PIXELS = limits.PIXELS.value // 2  # Pillow warns there, and refuses twice as many
+    # Pillow warns there, and refuses twice as many
+    Image.MAX_IMAGE_PIXELS = limits.PIXELS.value // 2
     try:
         with open_regular(Path(path)) as stream, Image.open(stream, formats=FORMATS) as image:
             yield image
@@ -82,7 +86,8 @@ def opened(path: str) -> Iterator[Image.Image]:
             f"{path} is too large: {error} Replace or remove it. If so large an image is meant, raise the "
             f"limit: set the environment variable {limits.PIXELS.variable}."
         ) from error
-    except (OSError, SyntaxError, ValueError) as error:  # Pillow raises SyntaxError for a damaged PNG
+    # Pillow raises SyntaxError for a damaged PNG
+    except (OSError, SyntaxError, ValueError) as error:
         raise _cannot_decode(path, error) from error
 
 
@@ -92,13 +97,15 @@ def is_grey(image: Image.Image) -> bool:
 
 
 def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Tensor:
-    """Return the pixels of image files, uint8 (N, C, H, W), from the user's cache folder if they were decoded before.
+    """Return the pixels of image files, uint8 (N, C, H, W), from the user's cache folder if they
+    were decoded before.
 
     A cache that cannot be read or written only costs time. Each peculiarity of files is a remark.
 
     Args:
         name: a readable part of the cache file's name.
-        place: the folder of the images. It has one cache file, which is replaced when the images change.
+        place: the folder of the images. It has one cache file, which is replaced when the images
+            change.
         files: the images by their names.
         form: of the pixels.
 
@@ -152,7 +159,9 @@ def decode_all(paths: Sequence[str], form: Form) -> Decoded:
     import torch
 
     shape = (len(paths), form.height, form.width, len(form.mode))
-    limits.check_bytes(f"{len(paths):,} images of {form.width}x{form.height} pixels", math.prod(shape))
+    limits.check_bytes(
+        f"{len(paths):,} images of {form.width}x{form.height} pixels", math.prod(shape)
+    )
     pixels = np.empty(shape, dtype=np.uint8)
     peculiar: dict[str, list[str]] = {kind: [] for kind in _REMARKS}  # paths by peculiarity
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
@@ -174,7 +183,9 @@ def _decode(path: str, form: Form) -> tuple[np.ndarray, list[str]]:
 
     with opened(path) as image:
         if image.mode.startswith(("I", "F")):  # Pillow would clip these at 255
-            raise JembenchError(f"{path} has more than 8 bits a channel. Save it as an 8-bit image.")
+            raise JembenchError(
+                f"{path} has more than 8 bits a channel. Save it as an 8-bit image."
+            )
         if form.only_grey and not is_grey(image):
             raise JembenchError(
                 f"{path} is in colour, and the folder's first image is grey. Add grey=false to make all images RGB, "
@@ -223,10 +234,14 @@ def _peculiarities(image: Image.Image) -> list[str]:
 
 def _cannot_decode(path: str, error: Exception) -> JembenchError:
     cause = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return JembenchError(f"{path} cannot be decoded as an image: {cause}. Replace or remove the file.")
+    return JembenchError(
+        f"{path} cannot be decoded as an image: {cause}. Replace or remove the file."
+    )
 
 
-def central_square(image: Image.Image, size: int, method: Literal["bicubic", "bilinear"] = "bicubic") -> Image.Image:
+def central_square(
+    image: Image.Image, size: int, method: Literal["bicubic", "bilinear"] = "bicubic"
+) -> Image.Image:
     """Crop the largest central square, and resize it to ``size`` x ``size``."""
     from PIL.Image import Resampling
 

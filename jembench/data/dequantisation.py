@@ -1,7 +1,9 @@
-"""Conversions for flows: images to the unit cube and back, and nats per image to bits per dimension.
+"""Conversions for flows: images to the unit cube and back, and nats per image to bits per
+dimension.
 
-Neighbouring levels of 8-bit images lie w = (high - low) / 255 apart. Level i owns the cell of width w around it, so
-that all 256 cells fill a cube of 256 w a side, which is scaled to the unit cube around 0.
+Neighbouring levels of 8-bit images lie w = (high - low) / 255 apart. Level i owns the cell of width
+w around it, so that all 256 cells fill a cube of 256 w a side, which is scaled to the unit cube
+around 0.
 
 Legend: B batch, C channels, H height, W width, D dimensions.
 """
@@ -37,7 +39,9 @@ def log_det_to_unit(data: DataSpec) -> float:
     return -data.dimensions * math.log(256 * level_width(data.bounds))
 
 
-def dequantised(x: Float[Tensor, "B C H W"], bounds: Bounds, generator: Generator | None = None) -> Tensor:
+def dequantised(
+    x: Float[Tensor, "B C H W"], bounds: Bounds, generator: Generator | None = None
+) -> Tensor:
     """Move each pixel to a uniformly random place in the cell of its level.
 
     Args:
@@ -50,9 +54,10 @@ def dequantised(x: Float[Tensor, "B C H W"], bounds: Bounds, generator: Generato
 
 
 def bits_per_dim(log_prob: Float[Tensor, " B"], data: DataSpec) -> Float[Tensor, " B"]:
-    """Return -log2 of the probability of the cell of x, per dimension: (-log p(x) / D - log w) / log 2.
+    """Return -log2 of the probability of the cell of x, per dimension: (-log p(x) / D - log w) /
+    log 2.
 
-    The density is taken as constant within the cell; its mean over dequantised images is the usual upper bound on the
-    code length. The uniform density over all cells has 8 bits.
+    The density is taken as constant within the cell; its mean over dequantised images is the usual
+    upper bound on the code length. The uniform density over all cells has 8 bits.
     """
     return (-log_prob / data.dimensions - math.log(level_width(data.bounds))) / math.log(2)

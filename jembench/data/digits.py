@@ -1,7 +1,8 @@
 """The digits of scikit-learn, a dataset that is installed with the library.
 
-1,797 handwritten digits of 8x8 pixels with 17 grey levels, from the test part of E. Alpaydin and C. Kaynak, "Optical
-Recognition of Handwritten Digits" (UCI Machine Learning Repository, 1998). Imports no torch until they are read.
+1,797 handwritten digits of 8x8 pixels with 17 grey levels, from the test part of E. Alpaydin and C.
+Kaynak, "Optical Recognition of Handwritten Digits" (UCI Machine Learning Repository, 1998). Imports
+no torch until they are read.
 """
 
 import importlib.util
@@ -15,12 +16,15 @@ from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 TRAIN_IMAGES = 1400
 _WHITE = 16  # the highest of the 17 grey levels
-_CONTENT = "42c27bf64fbeae38e858c3286e8d93d6"  # hashes of all images and of all labels, those for training first
+# hashes of all images and of all labels, those for training first
+_CONTENT = "42c27bf64fbeae38e858c3286e8d93d6"
 
 
 @never_mirrored
 def digits() -> Dataset:
-    """scikit-learn's handwritten digits, bundled: 1,400 training and 397 test images of 8x8, 10 classes."""
+    """scikit-learn's handwritten digits, bundled: 1,400 training and 397 test images of 8x8, 10
+    classes.
+    """
     names = tuple(str(digit) for digit in range(10))
     spec = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10, class_names=names)
     return LazyDataset(spec, lambda name: _splits()[name])
@@ -30,10 +34,12 @@ def digits() -> Dataset:
 def _splits() -> dict[SplitName, Split]:
     """Read scikit-learn's file without importing scikit-learn, which takes a second.
 
-    ``digits-order.txt`` has the numbers of its rows, those for training first. The split is random, by class.
+    ``digits-order.txt`` has the numbers of its rows, those for training first. The split is random,
+    by class.
 
     Raises:
-        JembenchError: if scikit-learn has other images: results are stored under the name of the dataset alone.
+        JembenchError: if scikit-learn has other images: results are stored under the name of the
+            dataset alone.
     """
     import numpy as np
     import torch
@@ -43,10 +49,16 @@ def _splits() -> dict[SplitName, Split]:
     package = importlib.util.find_spec("sklearn")
     assert package
     assert package.origin
-    rows = np.loadtxt(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
-    order = np.array(Path(__file__).with_name("digits-order.txt").read_text().split(), dtype=np.int64)
+    rows = np.loadtxt(
+        Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=","
+    )
+    order = np.array(
+        Path(__file__).with_name("digits-order.txt").read_text().split(), dtype=np.int64
+    )
     levels, labels = rows[order, :-1], rows[order, -1]
-    pixels = torch.from_numpy(np.round(levels * (255 / _WHITE)).astype(np.uint8).reshape(-1, 1, 8, 8))
+    pixels = torch.from_numpy(
+        np.round(levels * (255 / _WHITE)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    )
     classes = torch.from_numpy(labels.astype(np.int64))
     if content_hash(pixels) + content_hash(classes) != _CONTENT:
         import sklearn
@@ -56,4 +68,7 @@ def _splits() -> dict[SplitName, Split]:
             "another version of scikit-learn; 1.9.1 has the right ones."
         )
     train, test = slice(TRAIN_IMAGES), slice(TRAIN_IMAGES, None)
-    return {"train": Split(pixels[train], classes[train]), "test": Split(pixels[test], classes[test])}
+    return {
+        "train": Split(pixels[train], classes[train]),
+        "test": Split(pixels[test], classes[test]),
+    }

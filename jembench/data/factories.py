@@ -16,8 +16,8 @@ Download = Annotated[bool, Incidental()]
 def cifar10(*, root: Root = "", download: Download = False) -> Dataset:
     """CIFAR-10: 50,000 training and 10,000 test images of 3x32x32, 10 classes.
 
-    ``root`` is the folder that holds ``cifar-10-batches-py`` ($JEMBENCH_DATA or ~/.cache/jembench/data by default);
-    ``download=true`` fetches what is missing there.
+    ``root`` is the folder that holds ``cifar-10-batches-py`` ($JEMBENCH_DATA or
+    ~/.cache/jembench/data by default); ``download=true`` fetches what is missing there.
     """
     from jembench.data import torchvision_sets
 
@@ -27,8 +27,8 @@ def cifar10(*, root: Root = "", download: Download = False) -> Dataset:
 def cifar100(*, root: Root = "", download: Download = False) -> Dataset:
     """CIFAR-100: 50,000 training and 10,000 test images of 3x32x32, 100 classes.
 
-    ``root`` is the folder that holds ``cifar-100-python`` ($JEMBENCH_DATA or ~/.cache/jembench/data by default);
-    ``download=true`` fetches what is missing there.
+    ``root`` is the folder that holds ``cifar-100-python`` ($JEMBENCH_DATA or ~/.cache/jembench/data
+    by default); ``download=true`` fetches what is missing there.
     """
     from jembench.data import torchvision_sets
 

@@ -1,7 +1,7 @@
 """``imagefolder``: a folder of image files, one folder a class, with train/ and test/ or without.
 
-Its files and their splits are listed without importing torch, so that its content is hashed and its recipe chosen
-while a run is planned.
+Its files and their splits are listed without importing torch, so that its content is hashed and its
+recipe chosen while a run is planned.
 """
 
 import hashlib
@@ -61,7 +61,9 @@ def _list_parts(root: str) -> dict[str, Images]:
     """
     folder = _folder(root)
     if not folder.is_dir():
-        raise Unavailable(f"There is no folder {folder}. Give imagefolder's root the folder of your images. {_LAYOUT}")
+        raise Unavailable(
+            f"There is no folder {folder}. Give imagefolder's root the folder of your images. {_LAYOUT}"
+        )
     stated = _stated_parts(folder)
     if len(stated) == 1:
         (name,) = stated
@@ -124,7 +126,8 @@ def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
 
 
 def _list_images(folder: Path) -> Images:
-    """List the images in the class folders, and in folders below them, as torchvision's ``ImageFolder`` does.
+    """List the images in the class folders, and in folders below them, as torchvision's
+    ``ImageFolder`` does.
 
     Names are in Unicode's form NFC, so that a copy from another system has the same. Links to
     folders are followed. What is hidden is left out.
@@ -158,7 +161,9 @@ def _files_below(folder: str, above: frozenset[str] = frozenset()) -> Iterator[s
     """
     here = os.path.realpath(folder)
     if here in above:
-        raise Unavailable(f"{folder} is a link to {here}, in which it lies, so that it has no end. Remove the link.")
+        raise Unavailable(
+            f"{folder} is a link to {here}, in which it lies, so that it has no end. Remove the link."
+        )
     for entry in _entries(folder):
         if entry.is_dir():
             yield from _files_below(entry.path, above | {here})
@@ -220,7 +225,11 @@ def files_of_imagefolder(root: str) -> Mapping[str, Path]:
         Unavailable: if folders or images are missing.
     """
     parts = _list_parts(root)
-    return {f"{part}/{name}".lstrip("/"): path for part, images in parts.items() for name, path in images.items()}
+    return {
+        f"{part}/{name}".lstrip("/"): path
+        for part, images in parts.items()
+        for name, path in images.items()
+    }
 
 
 def imagefolder(
@@ -234,22 +243,24 @@ def imagefolder(
 ) -> Dataset:
     """Your own images: a folder root with <class>/*, or with train/<class>/* and test/<class>/*.
 
-    Without train/ and test/, the share ``split`` of each class is for training and the rest for tests, at least one
-    image each. ``seed`` chooses which: an image's place is that of the SHA-256 of "seed/class/file" among those of its
-    class, which is the same on every machine; a new image changes the part of few others.
+    Without train/ and test/, the share ``split`` of each class is for training and the rest for
+    tests, at least one image each. ``seed`` chooses which: an image's place is that of the SHA-256
+    of "seed/class/file" among those of its class, which is the same on every machine; a new image
+    changes the part of few others.
 
-    All images have the size of the first, unless ``size`` is given: then each is cropped to its central square and
-    resized to ``size`` x ``size``. They become one channel with ``grey=true`` and RGB with ``grey=false``; by default
-    one channel if the first is stored so, and then an image in colour is refused. Classes are numbered in the order of
-    their folders' names. ``name`` is what results are filed under, by default the folder's own name. The names of the
-    files below root and their content are the identity: a copy elsewhere is the same dataset, and a folder in which an
-    image was changed is another.
+    All images have the size of the first, unless ``size`` is given: then each is cropped to its
+    central square and resized to ``size`` x ``size``. They become one channel with ``grey=true``
+    and RGB with ``grey=false``; by default one channel if the first is stored so, and then an image
+    in colour is refused. Classes are numbered in the order of their folders' names. ``name`` is
+    what results are filed under, by default the folder's own name. The names of the files below
+    root and their content are the identity: a copy elsewhere is the same dataset, and a folder in
+    which an image was changed is another.
 
     Raises:
         Unavailable: if folders or images are missing.
         SpecError: if an option is out of range or has no effect.
-        JembenchError: if a file is no image, or has another size or colours; of all but the first when its split is
-            read.
+        JembenchError: if a file is no image, or has another size or colours; of all but the first
+            when its split is read.
     """
     folder, parts = _folder(root), _split_parts(root, split, seed)
     with opened(str(next(iter(parts["train"].values())))) as first:
@@ -259,7 +270,9 @@ def imagefolder(
     form = Form(mode=mode, height=height, width=width, square=size > 0, only_grey=only_grey)
     classes = tuple(dict.fromkeys(map(_class_of, parts["train"])))
     shape = len(mode), height, width
-    spec = DataSpec(name=name or folder.name, shape=shape, num_classes=len(classes), class_names=classes)
+    spec = DataSpec(
+        name=name or folder.name, shape=shape, num_classes=len(classes), class_names=classes
+    )
     read = partial(_read, folder, parts, spec, form)
     return LazyDataset(spec, read, train_size=len(parts["train"]), test_size=len(parts["test"]))
 
@@ -289,13 +302,21 @@ def _split_parts(root: str, split: float, seed: int) -> Mapping[SplitName, Image
     chosen: set[str] = set()
     for files in by_class.values():
         count = min(max(round(split * len(files)), 1), len(files) - 1)
-        place = {file: hashlib.sha256(f"{seed}/{file}".encode(errors="surrogateescape")).digest() for file in files}
+        place = {
+            file: hashlib.sha256(f"{seed}/{file}".encode(errors="surrogateescape")).digest()
+            for file in files
+        }
         chosen.update(sorted(files, key=place.__getitem__)[:count])
     train = {file: path for file, path in parts[""].items() if file in chosen}
-    return {"train": train, "test": {file: path for file, path in parts[""].items() if file not in chosen}}
+    return {
+        "train": train,
+        "test": {file: path for file, path in parts[""].items() if file not in chosen},
+    }
 
 
-def _read(folder: Path, parts: Mapping[SplitName, Images], spec: DataSpec, form: Form, name: SplitName) -> Split:
+def _read(
+    folder: Path, parts: Mapping[SplitName, Images], spec: DataSpec, form: Form, name: SplitName
+) -> Split:
     import torch
 
     if name == "train":
@@ -344,7 +365,8 @@ def _remark_on_copies(folder: Path, parts: Mapping[SplitName, Images]) -> None:
     """
     # a file that is gone is an error of the split that it is in
     train, test = (
-        {path: path.stat().st_size for path in parts[part].values() if path.is_file()} for part in ("train", "test")
+        {path: path.stat().st_size for path in parts[part].values() if path.is_file()}
+        for part in ("train", "test")
     )
     shared = {*train.values()} & {*test.values()}
     originals = {digest(path): path for path, size in train.items() if size in shared}

@@ -31,7 +31,9 @@ LINE = 14
 """Pixels from one line of a title to the next."""
 
 SMALLEST = 32
-"""Images of a file with a shorter side are enlarged by a whole factor, pixel by pixel, to at least this many pixels."""
+"""Images of a file with a shorter side are enlarged by a whole factor, pixel by pixel, to at least
+this many pixels.
+"""
 
 
 def arranged(chosen: Indices, rows: int = COLUMNS, columns: int = COLUMNS) -> Indices:
@@ -41,17 +43,22 @@ def arranged(chosen: Indices, rows: int = COLUMNS, columns: int = COLUMNS) -> In
     return cells.reshape(rows, columns)
 
 
-def first_of_classes(order: Indices, classes: Indices, num_classes: int, columns: int = COLUMNS) -> Indices:
-    """Return the first images of each class (K, S) in an order of all images; -1 where there are too few."""
+def first_of_classes(
+    order: Indices, classes: Indices, num_classes: int, columns: int = COLUMNS
+) -> Indices:
+    """Return the first images of each class (K, S) in an order of all images; -1 where there are
+    too few.
+    """
     rows = [arranged(order[classes[order] == number], 1, columns) for number in range(num_classes)]
     return np.concatenate(rows)
 
 
 def sheet(images: Pixels, grid: Indices, gap: int = 4, ground: int = 255, side: int = 64) -> Pixels:
-    """Join pictures into one, ``ground`` where there is none: (N, C, H, W) and (R, S) -> (height, width, 3).
+    """Join pictures into one, ``ground`` where there is none: (N, C, H, W) and (R, S) -> (height,
+    width, 3).
 
-    The images are enlarged by a whole factor, pixel by pixel, until their shorter side has ``side`` pixels, with
-    ``gap`` pixels between them. Images of two channels are shown by their first one.
+    The images are enlarged by a whole factor, pixel by pixel, until their shorter side has ``side``
+    pixels, with ``gap`` pixels between them. Images of two channels are shown by their first one.
     """
     images = images[:, : 3 if images.shape[1] >= 3 else 1]
     height, width = images.shape[2:]
@@ -60,21 +67,28 @@ def sheet(images: Pixels, grid: Indices, gap: int = 4, ground: int = 255, side: 
     rows, columns = grid.shape
     picture = np.full((rows * step_y - gap, columns * step_x - gap, 3), ground, dtype=np.uint8)
     for row, column in np.argwhere(grid >= 0):
-        image = images[grid[row, column]].transpose(1, 2, 0).repeat(scale, axis=0).repeat(scale, axis=1)
+        image = (
+            images[grid[row, column]].transpose(1, 2, 0).repeat(scale, axis=0).repeat(scale, axis=1)
+        )
         top, left = row * step_y, column * step_x
-        picture[top : top + height * scale, left : left + width * scale] = image  # one channel fills all three
+        # one channel fills all three
+        picture[top : top + height * scale, left : left + width * scale] = image
     return picture
 
 
 def pictures(images: Pixels, grids: Mapping[str, Indices]) -> dict[str, NDArray[Any]]:
-    """Return the images (N, C, H, W) of some grids, and the grids, for figures; the index -1 is an empty place.
+    """Return the images (N, C, H, W) of some grids, and the grids, for figures; the index -1 is an
+    empty place.
 
-    The arrays are ``images``, each once; ``shown``, their indices among the N; and the grids, with indices into
-    ``images``.
+    The arrays are ``images``, each once; ``shown``, their indices among the N; and the grids, with
+    indices into ``images``.
     """
     used = np.unique(np.concatenate([chosen.ravel() for chosen in grids.values()]))
     shown = used[used >= 0]
-    compact = {name: np.where(chosen < 0, -1, np.searchsorted(shown, chosen)) for name, chosen in grids.items()}
+    compact = {
+        name: np.where(chosen < 0, -1, np.searchsorted(shown, chosen))
+        for name, chosen in grids.items()
+    }
     return {"images": images[shown], "shown": shown, **compact}
 
 
@@ -102,8 +116,11 @@ def write_png(
     from PIL import Image, ImageDraw, PngImagePlugin
 
     pixels = sheet(images, grid, GAP, GROUND, SMALLEST)
-    lines = textwrap.wrap(title, pixels.shape[1] // 6)  # a character of Pillow's font is 6 pixels wide
-    pixels = np.pad(pixels, ((GAP + LINE * len(lines), GAP), (GAP, GAP), (0, 0)), constant_values=GROUND)
+    # a character of Pillow's font is 6 pixels wide
+    lines = textwrap.wrap(title, pixels.shape[1] // 6)
+    pixels = np.pad(
+        pixels, ((GAP + LINE * len(lines), GAP), (GAP, GAP), (0, 0)), constant_values=GROUND
+    )
     picture = Image.fromarray(pixels[..., 0] if images.shape[1] < 3 else pixels)
     ImageDraw.Draw(picture).multiline_text((GAP, GAP), "\n".join(lines), "white")
     about = PngImagePlugin.PngInfo()

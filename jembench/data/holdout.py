@@ -24,12 +24,13 @@ class Holdout(NamedTuple):
 def holdout(split: Split, size: int, seed: int = 1234, *, stratified: bool = False) -> Holdout:
     """Shuffle with numpy's ``RandomState(seed)`` and hold the first ``size`` images out; 0: none.
 
-    With the default seed these are the very images that the reference implementation of JEM (wgrathwohl/JEM) holds
-    out. Labels have no influence unless ``stratified``, which holds the same share of every class out, to within one
-    image, so that small classes keep training images.
+    With the default seed these are the very images that the reference implementation of JEM
+    (wgrathwohl/JEM) holds out. Labels have no influence unless ``stratified``, which holds the same
+    share of every class out, to within one image, so that small classes keep training images.
 
     Raises:
-        JembenchError: if no image would be left for training, or ``stratified`` is set for unlabelled images.
+        JembenchError: if no image would be left for training, or ``stratified`` is set for
+            unlabelled images.
     """
     n = len(split.images)
     if size == 0:
@@ -45,7 +46,8 @@ def holdout(split: Split, size: int, seed: int = 1234, *, stratified: bool = Fal
 
 
 def draw_labelled(labels: Int[Tensor, " N"], size: int, generator: Generator) -> Int[Tensor, " M"]:
-    """Draw the indices of the ``size`` images whose labels are used, the same share of each class, in their order.
+    """Draw the indices of the ``size`` images whose labels are used, the same share of each class,
+    in their order.
 
     Raises:
         JembenchError: if there are fewer images.
@@ -62,11 +64,13 @@ def draw_labelled(labels: Int[Tensor, " N"], size: int, generator: Generator) ->
 def _every_class(labels: Tensor | None, order: np.ndarray, size: int) -> np.ndarray:
     """Return ``size`` positions in ``order``, in proportion to the sizes of the classes.
 
-    The positions are grouped by class and taken at equal distances: a group of m gets m * size / N of them, rounded
-    down or up.
+    The positions are grouped by class and taken at equal distances: a group of m gets m * size / N
+    of them, rounded down or up.
     """
     if labels is None:
-        raise JembenchError("A stratified validation split needs labels, and this dataset has none. Turn it off.")
+        raise JembenchError(
+            "A stratified validation split needs labels, and this dataset has none. Turn it off."
+        )
     grouped = np.argsort(labels.numpy()[order], kind="stable")
     return grouped[np.arange(size) * len(order) // size]
 

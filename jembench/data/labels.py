@@ -10,13 +10,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def check_labels(what: str, labels: Mapping[SplitName, "Tensor | None"], stated: int | None = None) -> int:
+def check_labels(
+    what: str, labels: Mapping[SplitName, "Tensor | None"], stated: int | None = None
+) -> int:
     """Check that labels number the classes from 0, and that training knows all classes of the test.
 
     Args:
         what: the data, for messages.
         labels: int64 (N,) of each part; None: the part is unlabelled.
-        stated: the number of classes, of which some may have no images; None: every class has images.
+        stated: the number of classes, of which some may have no images; None: every class has
+            images.
 
     Returns:
         the number of classes; 0: there are no labels.
@@ -59,5 +62,9 @@ def check_labels(what: str, labels: Mapping[SplitName, "Tensor | None"], stated:
 
 def _listed(values: list[int]) -> str:
     """Return the first values of a list, and the last."""
-    shown = [*map(str, values[:6]), *(["..."] if len(values) > 7 else []), *map(str, values[6:][-1:])]
+    shown = [
+        *map(str, values[:6]),
+        *(["..."] if len(values) > 7 else []),
+        *map(str, values[6:][-1:]),
+    ]
     return ", ".join(shown)

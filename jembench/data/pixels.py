@@ -1,4 +1,5 @@
-"""Conversions between pixel levels 0..255 and the floats that a model sees, their noise, and a hash of images.
+"""Conversions between pixel levels 0..255 and the floats that a model sees, their noise, and a hash
+of images.
 
 ``bounds`` = (low, high) is ``DataSpec.bounds``: the values of level 0 and level 255.
 
@@ -43,8 +44,12 @@ def noise_to_model(std: float, bounds: Bounds) -> float:
     return std * (high - low) / 2
 
 
-def add_noise(x: Float[Tensor, "B C H W"], std: float, generator: Generator) -> Float[Tensor, "B C H W"]:
-    """Add Gaussian noise of ``std``, in the model's units. The result is not clamped, as in the papers."""
+def add_noise(
+    x: Float[Tensor, "B C H W"], std: float, generator: Generator
+) -> Float[Tensor, "B C H W"]:
+    """Add Gaussian noise of ``std``, in the model's units. The result is not clamped, as in the
+    papers.
+    """
     if std == 0:
         return x
     noise = torch.randn(x.shape, generator=generator, device=generator.device, dtype=x.dtype)

@@ -1,11 +1,13 @@
-"""Toys: synthetic images whose density is known exactly, a mixture of equally likely modes, which are the classes.
+"""Toys: synthetic images whose density is known exactly, a mixture of equally likely modes, which
+are the classes.
 
-Three have one pixel of two channels, a point of the plane with 256 x 256 places; ``images`` has 8x8 pixels. The modes
-are products of independent factors: both numbers of a point together, or each pixel of an image by itself. A factor is
-normalised by the sum over all of its places, the midpoint rule of its integral.
+Three have one pixel of two channels, a point of the plane with 256 x 256 places; ``images`` has 8x8
+pixels. The modes are products of independent factors: both numbers of a point together, or each
+pixel of an image by itself. A factor is normalised by the sum over all of its places, the midpoint
+rule of its integral.
 
-Legend: B batch, N images, C channels, H height, W width, D numbers of an image, K modes, F factors of d numbers each,
-M = 256^d places of a factor. Imports no torch until images are read.
+Legend: B batch, N images, C channels, H height, W width, D numbers of an image, K modes, F factors
+of d numbers each, M = 256^d places of a factor. Imports no torch until images are read.
 """
 
 from __future__ import annotations
@@ -29,16 +31,20 @@ SIZES: dict[SplitName, int] = {"train": 5000, "test": 2000}
 
 _MODES: dict[Kind, int] = {"checkerboard": 8, "gaussians": 8, "images": 8, "rings": 3}
 _WIDTHS: dict[Kind, float] = {"checkerboard": 0.03, "gaussians": 0.1, "images": 0.2, "rings": 0.07}
-"""The standard deviations of Gaussians, images and rings, and the softness of the edges of the checkerboard."""
+"""The standard deviations of Gaussians, images and rings, and the softness of the edges of the
+checkerboard.
+"""
 
 
 @never_mirrored
 def toy(*, kind: Kind) -> LazyDataset:
-    """Synthetic images of known density: `toy:rings`, `toy:checkerboard`, `toy:gaussians` (2-D), `toy:images` (8x8).
+    """Synthetic images of known density: `toy:rings`, `toy:checkerboard`, `toy:gaussians` (2-D),
+    `toy:images` (8x8).
 
-    5,000 training and 2,000 test images are drawn exactly from a mixture of equally likely modes, the classes: 8
-    Gaussians on a circle, 8 squares of a 4x4 checkerboard with soft edges, 3 concentric rings, or 8 patterns of
-    8x8 pixels with Gaussian noise. ``density-error`` compares a model with the density.
+    5,000 training and 2,000 test images are drawn exactly from a mixture of equally likely modes,
+    the classes: 8 Gaussians on a circle, 8 squares of a 4x4 checkerboard with soft edges, 3
+    concentric rings, or 8 patterns of 8x8 pixels with Gaussian noise. ``density-error`` compares a
+    model with the density.
     """
     shape = (1, 8, 8) if kind == "images" else (2, 1, 1)
     truth = ToyDensity(kind, DataSpec(name=f"toy-{kind}", shape=shape, num_classes=_MODES[kind]))
@@ -48,7 +54,9 @@ def toy(*, kind: Kind) -> LazyDataset:
 
 @dataclass(frozen=True)
 class ToyDensity:
-    """The density of a toy, a :class:`~jembench.interfaces.data.Truth`: zero outside of the cells of all levels."""
+    """The density of a toy, a :class:`~jembench.interfaces.data.Truth`: zero outside of the cells
+    of all levels.
+    """
 
     kind: Kind
     data: DataSpec
@@ -62,7 +70,9 @@ class ToyDensity:
         """Return log p(x, k) of every mode k in nats, float64."""
         from jembench.data.dequantisation import level_width
 
-        factors = _factors(self.kind)(x.double().reshape(len(x), -1, self._size)) - self._log_normaliser
+        factors = (
+            _factors(self.kind)(x.double().reshape(len(x), -1, self._size)) - self._log_normaliser
+        )
         cell = self.data.dimensions * math.log(level_width(self.data.bounds))
         return factors.sum(dim=1) - cell - math.log(self.data.num_classes)
 
@@ -74,13 +84,18 @@ class ToyDensity:
 
         generator = seeds.generator(0, f"{self.data.name}/{purpose}")
         modes = torch.randint(self.data.num_classes, (n,), generator=generator)
-        chances = torch.exp(self._log_places - self._log_normaliser).permute(2, 1, 0).cumsum(dim=2)  # (K, F, M)
+        # (K, F, M)
+        chances = torch.exp(self._log_places - self._log_normaliser).permute(2, 1, 0).cumsum(dim=2)
         uniform = torch.rand(n, chances.shape[1], generator=generator, dtype=torch.float64)
         places = torch.empty_like(uniform, dtype=torch.int64)
         for k, of_mode in enumerate(chances):
-            places[modes == k] = torch.searchsorted(of_mode, uniform[modes == k].T.contiguous(), right=True).T
+            places[modes == k] = torch.searchsorted(
+                of_mode, uniform[modes == k].T.contiguous(), right=True
+            ).T
         places.clamp_(max=chances.shape[2] - 1)  # the last sum is 1 up to rounding
-        levels = torch.stack([places // 256**power % 256 for power in reversed(range(self._size))], dim=2)
+        levels = torch.stack(
+            [places // 256**power % 256 for power in reversed(range(self._size))], dim=2
+        )
         return Split(levels.view(n, *self.data.shape).byte(), modes)
 
     @property
@@ -106,7 +121,9 @@ class ToyDensity:
 
 @cache
 def _factors(kind: Kind) -> Callable[[Tensor], Tensor]:
-    """Return the function from factors (B, F, d), or (B, 1, d), to their unnormalised log densities (B, F, K)."""
+    """Return the function from factors (B, F, d), or (B, 1, d), to their unnormalised log densities
+    (B, F, K).
+    """
     import torch
 
     width, modes = _WIDTHS[kind], torch.arange(_MODES[kind], dtype=torch.float64)
@@ -121,6 +138,7 @@ def _factors(kind: Kind) -> Callable[[Tensor], Tensor]:
         centres = 0.5 * torch.stack([rows, columns], dim=1) - 0.75
         soft = torch.nn.functional.logsigmoid
         return lambda v: soft((0.25 - (v[:, :, None] - centres).abs()) / width).sum(dim=3)
-    waves = torch.cos(math.pi / 8 * torch.outer(torch.arange(3), torch.arange(8) + 0.5).double())  # those of the DCT
+    # those of the DCT
+    waves = torch.cos(math.pi / 8 * torch.outer(torch.arange(3), torch.arange(8) + 0.5).double())
     patterns = 0.5 * torch.einsum("ai,bj->ijab", waves, waves).reshape(64, 9)[:, 1:]
     return lambda v: -((v - patterns) ** 2) / (2 * width**2)

@@ -16,10 +16,12 @@ ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal")
 
 
 def attack_suite(attack: str, options: Mapping[str, Any], datasets: Sequence[str]) -> Suite:
-    """Return the suite of an attack, which names no models: a metric for each combination of its options.
+    """Return the suite of an attack, which names no models: a metric for each combination of its
+    options.
 
-    The default budget is ``quick`` on digits, ``paper`` elsewhere. A refined model is compared with the same model
-    without refinement, to which the options of chains and of their gradient do not apply.
+    The default budget is ``quick`` on digits, ``paper`` elsewhere. A refined model is compared with
+    the same model without refinement, to which the options of chains and of their gradient do not
+    apply.
 
     Args:
         attack: the name of an attack or of a metric, or a spec with some of its options.
@@ -44,18 +46,27 @@ def _metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tuple[str
     if ":" not in name and bare_name(name) not in known:
         raise unknown("attack", name, ATTACKS, "jembench attack --help")
     takes = options_of(discovery.load(discovery.find("metrics", name)))
-    given = {key: value if isinstance(value, list | tuple) else [value] for key, value in options.items()}
-    combined = {key: list(map(str, values)) for key, values in sorted(given.items()) if values != [None]}
+    given = {
+        key: value if isinstance(value, list | tuple) else [value] for key, value in options.items()
+    }
+    combined = {
+        key: list(map(str, values)) for key, values in sorted(given.items()) if values != [None]
+    }
     if "budget" in takes:
         # digits are for CPUs; other datasets have the budget of the paper
         combined.setdefault("budget", ["quick" if bare_name(dataset) == "digits" else "paper"])
     if "refine" in combined and "refine" in takes and takes["refine"].default == 0:
         combined["refine"] = ["0", *combined["refine"]]
-    combinations = [dict(zip(combined, values, strict=True)) for values in itertools.product(*combined.values())]
+    combinations = [
+        dict(zip(combined, values, strict=True)) for values in itertools.product(*combined.values())
+    ]
     for chosen in combinations:
         if chosen.get("refine", "0") == "0":
             chosen.pop("grad", None)
             if not {"smooth", "data_noise"} & chosen.keys():
                 chosen.pop("eot", None)
-    specs = (Spec(name, tuple(sorted({**chosen, **dict(own.arguments)}.items()))) for chosen in combinations)
+    specs = (
+        Spec(name, tuple(sorted({**chosen, **dict(own.arguments)}.items())))
+        for chosen in combinations
+    )
     return tuple(dict.fromkeys(map(str, specs)))

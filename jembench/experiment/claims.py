@@ -1,7 +1,9 @@
-"""Claims: statements that a value of one model is higher or lower than another, which the results of a store judge.
+"""Claims: statements that a value of one model is higher or lower than another, which the results
+of a store judge.
 
-Claims of papers are TOML files in ``claims/`` of suite packages, a file per paper; claims of an experiment are in its
-own file. The layout is described at the head of ``jem-iclr2020.toml``. Imports no torch.
+Claims of papers are TOML files in ``claims/`` of suite packages, a file per paper; claims of an
+experiment are in its own file. The layout is described at the head of ``jem-iclr2020.toml``.
+Imports no torch.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ class Paper(NamedTuple):
     cite: str  # authors, venue
     url: str
     apart: tuple[str, ...] = ()  # recipes that are only considered by claims that name them
-    recipes: tuple[str, ...] = ()  # of its protocol; verdicts by others have a mark; (): of an experiment
+    # of its protocol; verdicts by others have a mark; (): of an experiment
+    recipes: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()  # of its protocol
 
 
@@ -50,7 +53,8 @@ class Claim:
     number: float | None = None  # instead of ``than``
     than_metric: tuple[str, ...] = ()  # specs, one for each ``metric``; (): the same
     than_label: str = ""  # of its values; "": ``label``
-    alike: tuple[str, ...] = ()  # parts of the protocol that must be the same; (): all, or none of two metrics
+    # parts of the protocol that must be the same; (): all, or none of two metrics
+    alike: tuple[str, ...] = ()
     within: float = 0.0  # tolerance of the claim
     free: tuple[str, ...] = ()  # options of the metrics that may have any common value
     measure: tuple[str, ...] = ()  # commands
@@ -69,7 +73,9 @@ class Claim:
 
     def about(self, models: Mapping[str, Fit]) -> Claim:
         """Return the claim with imported fits in place of their names."""
-        fits, than = ([models.get(fit.model, fit) for fit in side] for side in (self.fits, self.than))
+        fits, than = (
+            [models.get(fit.model, fit) for fit in side] for side in (self.fits, self.than)
+        )
         return dataclasses.replace(self, fits=tuple(fits), than=tuple(than))
 
 
@@ -79,7 +85,11 @@ def load() -> list[Claim]:
     Raises:
         PluginError: if a file does not have the layout.
     """
-    return [claim for stem, file in sorted(packages.files("claims").items()) for claim in read(stem, file)]
+    return [
+        claim
+        for stem, file in sorted(packages.files("claims").items())
+        for claim in read(stem, file)
+    ]
 
 
 def read(stem: str, file: Traversable) -> list[Claim]:
@@ -119,7 +129,9 @@ def of_table(stem: str, table: Mapping[str, Any], paper: Paper) -> Claim:
         raise SpecError(f"{name} must have one of higher and lower, or else unmeasured.")
     for direction in directions:
         if table.keys().isdisjoint({"than", "than_metric"}):
-            raise SpecError(f"{name} has neither than nor than_metric: nothing to be {direction} than.")
+            raise SpecError(
+                f"{name} has neither than nor than_metric: nothing to be {direction} than."
+            )
         if missing := [key for key in ("metric", "measure") if key not in table]:
             raise SpecError(f"{name} lacks {', '.join(missing)}. Add it to the file.")
         fields |= {"direction": direction, "fits": _fits(fields.pop(direction))}
@@ -127,16 +139,23 @@ def of_table(stem: str, table: Mapping[str, Any], paper: Paper) -> Claim:
         fields["number"] = fields.pop("than")
     elif "than" in table:
         fields["than"] = _fits(table["than"])
-    fields |= {key: [fields[key]] for key in ("metric", "than_metric") if isinstance(table.get(key), str)}
+    fields |= {
+        key: [fields[key]] for key in ("metric", "than_metric") if isinstance(table.get(key), str)
+    }
     fields |= {"id": name} if "id" in table else {}
     for one, other in (("fits", "than"), ("metric", "than_metric")):
         if other in fields and len(fields[one]) != len(fields[other]):
             given = directions[0] if one == "fits" else one
-            raise SpecError(f"{name} must name as many of {other} as of {given}: the first goes with the first.")
+            raise SpecError(
+                f"{name} must name as many of {other} as of {given}: the first goes with the first."
+            )
     return validation.read(Claim, fields, f"claim {name}", paper=paper)
 
 
 def _fits(written: Any) -> Any:
     """Return the fields of fits from a model's spec, a list of specs, or [spec, recipe] pairs."""
-    pairs = [fit if isinstance(fit, list) else [fit] for fit in (written if isinstance(written, list) else [written])]
+    pairs = [
+        fit if isinstance(fit, list) else [fit]
+        for fit in (written if isinstance(written, list) else [written])
+    ]
     return [dict(zip(Fit._fields, pair, strict=False)) for pair in pairs]

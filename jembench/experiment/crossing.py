@@ -1,4 +1,6 @@
-"""From a suite and the command line to a plan, and from a suite to the tables of results. Imports no torch."""
+"""From a suite and the command line to a plan, and from a suite to the tables of results. Imports
+no torch.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,10 @@ def make_plan(
 
     Args:
         suite: after the replacements of the command line.
-        recipe: the name of a recipe; None: that of the block, or else the default of a model and a dataset.
-        settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the recipe; they
-            override those of the suite.
+        recipe: the name of a recipe; None: that of the block, or else the default of a model and a
+            dataset.
+        settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the
+            recipe; they override those of the suite.
         limit: the number of test images; None: that of the suite.
         started: finds the fit that one starts from, also among the earlier ones of the suite.
 
@@ -41,10 +44,14 @@ def make_plan(
     clear_caches()
     suite = _with_settings(suite, settings, limit)
     if suite.lacking:
-        raise SpecError(f"Nothing to run: the suite {suite.name} has a block without {suite.lacking}. Name some.")
+        raise SpecError(
+            f"Nothing to run: the suite {suite.name} has a block without {suite.lacking}. Name some."
+        )
     for dataset in suite.datasets:
         if not any(covers(run.datasets, dataset) for run in suite.runs):
-            raise SpecError(f"There is nothing to run: no block of the suite {suite.name} is for {dataset}.")
+            raise SpecError(
+                f"There is nothing to run: no block of the suite {suite.name} is for {dataset}."
+            )
     fits: list[tuple[Run, FitPlan]] = []
     for run, dataset, model in _crossed(suite):
         fit = _fit_of_block(run, dataset, model, recipe)
@@ -56,14 +63,26 @@ def make_plan(
     plan = _plan(suite, [(run, fit.with_seed(seed)) for run, fit in fits for seed in run.seeds])
     if not plan.cells:
         datasets = ", ".join(suite.datasets)
-        raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
+        raise SpecError(
+            f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some."
+        )
     return plan
 
 
 def plan_fits(suite: Suite, fits: Iterable[FitPlan], limit: int | None = None) -> Plan:
-    """Return the plan of the metrics of a suite on some fits in place of its models; ``limit`` as for ``make_plan``."""
+    """Return the plan of the metrics of a suite on some fits in place of its models; ``limit`` as
+    for ``make_plan``.
+    """
     suite = _with_settings(suite, limit=limit)
-    return _plan(suite, [(run, fit) for fit in fits for run in suite.runs if covers(run.datasets, str(fit.dataset))])
+    return _plan(
+        suite,
+        [
+            (run, fit)
+            for fit in fits
+            for run in suite.runs
+            if covers(run.datasets, str(fit.dataset))
+        ],
+    )
 
 
 def _plan(suite: Suite, fits: Sequence[tuple[Run, FitPlan]]) -> Plan:
@@ -79,12 +98,14 @@ def _plan(suite: Suite, fits: Sequence[tuple[Run, FitPlan]]) -> Plan:
 
 
 def _with_settings(suite: Suite, settings: Sequence[str] = (), limit: int | None = None) -> Suite:
-    """Return a suite with the options of metrics set in its blocks; other settings remain there, for recipes.
+    """Return a suite with the options of metrics set in its blocks; other settings remain there,
+    for recipes.
 
     A ``limit`` of test images takes the place of that of the suite.
 
     Raises:
-        SpecError: for an option of a metric that is not measured, which would be taken for a key of the recipe.
+        SpecError: for an option of a metric that is not measured, which would be taken for a key of
+            the recipe.
     """
     measured, blocks = suite.metric_names, list[Run]()
     others = {component.name for component in discovery.components("metrics")} - measured
@@ -106,8 +127,12 @@ def _with_settings(suite: Suite, settings: Sequence[str] = (), limit: int | None
         stated = [with_options(text, options[spec.parse(text).name]) for text in run.metrics]
         metrics = tuple(str(registry.resolve("metrics", text)) for text in stated)
         grid = tuple(one.pinned(options[spec.parse(one.metric).name]) for one in run.grid)
-        blocks.append(dataclasses.replace(run, metrics=metrics, grid=grid, settings=tuple(of_recipes)))
-    return dataclasses.replace(suite, runs=tuple(blocks), limit=suite.limit if limit is None else limit)
+        blocks.append(
+            dataclasses.replace(run, metrics=metrics, grid=grid, settings=tuple(of_recipes))
+        )
+    return dataclasses.replace(
+        suite, runs=tuple(blocks), limit=suite.limit if limit is None else limit
+    )
 
 
 def _crossed(suite: Suite) -> Iterator[tuple[Run, str, str]]:
@@ -127,17 +152,21 @@ def _fit_of_block(run: Run, dataset: str, model: str, recipe: str | None = None)
 def _metrics_on(run: Run, dataset: str) -> list[str]:
     """Return the metrics of a block on a dataset, followed by those of its grids."""
     of_grids = (place.metric for grid in run.grid for place in grid.places)
-    return [metric for metric in (*run.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
+    return [
+        metric for metric in (*run.metrics, *of_grids) if not compares_with_itself(metric, dataset)
+    ]
 
 
-# --- the tables of a suite --------------------------------------------------------------------------------------------
+# --- the tables of a suite
+# --------------------------------------------------------------------------------------------
 
 
 def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...], Names]:
-    """Return the parts of a suite for given results, and the names that it gives to models and recipes.
+    """Return the parts of a suite for given results, and the names that it gives to models and
+    recipes.
 
-    A fit belongs to the blocks that train on its dataset by its recipe, or to all blocks if none does. Fits are in the
-    order of the suite, those of other models at the end.
+    A fit belongs to the blocks that train on its dataset by its recipe, or to all blocks if none
+    does. Fits are in the order of the suite, those of other models at the end.
 
     Raises:
         SpecError: if a metric or an option does not exist.
@@ -147,13 +176,19 @@ def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...]
     for names in _sorted(dict.fromkeys(fit.names for fit in fits), [names for _, names in own]):
         model, dataset, recipe = names
         on = [run for run in suite.runs if covers(run.datasets, dataset)]
-        by = [run for run in on if f"{recipe}+".startswith(f"{recipes.default(model, dataset, run.recipe)}+")]
+        by = [
+            run
+            for run in on
+            if f"{recipe}+".startswith(f"{recipes.default(model, dataset, run.recipe)}+")
+        ]
         rows += [(run, names) for run in by or on]
     return _parts(suite, rows), _names(own)
 
 
 def _sorted(fits: Iterable[Fit], own: Sequence[Fit]) -> list[Fit]:
-    """Return fits in the order of a suite's own; others have the place of their model on the dataset or on any."""
+    """Return fits in the order of a suite's own; others have the place of their model on the
+    dataset or on any.
+    """
     names = [bare_name(model) for model, _, _ in own]
 
     def rank(fit: Fit) -> int:
@@ -170,13 +205,17 @@ def fit_names_of(suite: Suite) -> set[tuple[str, str, str, int]]:
 
 
 def absent_of(suite: Suite) -> dict[tuple[str, str], tuple[set[int], str]]:
-    """Return the bare names of a model and a dataset that cannot be resolved here, with their seeds and the reason."""
+    """Return the bare names of a model and a dataset that cannot be resolved here, with their seeds
+    and the reason.
+    """
     absent: dict[tuple[str, str], tuple[set[int], str]] = {}
     for run, dataset, model in _crossed(_with_settings(suite)):
         try:
             _ = _fit_of_block(run, dataset, model).names
         except JembenchError as error:
-            seeds, _ = absent.setdefault((bare_name(model), bare_name(dataset)), (set(), str(error)))
+            seeds, _ = absent.setdefault(
+                (bare_name(model), bare_name(dataset)), (set(), str(error))
+            )
             seeds.update(run.seeds)
     return absent
 
@@ -205,7 +244,9 @@ def _parts(suite: Suite, rows: Iterable[tuple[Run, Fit]]) -> tuple[Part, ...]:
 
 
 def _names(rows: Iterable[tuple[Run, Fit]]) -> Names:
-    """Return the names that blocks give to models and recipes; --set may make trainings of several names the same."""
+    """Return the names that blocks give to models and recipes; --set may make trainings of several
+    names the same.
+    """
     found: dict[tuple[str, str], dict[str, None]] = {}
     for run, (model, _, recipe) in rows:
         for key, name in (("", recipe), run.label), ((model, recipe), run.name):

@@ -11,7 +11,8 @@ from jembench.experiment.sweep import bare_name
 
 
 def check(recipe: Recipe) -> None:
-    """Check that every override of a recipe has an effect, as far as this is known without the dataset.
+    """Check that every override of a recipe has an effect, as far as this is known without the
+    dataset.
 
     Raises:
         SpecError: if one has none.
@@ -20,8 +21,14 @@ def check(recipe: Recipe) -> None:
     inert = {
         "optimizer.betas": (optimizer == "sgd", "sgd has momentum. Set optimizer.momentum"),
         "optimizer.momentum": (optimizer == "adam", "adam has betas. Set optimizer.betas"),
-        "optimizer.adaptive": (not recipe.optimizer.sharpness, "sharpness is 0. Set optimizer.sharpness too"),
-        "schedule.decay": (not schedule.decay_epochs, "no epoch is set. Set schedule.decay_epochs too"),
+        "optimizer.adaptive": (
+            not recipe.optimizer.sharpness,
+            "sharpness is 0. Set optimizer.sharpness too",
+        ),
+        "schedule.decay": (
+            not schedule.decay_epochs,
+            "no epoch is set. Set schedule.decay_epochs too",
+        ),
         "schedule.decay_epochs": (schedule.decay == 1, "the factor is 1. Set schedule.decay too"),
         "data.stratified": (not data.validation, "no image is held out. Set data.validation too"),
         "data.epoch": (data.shared, "both terms have the same batch. Set data.shared=false too"),
@@ -31,7 +38,8 @@ def check(recipe: Recipe) -> None:
 
 
 def iterations(recipe: Recipe, per_epoch: int) -> int:
-    """Return the number of iterations of a training: those of its epochs, and at least ``least_iterations``.
+    """Return the number of iterations of a training: those of its epochs, and at least
+    ``least_iterations``.
 
     Args:
         recipe: of the training.
@@ -42,21 +50,29 @@ def iterations(recipe: Recipe, per_epoch: int) -> int:
     """
     of_epochs, least = max(1, round(recipe.epochs * per_epoch)), recipe.least_iterations
     both = f"epochs={recipe.epochs:g} gives {of_epochs:,} iterations here, and least_iterations is {least:,}"
-    enough = least / per_epoch if per_epoch else 0  # 0: no batch can be filled, which is refused in training
+    # 0: no batch can be filled, which is refused in training
+    enough = least / per_epoch if per_epoch else 0
     inert = {
         "epochs": (
             of_epochs <= least and enough > 0,
             f"{both}. Set least_iterations=0 too, or epochs over {enough:.4g}",
         ),
-        "least_iterations": (0 < least <= of_epochs, f"{both}. Set least_iterations=0, or over {of_epochs:,}"),
+        "least_iterations": (
+            0 < least <= of_epochs,
+            f"{both}. Set least_iterations=0, or over {of_epochs:,}",
+        ),
     }
     _refuse(recipe, inert)
     return max(of_epochs, least)
 
 
 def _refuse(recipe: Recipe, inert: Mapping[str, tuple[bool, str]]) -> None:
-    """Refuse an override of a field that has no effect; ``inert`` has whether it has none, and why, by fields."""
+    """Refuse an override of a field that has no effect; ``inert`` has whether it has none, and why,
+    by fields.
+    """
     for override in recipe.overrides:
         is_inert, why = inert.get(override.partition("=")[0], (False, ""))
         if is_inert:
-            raise SpecError(f"{override} has no effect on the training by recipe {recipe.name}: {why}.")
+            raise SpecError(
+                f"{override} has no effect on the training by recipe {recipe.name}: {why}."
+            )

@@ -1,4 +1,6 @@
-"""Display names of models and headings of columns. They are no part of any identity. Imports no torch."""
+"""Display names of models and headings of columns. They are no part of any identity. Imports no
+torch.
+"""
 
 import re
 from collections import Counter
@@ -18,8 +20,9 @@ Fit = tuple[str, str, str]
 """Model, dataset and recipe of trained models that differ in their seeds alone."""
 
 Names = Mapping[tuple[str, str], str]
-"""Display names by the canonical spec of a model and the label of its recipe; by "" and a text the name of a recipe or
-a dataset, or the heading of a metric or a value."""
+"""Display names by the canonical spec of a model and the label of its recipe; by "" and a text the
+name of a recipe or a dataset, or the heading of a metric or a value.
+"""
 
 NO_NAMES: Names = MappingProxyType({})
 
@@ -47,7 +50,8 @@ def requested(model: str, arguments: Mapping[str, Any], of_recipe: Mapping[str, 
 
 
 def recorded(model: str, identity: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
-    """Return the spec of a model as it was requested, by the identity and the recipe in a file; else the canonical one.
+    """Return the spec of a model as it was requested, by the identity and the recipe in a file;
+    else the canonical one.
 
     Args:
         model: the canonical spec.
@@ -66,10 +70,11 @@ def display_names(
     columns: Collection[str] = (),
     also: Collection[str] = (),
 ) -> Names:
-    """Return the display names of fits, each its own on a dataset by a recipe, and the headings of columns.
+    """Return the display names of fits, each its own on a dataset by a recipe, and the headings of
+    columns.
 
-    A model has the name that is given, or that of the suite, or else that of its import or its requested spec, if that
-    is unambiguous.
+    A model has the name that is given, or that of the suite, or else that of its import or its
+    requested spec, if that is unambiguous.
 
     Args:
         given: display names by specs or other names of models, and headings by metrics or labels.
@@ -79,9 +84,13 @@ def display_names(
         also: texts of ``given`` that may name nothing that is shown.
 
     Raises:
-        SpecError: for a text that names neither a model nor a column, or a name of several models on a dataset.
+        SpecError: for a text that names neither a model nor a column, or a name of several models
+            on a dataset.
     """
-    taken, names = Counter((name, *fit[1:]) for fit, name in shown.items()), dict[tuple[str, str], str]()
+    taken, names = (
+        Counter((name, *fit[1:]) for fit, name in shown.items()),
+        dict[tuple[str, str], str](),
+    )
     for (model, data, recipe), name in shown.items():
         names |= {(model, recipe): name} if name != model and taken[name, data, recipe] == 1 else {}
     usual = names = {**names, **of_suite}
@@ -90,7 +99,9 @@ def display_names(
         for on in () if keys else {fit[1:] for fit in shown}:
             known = {(model, on[1]): model for model, *others in shown if (*others,) == on}
             known |= {key: usual[key] for key in known.keys() & usual.keys()}
-            found = matching(None, text, known.values()) or matching("models", text, (model for model, _ in known))
+            found = matching(None, text, known.values()) or matching(
+                "models", text, (model for model, _ in known)
+            )
             keys |= {key for key, called in known.items() if {key[0], called} & {*found}}
         if not keys and text not in also:
             texts = {*(model for model, _, _ in shown), *usual.values(), *columns}
@@ -100,14 +111,18 @@ def display_names(
     for model, data, recipe in shown:
         name = names.get((model, recipe), model)
         if (other := owners.setdefault((name, data, recipe), model)) != model:
-            raise SpecError(f"{name!r} would be the name of {other} and of {model}. Give each model its own.")
+            raise SpecError(
+                f"{name!r} would be the name of {other} and of {model}. Give each model its own."
+            )
     return names
 
 
 def matching(kind: Kind | None, text: str, known: Iterable[str]) -> list[str]:
-    """Return the known texts that one stands for: itself, all matches of a pattern (``jem*``), or all specs of a name.
+    """Return the known texts that one stands for: itself, all matches of a pattern (``jem*``), or
+    all specs of a name.
 
-    Of models, a spec with options stands for all that have these and others, if there is none without others.
+    Of models, a spec with options stands for all that have these and others, if there is none
+    without others.
 
     Args:
         kind: of the components whose canonical specs are known; None: they are no specs.
@@ -122,5 +137,9 @@ def matching(kind: Kind | None, text: str, known: Iterable[str]) -> list[str]:
     if (canonical := registry.canonical(kind, text)) in names:
         return [canonical]
     stated = {*spec.parse(text).arguments}
-    alike = [name for name in names if bare_name(name) == bare_name(text) and (kind == "models" or not stated)]
+    alike = [
+        name
+        for name in names
+        if bare_name(name) == bare_name(text) and (kind == "models" or not stated)
+    ]
     return [name for name in alike if stated <= {*spec.parse(name).arguments}]

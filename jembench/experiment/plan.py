@@ -35,7 +35,8 @@ class FitPlan:
     recipe: Recipe
     seed: int
     imported: str = ""  # the name of the import
-    absent: str = ""  # why the dataset's files cannot be read; such a fit is only planned, without an identity
+    # why the dataset's files cannot be read; such a fit is only planned, without an identity
+    absent: str = ""
 
     @property
     def is_pretrained(self) -> bool:
@@ -49,13 +50,21 @@ class FitPlan:
         Raises:
             SpecError: if the sampler or an option does not exist.
         """
-        return registry.resolve("samplers", self.recipe.chains.sampler) if self.recipe.chains.sampler else None
+        return (
+            registry.resolve("samplers", self.recipe.chains.sampler)
+            if self.recipe.chains.sampler
+            else None
+        )
 
     @property
     def components(self) -> list[Component]:
         """The components of the fit, including the sampler of its recipe."""
         parts = [self.model, self.dataset, self.sampler]
-        of_recipe = [component for component in self.recipe.components if component.distribution != "jembench"]
+        of_recipe = [
+            component
+            for component in self.recipe.components
+            if component.distribution != "jembench"
+        ]
         return [component for part in parts if part for component in part.uses] + of_recipe
 
     @property
@@ -68,7 +77,9 @@ class FitPlan:
         """The fit's names, and the hash of its identity."""
         model, dataset, recipe = self.names
         own, family = stable_hash({**self.identity, "seed": self.seed}), stable_hash(self.identity)
-        return FitKey(model=model, dataset=dataset, recipe=recipe, seed=self.seed, id=own, family=family)
+        return FitKey(
+            model=model, dataset=dataset, recipe=recipe, seed=self.seed, id=own, family=family
+        )
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -76,7 +87,9 @@ class FitPlan:
         recipe = self.recipe.identity
         recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
         if self.recipe.data.outliers:
-            recipe["data"]["outliers"] = registry.resolve("starts", self.recipe.data.outliers).identity
+            recipe["data"]["outliers"] = registry.resolve(
+                "starts", self.recipe.data.outliers
+            ).identity
         if codes := registry.codes(self.recipe.components):
             recipe["code"] = codes
         return {
@@ -92,13 +105,17 @@ class FitPlan:
         return fit
 
     def starts_from(self, key: FitKey) -> bool:
-        """Return whether training starts from the weights of a fit, named by its id, or by its family and the seed."""
+        """Return whether training starts from the weights of a fit, named by its id, or by its
+        family and the seed.
+        """
         start = self.recipe.start_from
         return bool(start) and (start == key.id or (start, self.seed) == (key.family, key.seed))
 
     @property
     def requested(self) -> str:
-        """The name of the import, or the spec of the model without the options that the recipe added."""
+        """The name of the import, or the spec of the model without the options that the recipe
+        added.
+        """
         return self.imported or requested(self.key.model, self.model.arguments, self.recipe.model)
 
     @property
@@ -121,7 +138,9 @@ class CellPlan:
     @cached_property
     def id(self) -> str:
         """The hash of everything that determines the outcome."""
-        return stable_hash({"fit": self.fit.key.id, "metric": self.metric.identity, "limit": self.limit})
+        return stable_hash(
+            {"fit": self.fit.key.id, "metric": self.metric.identity, "limit": self.limit}
+        )
 
     @cached_property
     def name(self) -> str:
@@ -172,8 +191,8 @@ def plan_fit(
 ) -> FitPlan:
     """Return the plan of the training of a model on a dataset, both given by their specs.
 
-    A model that was trained elsewhere has the recipe ``pretrained``, to which only settings of chains apply. The recipe
-    and other settings are for models that are trained.
+    A model that was trained elsewhere has the recipe ``pretrained``, to which only settings of
+    chains apply. The recipe and other settings are for models that are trained.
 
     Args:
         model: the spec of the model.
@@ -183,14 +202,16 @@ def plan_fit(
         seed: of the fit.
 
     Raises:
-        SpecError: if a name or an option does not exist, or the recipe ``pretrained`` is given for another model.
+        SpecError: if a name or an option does not exist, or the recipe ``pretrained`` is given for
+            another model.
     """
     clear_caches()
     return fit_of(model, dataset, recipe, settings, seed)
 
 
 def plan_again(record: FitRecord, dataset: str, where: str, typed: Sequence[str]) -> FitPlan:
-    """Return the plan of a trained model, with the recipe of its record instead of the recipe's present file.
+    """Return the plan of a trained model, with the recipe of its record instead of the recipe's
+    present file.
 
     Args:
         record: of the model.
@@ -207,12 +228,18 @@ def plan_again(record: FitRecord, dataset: str, where: str, typed: Sequence[str]
 
 
 def rebuilt(
-    model: str, dataset: str, recipe: Mapping[str, Any], seed: int, where: str, typed: Sequence[str] = ()
+    model: str,
+    dataset: str,
+    recipe: Mapping[str, Any],
+    seed: int,
+    where: str,
+    typed: Sequence[str] = (),
 ) -> FitPlan:
-    """Return the plan of a fit with a whole recipe from a file; arguments and errors as for :func:`plan_again`.
+    """Return the plan of a fit with a whole recipe from a file; arguments and errors as for
+    :func:`plan_again`.
 
-    The spec of the model is whole as well: an option that it leaves out is at its default, also where
-    the recipe would add another value.
+    The spec of the model is whole as well: an option that it leaves out is at its default, also
+    where the recipe would add another value.
     """
     trust.refuse_code([model, recipe], where, typed)
     clear_caches()
@@ -225,14 +252,25 @@ def rebuilt(
     )
 
 
-def fit_of(model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int = 0) -> FitPlan:
-    """Return the plan of a fit without clearing caches; arguments and errors as for :func:`plan_fit`."""
+def fit_of(
+    model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int = 0
+) -> FitPlan:
+    """Return the plan of a fit without clearing caches; arguments and errors as for
+    :func:`plan_fit`.
+    """
     data = registry.resolve("datasets", dataset)
     chosen = _recipe(recipe or recipes.default(model, dataset), settings, data)
-    if any(setting.startswith("source=") for setting in settings) or registry.resolve("models", model).is_pretrained:
-        chosen = recipes.load(PRETRAINED, [text for text in settings if text.startswith(("chains.", "source="))])
+    if (
+        any(setting.startswith("source=") for setting in settings)
+        or registry.resolve("models", model).is_pretrained
+    ):
+        chosen = recipes.load(
+            PRETRAINED, [text for text in settings if text.startswith(("chains.", "source="))]
+        )
     elif recipe == PRETRAINED:
-        raise SpecError(f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose another recipe.")
+        raise SpecError(
+            f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose another recipe."
+        )
     effects.check(chosen)
     return FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
 
@@ -260,7 +298,8 @@ PRETRAINED = "pretrained"
 
 
 def resolve_model(text: str, recipe: Recipe) -> Resolved:
-    """Return a model, with the recipe's options that its spec leaves out, such as the batch norm of JEM++.
+    """Return a model, with the recipe's options that its spec leaves out, such as the batch norm of
+    JEM++.
 
     Options that the model does not have are ignored.
     """
@@ -273,7 +312,9 @@ def resolve_model(text: str, recipe: Recipe) -> Resolved:
 
 @cache
 def trained_spec(model: str, recipe: str) -> str:
-    """Return the canonical spec of a model, with the options that a recipe adds to it if that is installed."""
+    """Return the canonical spec of a model, with the options that a recipe adds to it if that is
+    installed.
+    """
     with suppress(JembenchError):
         return str(resolve_model(model, recipes.load(recipe)))
     return registry.canonical("models", model)

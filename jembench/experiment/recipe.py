@@ -30,21 +30,25 @@ Remedy = Literal["seed", "steps", "rate", "energy_l2"]
 """The remedies against divergence; see :mod:`jembench.training.guard`."""
 
 GuardMode = Literal["off", "watch", "repair"]
-"""off: no checks; watch: record the first divergence and continue; repair: apply the ladder of remedies."""
+"""off: no checks; watch: record the first divergence and continue; repair: apply the ladder of
+remedies.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Optimizer:
     """An optimiser and its constants."""
 
-    name: str  # spec: adam, sgd, another registered optimiser, or an import path such as torch.optim:AdamW
+    # spec: adam, sgd, another registered optimiser, or an import path such as torch.optim:AdamW
+    name: str
     learning_rate: Positive
     betas: tuple[Decay, Decay] = (0.9, 0.999)  # adam
     momentum: Decay = 0.0  # sgd
     weight_decay: NotNegative = 0.0
     sharpness: NotNegative = 0.0  # rho of sharpness-aware minimisation, 0: none
     adaptive: bool = True  # the neighbourhood is relative to each weight (ASAM)
-    average: Decay = 0.0  # decay of the moving average of the weights, which is the model; 0: no average
+    # decay of the moving average of the weights, which is the model; 0: no average
+    average: Decay = 0.0
     clip: NotNegative = 0.0  # largest norm of the gradient of all weights of a step; 0: any
 
 
@@ -52,20 +56,22 @@ class Optimizer:
 class Schedule:
     """The learning rate over time: linear warm-up, a factor at each milestone, and half a cosine.
 
-    Iteration i of W of the warm-up has i / W of the rate, the first one 0. A milestone within the warm-up, its end
-    included, has no effect, as in the code of JEM, JEM++ and SADA-JEM.
+    Iteration i of W of the warm-up has i / W of the rate, the first one 0. A milestone within the
+    warm-up, its end included, has no effect, as in the code of JEM, JEM++ and SADA-JEM.
     """
 
     warmup_iterations: Count = 0
     decay: NotNegative = 1.0
     decay_epochs: tuple[NotNegative, ...] = ()
-    linear_from: Share = 1.0  # the share of the training after which the rate falls linearly to 0; 1: no linear fall
+    # the share of the training after which the rate falls linearly to 0; 1: no linear fall
+    linear_from: Share = 1.0
     cosine: bool = False  # from 1 at the first iteration to 0 after the last
 
     name: str = ""  # spec of a further schedule: one of a plugin, or an import path
 
     def make(self) -> Callable[[int, int, int], float]:
-        """Return the function (iteration from 0, iterations per epoch, all iterations) -> factor of the learning rate.
+        """Return the function (iteration from 0, iterations per epoch, all iterations) -> factor of
+        the learning rate.
 
         Raises:
             SpecError: if the further schedule or an option does not exist.
@@ -75,7 +81,9 @@ class Schedule:
 
         def factor(i: int, per_epoch: int, total: int) -> float:
             rate = min(1.0, i / warmup) if warmup else 1.0
-            rate *= self.decay ** sum(end / per_epoch < epoch <= i / per_epoch for epoch in self.decay_epochs)
+            rate *= self.decay ** sum(
+                end / per_epoch < epoch <= i / per_epoch for epoch in self.decay_epochs
+            )
             if self.linear_from < 1:
                 rate *= min(1.0, (1 - i / total) / (1 - self.linear_from))
             if self.cosine:
@@ -98,8 +106,10 @@ class TrainingData:
     augment_marginal: bool = True  # True to augment the p(x) batch too
     labelled: Count = 0  # number of images with labels, the same share of each class; 0: all
     labelled_batch: Count = 0  # size of the p(y|x) batch; 0: batch_size
-    shared: bool = False  # train both terms on the p(y|x) batch; batch_size is then the number of chains
-    epoch: Literal["marginal", "labelled"] = "marginal"  # one pass over the images of p(x), or of p(y|x)
+    # train both terms on the p(y|x) batch; batch_size is then the number of chains
+    shared: bool = False
+    # one pass over the images of p(x), or of p(y|x)
+    epoch: Literal["marginal", "labelled"] = "marginal"
     outliers: str = ""  # spec of the start that draws outliers, for models whose loss needs them
     outlier_batch: Count = 0  # number of outliers an iteration; 0: batch_size
 
@@ -110,7 +120,8 @@ class Chains:
 
     sampler: str = ""  # spec; "" in recipes for models without chains
     mode: Literal["eval", "train"] = "eval"  # the model's mode while sampling
-    conditional: bool = False  # negatives for E(x) from chains on E(x, y), y drawn uniformly and ignored
+    # negatives for E(x) from chains on E(x, y), y drawn uniformly and ignored
+    conditional: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +137,8 @@ class Compute:
 class Guard:
     """The reaction to divergence: see :mod:`jembench.training.guard`.
 
-    Only repairs change the training, so that the ladder is part of the identity only in the mode ``repair``.
+    Only repairs change the training, so that the ladder is part of the identity only in the mode
+    ``repair``.
     """
 
     mode: GuardMode = "repair"
@@ -141,7 +153,8 @@ class Selection:
     """
 
     metric: str = ""  # spec
-    steps: tuple[Count, ...] = ()  # lengths of new chains to select from, for all images that the fit generates
+    # lengths of new chains to select from, for all images that the fit generates
+    steps: tuple[Count, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,21 +168,27 @@ class Recipe:
     title: str
     epochs: Annotated[float, Range(above=0, most=1e6)]
     batch_size: AtLeast1
-    log_every: AtLeast1  # iterations between two reads of the losses, for which the host waits for the device
-    checkpoint_every: AtLeast1  # iterations between two validations and checkpoints; a multiple of log_every
+    # iterations between two reads of the losses, for which the host waits for the device
+    log_every: AtLeast1
+    # iterations between two validations and checkpoints; a multiple of log_every
+    checkpoint_every: AtLeast1
     optimizer: Optimizer
     data: TrainingData
     chains: Chains = Chains()
     schedule: Schedule = Schedule()
-    energy_l2: NotNegative = 0.0  # weight of the mean squared energies of data and samples, against divergence
+    # weight of the mean squared energies of data and samples, against divergence
+    energy_l2: NotNegative = 0.0
     compute: Compute = Compute()
     guard: Guard = Guard()
     selection: Selection = Selection()
-    model: Mapping[str, Option] = field(default_factory=dict)  # options of the model that its spec leaves out
+    # options of the model that its spec leaves out
+    model: Mapping[str, Option] = field(default_factory=dict)
     least_iterations: Count = 0  # smallest number of iterations, for small datasets
     processes: AtLeast1 = 1  # number of processes that train together, each with other noise
-    start_from: str = ""  # the fit with whose weights training starts: a name or an id, in plans a full id; "": none
-    source: str = ""  # of imported weights: the first 12 digits of the SHA-256 of their file; "": trained here
+    # the fit with whose weights training starts: a name or an id, in plans a full id; "": none
+    start_from: str = ""
+    # of imported weights: the first 12 digits of the SHA-256 of their file; "": trained here
+    source: str = ""
     overrides: tuple[str, ...] = ()  # differences from the file by --set, such as "epochs=5"
 
     @property
@@ -179,10 +198,12 @@ class Recipe:
 
     @property
     def components(self) -> list[Component]:
-        """The components of the optimiser, schedule and augmentation; the plan resolves the sampler.
+        """The components of the optimiser, schedule and augmentation; the plan resolves the
+        sampler.
 
         Raises:
-            SpecError: if a component does not exist, or is an import path that the user did not name.
+            SpecError: if a component does not exist, or is an import path that the user did not
+                name.
         """
         named: dict[Kind, str] = {
             "optimizers": self.optimizer.name,
@@ -197,14 +218,18 @@ class Recipe:
     def settings(self) -> dict[str, Any]:
         """All settings that can change the trained model."""
         incidental = ("name", "title", "overrides")
-        return {key: value for key, value in dataclasses.asdict(self).items() if key not in incidental}
+        return {
+            key: value for key, value in dataclasses.asdict(self).items() if key not in incidental
+        }
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All settings that determine the trained model; of the guard, only the ladder in the mode ``repair``.
+        """All settings that determine the trained model; of the guard, only the ladder in the mode
+        ``repair``.
 
-        ``start_from`` is left out where training starts from random weights, ``selection`` where it is by accuracy,
-        and settings that are off, of outliers and of clipped gradients, so that ids remain.
+        ``start_from`` is left out where training starts from random weights, ``selection`` where it
+        is by accuracy, and settings that are off, of outliers and of clipped gradients, so that ids
+        remain.
         """
         ladder = self.guard.ladder if self.guard.mode == "repair" else ()
         settings = self.settings | {"guard": {"ladder": ladder}}
@@ -212,10 +237,15 @@ class Recipe:
             if not settings[table][name]:
                 del settings[table][name]
         absent = {"start_from": "", "selection": dataclasses.asdict(Selection())}
-        return {key: value for key, value in settings.items() if key not in absent or value != absent[key]}
+        return {
+            key: value
+            for key, value in settings.items()
+            if key not in absent or value != absent[key]
+        }
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files
+# ------------------------------------------------------------------------------------------------------------
 
 
 def names() -> list[str]:
@@ -238,7 +268,9 @@ def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
 
 @functools.lru_cache(maxsize=1000)
 def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
-    """Return the recipe of a file; its own ``overrides`` are in canonical form, so that it has only one label."""
+    """Return the recipe of a file; its own ``overrides`` are in canonical form, so that it has only
+    one label.
+    """
     fields = parse(source.content, source.where)
     for override in overrides:
         path, separator, text = override.partition("=")
@@ -247,15 +279,26 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
                 f"{override!r} does not say what to set. Write --set key=value, for example --set epochs=5."
             )
         if re.search(r"^[^:]*,[\w.]+=", text):  # in a spec with options, a colon precedes them
-            raise SpecError(f"{override!r} sets several keys. Repeat the option: --set epochs=5 --set batch_size=32.")
+            raise SpecError(
+                f"{override!r} sets several keys. Repeat the option: --set epochs=5 --set batch_size=32."
+            )
         *tables, key = path.strip().split(".")
         table = fields
         for name in tables:
             table = table.setdefault(name, {})
             if not isinstance(table, dict):
-                raise SpecError(f"In recipe {source.name}, {name!r} is not a table, so {path!r} cannot be set.")
+                raise SpecError(
+                    f"In recipe {source.name}, {name!r} is not a table, so {path!r} cannot be set."
+                )
         table[key] = read_untyped(text)
-    recipe = read(Recipe, fields, f"recipe {source.name}", "jembench list recipes", name=source.name, overrides=())
+    recipe = read(
+        Recipe,
+        fields,
+        f"recipe {source.name}",
+        "jembench list recipes",
+        name=source.name,
+        overrides=(),
+    )
     _ = recipe.components  # checks that each exists
     if recipe.data.shared and recipe.data.labelled:
         raise SpecError(
@@ -272,7 +315,10 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
             f"In recipe {recipe.name}, checkpoint_every is {recipe.checkpoint_every} and log_every {recipe.log_every}: "
             "the first must be a multiple of the second."
         )
-    for name, size in {"batch_size": recipe.batch_size, "data.labelled_batch": recipe.data.labelled_batch}.items():
+    for name, size in {
+        "batch_size": recipe.batch_size,
+        "data.labelled_batch": recipe.data.labelled_batch,
+    }.items():
         if size % recipe.processes:
             raise SpecError(
                 f"{name} of recipe {recipe.name} is {size}, which cannot be shared out evenly among {recipe.processes} "
@@ -283,8 +329,13 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
     before, changes = _loaded(source, ()).settings, list[str]()
     for key, value in recipe.settings.items():
         if isinstance(value, Mapping):
-            changes += [f"{key}.{name}={_written(one)}" for name, one in value.items() if one != before[key].get(name)]
-        elif value != before[key] and key != "processes":  # which is in the identity, not in the label
+            changes += [
+                f"{key}.{name}={_written(one)}"
+                for name, one in value.items()
+                if one != before[key].get(name)
+            ]
+        # which is in the identity, not in the label
+        elif value != before[key] and key != "processes":
             changes.append(f"{key}={_written(value)}")
     return dataclasses.replace(recipe, overrides=tuple(changes))
 
@@ -295,29 +346,36 @@ def _written(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value).removesuffix(".0")
 
 
-# --- the default recipe -----------------------------------------------------------------------------------------------
+# --- the default recipe
+# -----------------------------------------------------------------------------------------------
 
 _FOLDER, _SMALL, _MOST_IMAGES = "imagefolder", "small-images", 5000
-"""The dataset whose default depends on its size, like that of arrays, and the recipe of up to this many images."""
+"""The dataset whose default depends on its size, like that of arrays, and the recipe of up to this
+many images.
+"""
 
 
-def default(model: str, dataset: str, stated: str | Mapping[str, str] = MappingProxyType({})) -> str:
+def default(
+    model: str, dataset: str, stated: str | Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Return the name of the recipe of a model on a dataset, if none is named.
 
-    It is the one that is stated for all models. Without one, it is the first installed one of the names
-    MODEL-DATASET-quick, MODEL-DATASET and MODEL, or else the one that is stated for the dataset, or else the first
-    installed one of the names DATASET-quick, DATASET and ``paper``.
+    It is the one that is stated for all models. Without one, it is the first installed one of the
+    names MODEL-DATASET-quick, MODEL-DATASET and MODEL, or else the one that is stated for the
+    dataset, or else the first installed one of the names DATASET-quick, DATASET and ``paper``.
 
     Args:
         model: the spec of the model.
         dataset: the spec of the dataset.
-        stated: a recipe for all models, or recipes by the names of datasets, or "default", for models without a recipe
-            of their name.
+        stated: a recipe for all models, or recipes by the names of datasets, or "default", for
+            models without a recipe of their name.
     """
     if isinstance(stated, str):
         return stated
     name, data, installed = bare_name(model), bare_name(dataset), packages.files("recipes")
-    own = [recipe for recipe in (f"{name}-{data}-quick", f"{name}-{data}", name) if recipe in installed]
+    own = [
+        recipe for recipe in (f"{name}-{data}-quick", f"{name}-{data}", name) if recipe in installed
+    ]
     if recipe := next(filter(None, (*own, stated.get(data), stated.get("default"))), ""):
         return recipe
     if are_own_images(data) and (training_images(dataset) or _MOST_IMAGES + 1) <= _MOST_IMAGES:
@@ -327,13 +385,16 @@ def default(model: str, dataset: str, stated: str | Mapping[str, str] = MappingP
 
 def are_own_images(data: str) -> bool:
     """Return whether a dataset, given by its bare name, is a folder of images or arrays."""
-    live = (each for each in discovery.components("datasets") if each.distribution == discovery.LIVE)
+    live = (
+        each for each in discovery.components("datasets") if each.distribution == discovery.LIVE
+    )
     return data in {_FOLDER, *(each.name for each in live)}
 
 
 @functools.lru_cache(maxsize=100)
 def training_images(dataset: str) -> int | None:
-    """Return the number of training images of a dataset, given by its spec, if it is known without reading them.
+    """Return the number of training images of a dataset, given by its spec, if it is known without
+    reading them.
 
     The result is cached until ``cache_clear``.
     """

@@ -1,4 +1,6 @@
-"""Fits of a store that plans name: imported ones, and those from whose weights training starts. Imports no torch."""
+"""Fits of a store that plans name: imported ones, and those from whose weights training starts.
+Imports no torch.
+"""
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,12 +19,15 @@ from jembench.store.store import Store
 
 
 def imports(store: Store, name: str) -> list[FitRecord]:
-    """Return the records of the fits that were imported under a name; merged stores may have several."""
+    """Return the records of the fits that were imported under a name; merged stores may have
+    several.
+    """
     return [record for record in store.trained() if record.import_name == name]
 
 
 def with_imports(suite: Suite, store: Store) -> Suite:
-    """Replace names of imported fits in a suite by their models, each with the recipe and the seed of its fit.
+    """Replace names of imported fits in a suite by their models, each with the recipe and the seed
+    of its fit.
 
     Raises:
         SpecError: if several fits have a name, or a record names code that the user did not.
@@ -34,14 +39,24 @@ def with_imports(suite: Suite, store: Store) -> Suite:
     found = {name: record for name in dict.fromkeys(named) if (record := _imported(name, store))}
     runs = [new for run in suite.runs for new in _blocks(run, found, store)]
     fits = {name: claims.Fit(record.key.model, record.key.recipe) for name, record in found.items()}
-    return dataclasses.replace(suite, runs=tuple(runs), claims=tuple(one.about(fits) for one in suite.claims))
+    return dataclasses.replace(
+        suite, runs=tuple(runs), claims=tuple(one.about(fits) for one in suite.claims)
+    )
 
 
 def _imported(name: str, store: Store) -> FitRecord | None:
-    """Return the record of the fit that was imported under a name; None: it is the spec of another model."""
-    records = [] if name in {component.name for component in discovery.components("models")} else imports(store, name)
+    """Return the record of the fit that was imported under a name; None: it is the spec of another
+    model.
+    """
+    records = (
+        []
+        if name in {component.name for component in discovery.components("models")}
+        else imports(store, name)
+    )
     if len(records) > 1:
-        raise SpecError(f"{name} means several imported fits: {'; '.join(str(record.key) for record in records)}.")
+        raise SpecError(
+            f"{name} means several imported fits: {'; '.join(str(record.key) for record in records)}."
+        )
     return records[0] if records else None
 
 
@@ -50,14 +65,20 @@ def _blocks(run: Run, found: Mapping[str, FitRecord], store: Store) -> list[Run]
     if found.keys().isdisjoint(run.models):
         return [run]
     blocks = [dataclasses.replace(run, models=(name,)) for name in run.models]
-    return [_of_fit(block, found[name], store) if (name := block.models[0]) in found else block for block in blocks]
+    return [
+        _of_fit(block, found[name], store) if (name := block.models[0]) in found else block
+        for block in blocks
+    ]
 
 
 def _of_fit(run: Run, record: FitRecord, store: Store) -> Run:
     """Return a block with an imported fit as its only model."""
     where, (model, seed) = str(store.fit_folder(record.key)), (record.key.model, record.key.seed)
     trust.refuse_code([model, record.recipe], where)
-    settings = (*run.settings, *Record({"recipe": record.recipe}, where).read(Recipe, "recipe").overrides)
+    settings = (
+        *run.settings,
+        *Record({"recipe": record.recipe}, where).read(Recipe, "recipe").overrides,
+    )
     of_fit = dataclasses.replace(run, imported=record.import_name, models=(model,), seeds=(seed,))
     return dataclasses.replace(of_fit, recipe=PRETRAINED, settings=settings)
 
@@ -65,20 +86,24 @@ def _of_fit(run: Run, record: FitRecord, store: Store) -> Run:
 def plan_named(
     model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int, store: Store
 ) -> FitPlan:
-    """Return the plan of a model, or of an imported fit by its name; other arguments and errors as for ``plan_fit``."""
+    """Return the plan of a model, or of an imported fit by its name; other arguments and errors as
+    for ``plan_fit``.
+    """
     if not (record := _imported(model, store)):
         return started(plan_fit(model, dataset, recipe, settings, seed), (), store)
     run = _of_fit(Run(), record, store)
-    fit = plan_fit(run.models[0], dataset, recipe or PRETRAINED, (*run.settings, *settings), run.seeds[0])
+    fit = plan_fit(
+        run.models[0], dataset, recipe or PRETRAINED, (*run.settings, *settings), run.seeds[0]
+    )
     return dataclasses.replace(fit, imported=model)
 
 
 def started(fit: FitPlan, planned: Iterable[tuple[Run, FitPlan]], store: Store) -> FitPlan:
     """Return a fit with the start of its recipe, a name or an id, replaced by a full id.
 
-    The name of a model means the family of its fits on the same dataset, so that each seed starts from the fit of the
-    same seed. The fits of a suite's earlier blocks come first; then those of the store that were trained from random
-    weights. Every other text is that of :func:`find`.
+    The name of a model means the family of its fits on the same dataset, so that each seed starts
+    from the fit of the same seed. The fits of a suite's earlier blocks come first; then those of
+    the store that were trained from random weights. Every other text is that of :func:`find`.
 
     Args:
         fit: to be trained.
@@ -92,14 +117,29 @@ def started(fit: FitPlan, planned: Iterable[tuple[Run, FitPlan]], store: Store) 
     if not text:
         return fit
     records = store.trained()
-    of_suite = [other for run, other in planned if text in (run.name, other.requested) and not other.is_pretrained]
+    of_suite = [
+        other
+        for run, other in planned
+        if text in (run.name, other.requested) and not other.is_pretrained
+    ]
     found = (
         {other.key.family for other in of_suite if str(other.dataset) == data}
-        or {text} & {start for record in records for start in (record.key.family, record.recipe.get("start_from"))}
-        or {record.key.family for record in records if record.key.dataset == data and _is_named(record, text)}
+        or {text}
+        & {
+            start
+            for record in records
+            for start in (record.key.family, record.recipe.get("start_from"))
+        }
+        or {
+            record.key.family
+            for record in records
+            if record.key.dataset == data and _is_named(record, text)
+        }
     )
     if len(found) > 1:
-        meant = "; ".join(f"{record.key.id} ({record.key})" for record in records if record.key.family in found)
+        meant = "; ".join(
+            f"{record.key.id} ({record.key})" for record in records if record.key.family in found
+        )
         raise SpecError(f"start_from={text} means several fits: {meant}. Give an id.")
     start = found.pop() if found else find(store, text).id
     return dataclasses.replace(fit, recipe=dataclasses.replace(fit.recipe, start_from=start))
@@ -107,12 +147,21 @@ def started(fit: FitPlan, planned: Iterable[tuple[Run, FitPlan]], store: Store) 
 
 def _is_named(record: FitRecord, text: str) -> bool:
     """Return whether a text is the name of the model of a fit that was trained from random weights."""
-    key, names = record.key, {record.key.model, recorded(record.key.model, record.identity, record.recipe)}
-    return text in names and bool(key.family) and not record.import_name and not record.recipe.get("start_from")
+    key, names = (
+        record.key,
+        {record.key.model, recorded(record.key.model, record.identity, record.recipe)},
+    )
+    return (
+        text in names
+        and bool(key.family)
+        and not record.import_name
+        and not record.recipe.get("start_from")
+    )
 
 
 def find(store: Store, text: str) -> FitKey:
-    """Return the trained model of a text: the name of an import, an id, the name of a folder, or the beginning of both.
+    """Return the trained model of a text: the name of an import, an id, the name of a folder, or
+    the beginning of both.
 
     Raises:
         SpecError: if no model or several match.
@@ -121,12 +170,21 @@ def find(store: Store, text: str) -> FitKey:
     names = {store.fit_folder(record.key).name: record.key for record in records}
     found = [record.key for record in records if record.import_name == text]
     found = found or [key for name, key in names.items() if text in (name, key.id)]
-    found = found or [key for name, key in names.items() if name.startswith(text) or key.id.startswith(text)]
+    found = found or [
+        key for name, key in names.items() if name.startswith(text) or key.id.startswith(text)
+    ]
     if not found:
-        raise unknown(f"trained model in {store.root}", text, names, f"jembench store list --store {store.root}")
+        raise unknown(
+            f"trained model in {store.root}",
+            text,
+            names,
+            f"jembench store list --store {store.root}",
+        )
     if len(found) > 1:
         which = ", ".join(name for name, key in names.items() if key in found)
-        raise SpecError(f"{text!r} means more than one trained model: {which}. Give more of the name.")
+        raise SpecError(
+            f"{text!r} means more than one trained model: {which}. Give more of the name."
+        )
     return found[0]
 
 
@@ -146,7 +204,8 @@ def start_of(fit: FitPlan, store: Store) -> FitRecord:
 
 
 def check_stored(fits: Collection[FitPlan], store: Store) -> None:
-    """Check that the store has the imported ones of some fits, and that it or they have those that others start from.
+    """Check that the store has the imported ones of some fits, and that it or they have those that
+    others start from.
 
     Raises:
         SpecError: if an imported fit is missing.

@@ -1,7 +1,7 @@
 """Suites: blocks of models, datasets, metrics and seeds that are crossed, and their files.
 
-An experiment is a suite in a file of its own, which may also have the options of its execution and of its reports.
-Imports no torch.
+An experiment is a suite in a file of its own, which may also have the options of its execution and
+of its reports. Imports no torch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from jembench.experiment.recipe import AtLeast1, Positive
 from jembench.experiment.sweep import Grid, bare_name, covers
 
 Recipes = Mapping[str, Option] | Filled
-"""The recipe of all models, or recipes of models without their own, by the dataset's name or "default"."""
+"""The recipe of all models, or recipes of models without their own, by the dataset's name or
+"default".
+"""
 
 
 def _is_below(text: str) -> bool:
@@ -48,7 +50,8 @@ class Run:
 
     title: str = ""  # of the table, which blocks of the same title share
     models: tuple[str, ...] = ()
-    datasets: tuple[str, ...] = ()  # names of the block's datasets; "!digits": all but digits; (): all
+    # names of the block's datasets; "!digits": all but digits; (): all
+    datasets: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     grid: tuple[Grid, ...] = ()
     seeds: tuple[int, ...] = (0,)
@@ -60,21 +63,35 @@ class Run:
     imported: str = ""  # the name under which its only model was imported
 
     def with_models(self, models: Sequence[str]) -> list[Run]:
-        """Return the block with other models; one with its own models keeps those whose names are among them."""
+        """Return the block with other models; one with its own models keeps those whose names are
+        among them.
+        """
         names = set(map(bare_name, models))
-        chosen = [model for model in self.models if bare_name(model) in names] if self.own_models else models
-        return [dataclasses.replace(self, models=tuple(chosen))] if chosen or not self.own_models else []
+        chosen = (
+            [model for model in self.models if bare_name(model) in names]
+            if self.own_models
+            else models
+        )
+        return (
+            [dataclasses.replace(self, models=tuple(chosen))]
+            if chosen or not self.own_models
+            else []
+        )
 
     def under(self, block: Run, stated: Set[str]) -> list[Run]:
         """Return the block included by another one, whose ``stated`` fields replace its own.
 
         Settings are added. Recipes by dataset of the other block apply if this one names no recipe.
         """
-        replaced: dict[str, Any] = {key: getattr(block, key) for key in {"seeds", "name", "label"} & stated}
+        replaced: dict[str, Any] = {
+            key: getattr(block, key) for key in {"seeds", "name", "label"} & stated
+        }
         if stated & {"metrics", "grid"}:
             replaced |= {"title": block.title, "metrics": block.metrics, "grid": block.grid}
         if "datasets" in stated:
-            replaced["datasets"] = tuple(dataset for dataset in block.datasets if covers(self.datasets, dataset))
+            replaced["datasets"] = tuple(
+                dataset for dataset in block.datasets if covers(self.datasets, dataset)
+            )
         if isinstance(block.recipe, str):
             replaced["recipe"] = block.recipe
         elif not isinstance(self.recipe, str):
@@ -101,15 +118,21 @@ class Execution:
     @property
     def stated(self) -> dict[str, Any]:
         """The stated values, by the names of the options."""
-        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        return {
+            name: value for name, value in dataclasses.asdict(self).items() if value is not None
+        }
 
     def check(self, where: str) -> None:
         """Check what a file sets of its executor, its trackers and its format.
 
         Raises:
-            SpecError: if it is more than numbers and named choices; the message names the file ``where``.
+            SpecError: if it is more than numbers and named choices; the message names the file
+                ``where``.
         """
-        components: list[tuple[Kind, str | None]] = [("executors", self.executor), ("formats", self.format)]
+        components: list[tuple[Kind, str | None]] = [
+            ("executors", self.executor),
+            ("formats", self.format),
+        ]
         components += [("trackers", tracker) for tracker in self.trackers or ()]
         for kind, text in components:
             if text:
@@ -144,15 +167,27 @@ class Suite:
     @property
     def metric_names(self) -> set[str]:
         """The names of the metrics without their options: ``{"accuracy", "ood"}``."""
-        metrics = [metric for run in self.runs for metric in (*run.metrics, *(grid.metric for grid in run.grid))]
+        metrics = [
+            metric
+            for run in self.runs
+            for metric in (*run.metrics, *(grid.metric for grid in run.grid))
+        ]
         return {spec.parse(metric).name for metric in metrics}
 
     @property
     def lacking(self) -> str:
-        """The first of models, metrics, datasets and seeds that a block lacks; "": blocks are complete."""
+        """The first of models, metrics, datasets and seeds that a block lacks; "": blocks are
+        complete.
+        """
         for run in self.runs or [Run()]:
-            stated = {"models": run.models, "datasets": self.datasets, "metrics": run.metrics or run.grid}
-            if missing := [name for name, some in {**stated, "seeds": run.seeds}.items() if not some]:
+            stated = {
+                "models": run.models,
+                "datasets": self.datasets,
+                "metrics": run.metrics or run.grid,
+            }
+            if missing := [
+                name for name, some in {**stated, "seeds": run.seeds}.items() if not some
+            ]:
                 return missing[0]
         return ""
 
@@ -166,7 +201,8 @@ class Suite:
     ) -> Suite:
         """Return the suite with other specs and seeds; None keeps its own.
 
-        Metrics replace grids too. Blocks with their own models keep those whose names are among ``models``.
+        Metrics replace grids too. Blocks with their own models keep those whose names are among
+        ``models``.
 
         Raises:
             SpecError: if no block takes a model.
@@ -190,11 +226,26 @@ class Suite:
         return dataclasses.replace(self, runs=tuple(runs), datasets=on)
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files
+# ------------------------------------------------------------------------------------------------------------
 
-_OF_BLOCKS = {field.name for field in dataclasses.fields(Run)} - {"own_models", "imported"} | {"include"}
-_INHERITED = ("limit", "sampler", "names", "headings")  # from the first included suite that states them
-_OF_FILES = {"title", "datasets", "reference", "claim", "execution", "report", "figures", "joint", "run", *_INHERITED}
+_OF_BLOCKS = {field.name for field in dataclasses.fields(Run)} - {"own_models", "imported"} | {
+    "include"
+}
+# from the first included suite that states them
+_INHERITED = ("limit", "sampler", "names", "headings")
+_OF_FILES = {
+    "title",
+    "datasets",
+    "reference",
+    "claim",
+    "execution",
+    "report",
+    "figures",
+    "joint",
+    "run",
+    *_INHERITED,
+}
 
 
 def names() -> list[str]:
@@ -218,14 +269,18 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
     source = packages.source("suite", name)
     where = f"suite {source.name}" if source.is_installed else source.where
     if including and not source.is_installed:
-        raise SpecError(f"The suite {including[-1]} includes the file {name}; it may include installed suites only.")
+        raise SpecError(
+            f"The suite {including[-1]} includes the file {name}; it may include installed suites only."
+        )
     fields = parse(source.content, source.where)
     if extra := sorted(fields.keys() - _OF_BLOCKS - _OF_FILES):
         raise unknown(f"key in {where}", extra[0], _OF_BLOCKS | _OF_FILES, "")
     for key in ("run", "claim"):
         tables = fields.get(key, [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            raise SpecError(f"In {where}, {key} is {tables!r}; it must be tables, each under a line [[{key}]].")
+            raise SpecError(
+                f"In {where}, {key} is {tables!r}; it must be tables, each under a line [[{key}]]."
+            )
     included: dict[str, Suite] = {}
     runs: list[Run] = []
     datasets: list[str] = []
@@ -234,22 +289,36 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
         path = f".run[{number}]" if "run" in fields else ""
         run, of_block, new = _block(head, own, where, path, (*including, source.name))
         runs += new
-        datasets += run.datasets or [dataset for other in of_block.values() for dataset in other.datasets]
+        datasets += run.datasets or [
+            dataset for other in of_block.values() for dataset in other.datasets
+        ]
         included |= of_block
-    of_file = {key: fields[key] for key in fields.keys() & _OF_FILES - {"run", "claim", "reference"}}
-    of_file.setdefault("datasets", list(dict.fromkeys(one for one in datasets if not one.startswith("!"))))
+    of_file = {
+        key: fields[key] for key in fields.keys() & _OF_FILES - {"run", "claim", "reference"}
+    }
+    of_file.setdefault(
+        "datasets", list(dict.fromkeys(one for one in datasets if not one.startswith("!")))
+    )
     for key in _INHERITED:
-        of_file |= next(({key: given} for other in included.values() if (given := getattr(other, key))), {}) | of_file
+        of_file |= (
+            next(
+                ({key: given} for other in included.values() if (given := getattr(other, key))), {}
+            )
+            | of_file
+        )
     references = [reference for other in included.values() for reference in other.references]
     of_file["references"] = fields.get("reference", list(dict.fromkeys(references)))
     text = "" if source.is_installed else source.content.decode()
     suite = read(Suite, of_file, where, name=source.name, runs=tuple(runs), claims=(), text=text)
     suite.execution.check(where)
-    if suite.lacking and (source.is_installed or suite.lacking != "datasets"):  # which --dataset may name
+    # which --dataset may name
+    if suite.lacking and (source.is_installed or suite.lacking != "datasets"):
         raise SpecError(f"{where} lacks {suite.lacking}. Add it to the file.")
     paper = claims.Paper(title=where, cite=suite.title or suite.name, url="")
     usual = {"where": "", "measure": [f"jembench run {shlex.quote(name)}"]}
-    stated = [claims.of_table(suite.name, usual | table, paper) for table in fields.get("claim", [])]
+    stated = [
+        claims.of_table(suite.name, usual | table, paper) for table in fields.get("claim", [])
+    ]
     for claim in stated:
         for metric in (*claim.metric, *claim.than_metric):
             if spec.parse(metric).name not in suite.metric_names:
@@ -262,14 +331,19 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
 
 
 def _block(
-    head: Mapping[str, Any], own: Mapping[str, Any], where: str, path: str, including: tuple[str, ...]
+    head: Mapping[str, Any],
+    own: Mapping[str, Any],
+    where: str,
+    path: str,
+    including: tuple[str, ...],
 ) -> tuple[Run, dict[str, Suite], list[Run]]:
     """Return a block as it is written, the suites that it includes, and the blocks that it means.
 
     A block that includes suites means their blocks, with the fields that it states.
 
     Args:
-        head: the fields above the blocks, which the block takes if it leaves them out; settings are added.
+        head: the fields above the blocks, which the block takes if it leaves them out; settings are
+            added.
         own: the fields of the block; {}: of a file without blocks.
         where: the file, for errors.
         path: the keys that lead to the block, for errors.
@@ -283,8 +357,15 @@ def _block(
         raise SpecError(f"include of {where} is {include!r}; it must be a list of suites' names.")
     included = {name: load(name, including) for name in include}
     run = read(Run, table, where, path=path, own_models="models" in own)
-    run = dataclasses.replace(run, grid=tuple(dataclasses.replace(one, datasets=run.datasets) for one in run.grid))
-    blocks = [new for suite in included.values() for other in suite.runs for new in other.under(run, table.keys())]
+    run = dataclasses.replace(
+        run, grid=tuple(dataclasses.replace(one, datasets=run.datasets) for one in run.grid)
+    )
+    blocks = [
+        new
+        for suite in included.values()
+        for other in suite.runs
+        for new in other.under(run, table.keys())
+    ]
     blocks = blocks if included else [run]
     for block in blocks:
         if block.name and len(block.models) > 1:

@@ -35,7 +35,9 @@ class Grid:
     rows: Axes = field(default_factory=dict)
     values: tuple[str, ...] = ()  # the labels in tables; (): all
     fixed: Mapping[str, Option] = field(default_factory=dict)  # options with one value
-    datasets: Annotated[tuple[str, ...], Rule("left out, since its block names datasets", lambda own: not own)] = ()
+    datasets: Annotated[
+        tuple[str, ...], Rule("left out, since its block names datasets", lambda own: not own)
+    ] = ()
 
     @cached_property
     def places(self) -> list[Place]:
@@ -52,9 +54,14 @@ class Grid:
         return found
 
     def pinned(self, options: Mapping[str, str]) -> Grid:
-        """Return the grid with options of its metric set; an option that it crosses keeps only that value."""
+        """Return the grid with options of its metric set; an option that it crosses keeps only that
+        value.
+        """
         crossed = {*self.rows, *self.columns}
-        fixed = {**self.fixed, **{key: value for key, value in options.items() if key not in crossed}}
+        fixed = {
+            **self.fixed,
+            **{key: value for key, value in options.items() if key not in crossed},
+        }
         rows, columns = (
             {key: (options[key],) if key in options else values for key, values in axes.items()}
             for axes in (self.rows, self.columns)
@@ -75,7 +82,9 @@ def covers(datasets: Sequence[str], dataset: str) -> bool:
 
 
 def bare_name(text: str) -> str:
-    """Return a component's name without its distribution: ``cifar10`` of ``jembench/cifar10:root=/data``."""
+    """Return a component's name without its distribution: ``cifar10`` of
+    ``jembench/cifar10:root=/data``.
+    """
     return spec.parse(text).name.rpartition("/")[2]
 
 
@@ -94,7 +103,9 @@ def compares_with_itself(metric: str, dataset: str) -> bool:
 def without_sampler(metric: str) -> str:
     """Return the spec of a metric without the sampler that a command adds to metrics of samples."""
     parsed = spec.parse(metric)
-    return str(Spec(parsed.name, tuple(option for option in parsed.arguments if option[0] != "sampler")))
+    return str(
+        Spec(parsed.name, tuple(option for option in parsed.arguments if option[0] != "sampler"))
+    )
 
 
 def with_options(text: str, options: Mapping[str, str]) -> str:

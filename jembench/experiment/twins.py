@@ -17,11 +17,14 @@ from jembench.store.store import Store
 def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
     """Return sentences about planned trainings of models of which a store has other fits.
 
-    These are trained ones of the same model, dataset, recipe and seed, where seeds with the same differences share a
-    sentence, and imported ones of the same model and dataset.
+    These are trained ones of the same model, dataset, recipe and seed, where seeds with the same
+    differences share a sentence, and imported ones of the same model and dataset.
     """
     planned = [fit for fit in fits if not fit.is_pretrained]
-    twins, imported = defaultdict[tuple[object, ...], list[FitRecord]](list), dict[tuple[str, ...], str]()
+    twins, imported = (
+        defaultdict[tuple[object, ...], list[FitRecord]](list),
+        dict[tuple[str, ...], str](),
+    )
     with suppress(StoreError):  # if there can be no store, writing raises the error
         for record in store.trained() if planned else ():
             twins[*record.key.names, record.key.seed].append(record)
@@ -31,7 +34,9 @@ def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
         key, records = fit.key, twins[*fit.key.names, fit.seed]
         if records and key.id not in {record.key.id for record in records}:
             nearest = min((between(record, fit) for record in records), key=len)
-            what = f"A trained {fit.requested} of this recipe ({key.recipe}, on {key.dataset}) exists"
+            what = (
+                f"A trained {fit.requested} of this recipe ({key.recipe}, on {key.dataset}) exists"
+            )
             found.setdefault((what, "; ".join(nearest)), []).append(key.seed)
     sentences = [
         f"{fit.requested} on {fit.key.dataset} is trained here. The store also has weights of it that were imported; "
@@ -40,7 +45,9 @@ def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
         if (name := imported.get(fit.key.names[:2])) and not twins[*fit.key.names, fit.seed]
     ]
     for (what, which), seeds in found.items():
-        again = f"Seed {seeds[0]} is" if len(seeds) == 1 else f"Seeds {', '.join(map(str, seeds))} are"
+        again = (
+            f"Seed {seeds[0]} is" if len(seeds) == 1 else f"Seeds {', '.join(map(str, seeds))} are"
+        )
         sentences.append(f"{what}; it differs in: {which}. {again} trained again.")
     return list(dict.fromkeys(sentences))
 
@@ -57,16 +64,22 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def _changes(old: Any, new: Any, path: str) -> Iterator[str]:
-    """Yield the differences of two values of an identity, by their keys: ``model.net: small-2 -> auto``."""
+    """Yield the differences of two values of an identity, by their keys: ``model.net: small-2 ->
+    auto``.
+    """
     if old == new:
         return
     if path.endswith(".code"):
         yield f"the code of the {path.split('.')[-2]}"
     elif _is_digest(old) and _is_digest(new):
         yield f"the content of the files of {path}"
-    elif isinstance(old, Mapping) and isinstance(new, Mapping) and old.get("name") == new.get("name"):
+    elif (
+        isinstance(old, Mapping) and isinstance(new, Mapping) and old.get("name") == new.get("name")
+    ):
         for key in sorted(old.keys() | new.keys()):
-            yield from _changes(old.get(key), new.get(key), path if key == "arguments" else f"{path}.{key}")
+            yield from _changes(
+                old.get(key), new.get(key), path if key == "arguments" else f"{path}.{key}"
+            )
     else:
         yield f"{path}: {_shown(old)} -> {_shown(new)}"
 

@@ -1,7 +1,8 @@
-"""Units of work: the work on one fit as plain data, which any worker can carry out. Imports no torch.
+"""Units of work: the work on one fit as plain data, which any worker can carry out. Imports no
+torch.
 
-A unit is JSON of a few kB. The worker plans it again from its specs and its recipe, and refuses it if the identities
-differ from those in the unit, since other code or data would give other results.
+A unit is JSON of a few kB. The worker plans it again from its specs and its recipe, and refuses it
+if the identities differ from those in the unit, since other code or data would give other results.
 """
 
 import dataclasses
@@ -38,16 +39,19 @@ class WorkCell:
 
 
 Cells = tuple[WorkCell, ...]
-Part = Annotated[tuple[int, int], Rule("[number, of] with 0 <= number < of", lambda part: 0 <= part[0] < part[1])]
+Part = Annotated[
+    tuple[int, int], Rule("[number, of] with 0 <= number < of", lambda part: 0 <= part[0] < part[1])
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
     """A unit of work on one fit.
 
-    ``fit`` trains the fit if needed, and computes its cells; ``attack-part`` attacks a part of the images of its only
-    cell, which a later unit measures. A fit without a possible cell is not trained. ``check`` finds
-    what is wrong or missing before anything is trained, and leaves nothing in the store.
+    ``fit`` trains the fit if needed, and computes its cells; ``attack-part`` attacks a part of the
+    images of its only cell, which a later unit measures. A fit without a possible cell is not
+    trained. ``check`` finds what is wrong or missing before anything is trained, and leaves nothing
+    in the store.
     """
 
     kind: WorkKind
@@ -65,7 +69,8 @@ class Work:
     deadline: float | None = None  # UTC, seconds since 1970
     command: str = ""  # of the user, for the provenance
     display: str = ""  # the display name of the model
-    versions: Mapping[str, str] = field(default_factory=dict)  # of the distributions, each with a digest of the code
+    # of the distributions, each with a digest of the code
+    versions: Mapping[str, str] = field(default_factory=dict)
     run: str = ""  # of ``check``: a token of the run, as that of another run is another unit
 
     @property
@@ -94,7 +99,9 @@ class Work:
     def job(self, order: int) -> Job:
         """Return the unit as a job for executors."""
         text = records.text(encode(self))
-        return Job(id=self.id, name=self.name, kind=self.kind, order=order, gpus=self.gpus, text=text)
+        return Job(
+            id=self.id, name=self.name, kind=self.kind, order=order, gpus=self.gpus, text=text
+        )
 
 
 def works(
@@ -111,8 +118,8 @@ def works(
     Args:
         plan: the work.
         trained: the function that says whether a fit is trained.
-        slots: the number of units that run at the same time. If it is above 1, metrics that take long become separate
-            units, and attacks are divided among idle workers.
+        slots: the number of units that run at the same time. If it is above 1, metrics that take
+            long become separate units, and attacks are divided among idle workers.
         deadline: the time at which work stops, UTC in seconds since 1970.
         command: of the user.
         check: True for units that check the plan before all others.
@@ -143,9 +150,14 @@ def works(
         elif unit.cells:
             units.append(dataclasses.replace(unit, later=()))
         for cell in costly:
-            alone = dataclasses.replace(unit, cells=(named[cell.id],), later=(), after=(unit.id,) if training else ())
+            alone = dataclasses.replace(
+                unit, cells=(named[cell.id],), later=(), after=(unit.id,) if training else ()
+            )
             if (number := min(most, parts[str(cell.metric)])) > 1:
-                shards = [dataclasses.replace(alone, kind="attack-part", part=(i, number)) for i in range(number)]
+                shards = [
+                    dataclasses.replace(alone, kind="attack-part", part=(i, number))
+                    for i in range(number)
+                ]
                 units += shards
                 alone = dataclasses.replace(alone, after=tuple(shard.id for shard in shards))
             units.append(alone)
@@ -154,7 +166,9 @@ def works(
         units[number] = dataclasses.replace(units[number], after=after)
     if check:
         run = secrets.token_hex(8)
-        checks = [_work("check", cells, deadline=deadline, run=run) for cells in _to_check(plan, slots)]
+        checks = [
+            _work("check", cells, deadline=deadline, run=run) for cells in _to_check(plan, slots)
+        ]
         before = tuple(unit.id for unit in checks)
         units = checks + [dataclasses.replace(unit, after=unit.after + before) for unit in units]
     return units
@@ -178,7 +192,8 @@ def _work(kind: WorkKind, cells: Sequence[CellPlan], **fields: Any) -> Work:
 
 
 def _to_check(plan: Plan, slots: int) -> list[list[CellPlan]]:
-    """Return a fit with all metrics of its family for each family, whose fits differ in their seeds.
+    """Return a fit with all metrics of its family for each family, whose fits differ in their
+    seeds.
 
     Further fits follow if there are more slots, so that all workers start at once.
     """
@@ -204,7 +219,9 @@ def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
     """Return the version of each distribution of a fit and its cells, with a digest of its code."""
     components = [*fit.components, *(part for cell in cells for part in cell.metric.uses)]
     packages = {"jembench": (__version__, "jembench")}
-    packages |= {part.distribution: (part.version, part.module) for part in components if part.version}
+    packages |= {
+        part.distribution: (part.version, part.module) for part in components if part.version
+    }
     return {
         name: f"{version} ({code_identity.digest(module.partition('.')[0])})"
         for name, (version, module) in packages.items()
@@ -213,7 +230,10 @@ def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
 
 def code_of(units: Sequence[Work]) -> list[str]:
     """Return the import paths in units, which the user has named and workers may load."""
-    values = [[work.model, work.dataset, work.recipe, *(cell.metric for cell in work.all_cells)] for work in units]
+    values = [
+        [work.model, work.dataset, work.recipe, *(cell.metric for cell in work.all_cells)]
+        for work in units
+    ]
     return sorted(set(trust.code_in(values)))
 
 
@@ -225,8 +245,8 @@ def planned(work: Work, where: str) -> Plan:
         where: the file of the unit.
 
     Raises:
-        SpecError: if its identities differ here, with the differences; if a component is not installed, or only the
-            file names some code.
+        SpecError: if its identities differ here, with the differences; if a component is not
+            installed, or only the file names some code.
         Unavailable: if files are missing.
     """
     trust.refuse_code([work.dataset, *(cell.metric for cell in work.all_cells)], where)
@@ -241,7 +261,11 @@ def planned(work: Work, where: str) -> Plan:
     if what or fit.key.id != work.fit.id:
         what = [*what, *changes(work.identity, fit.identity)] or ["its identity"]
     else:
-        others = [cell.metric for cell, again in zip(work.all_cells, cells, strict=True) if cell.id != again.id]
+        others = [
+            cell.metric
+            for cell, again in zip(work.all_cells, cells, strict=True)
+            if cell.id != again.id
+        ]
         what = [f"the code, the version or the files of the metric {metric}" for metric in others]
     if what:
         raise SpecError(

@@ -1,33 +1,38 @@
-"""The interfaces between jembench and plugins: datasets, models, samplers, metrics, feature networks, executors.
+"""The interfaces between jembench and plugins: datasets, models, samplers, metrics, feature
+networks, executors.
 
-Each module defines the protocols of one kind of component and the data that they exchange. A plugin inherits from
-nothing: a class is a sampler if it has the methods of :class:`Sampler`.
+Each module defines the protocols of one kind of component and the data that they exchange. A plugin
+inherits from nothing: a class is a sampler if it has the methods of :class:`Sampler`.
 
-Legend of shapes: B batch, N examples, C channels, H height, W width, K classes.
-Images are float32 (B, C, H, W) within ``DataSpec.bounds``; in datasets and samples they are uint8 (N, C, H, W).
-Energies and log densities are float32 (B,) in nats per image; **a lower energy means a higher density**.
+Legend of shapes: B batch, N examples, C channels, H height, W width, K classes. Images are float32
+(B, C, H, W) within ``DataSpec.bounds``; in datasets and samples they are uint8 (N, C, H, W).
+Energies and log densities are float32 (B,) in nats per image; **a lower energy means a higher
+density**.
 
 A component is made by its factory, the function or class that its entry point names:
 
-====================== =========================================== ==================================================
-entry-point group      factory is called with                      returns
-====================== =========================================== ==================================================
-jembench.models        ``factory(data_spec, **options)``           an ``nn.Module`` with capabilities, see below
-jembench.samplers      ``factory(data_spec, **options)``           a :class:`Sampler`
-jembench.datasets      ``factory(**options)``                      a :class:`Dataset`
-jembench.ood_sets      ``factory(**options)``                      an :class:`OODSet`
-jembench.metrics       ``factory(**options)``                      a :class:`Metric`
-jembench.features      ``factory(**options)``                      a :class:`FeatureNetwork`
-jembench.scores        ``factory(**options)``                      an :class:`OODScore`
-jembench.adaptations   ``factory(**options)``                      an ``Adaptation`` (``interfaces.metrics``)
+====================== ===========================================
+================================================== entry-point group      factory is called with
+returns ====================== ===========================================
+================================================== jembench.models        ``factory(data_spec,
+**options)``           an ``nn.Module`` with capabilities, see below jembench.samplers
+``factory(data_spec, **options)``           a :class:`Sampler` jembench.datasets
+``factory(**options)``                      a :class:`Dataset` jembench.ood_sets
+``factory(**options)``                      an :class:`OODSet` jembench.metrics
+``factory(**options)``                      a :class:`Metric` jembench.features
+``factory(**options)``                      a :class:`FeatureNetwork` jembench.scores
+``factory(**options)``                      an :class:`OODScore` jembench.adaptations
+``factory(**options)``                      an ``Adaptation`` (``interfaces.metrics``)
 jembench.importers     ``factory(**options)``                      an :class:`Importer`
-jembench.executors     ``factory(**options)``                      an ``Executor`` (``interfaces.running``)
-jembench.formats       ``render(document, **options)``             text of a ``jembench.report.formats.Document``
-jembench.figures       ``plan(results)``                           figures of the metric of that name
-jembench.trackers      ``factory(**options)``                      a :class:`Tracker`
-jembench.optimizers    ``factory(params, **constants, **options)`` a ``torch.optim.Optimizer``; the recipe's
-                                                                   constants lr, betas, momentum, weight_decay and
-                                                                   fused are given if the factory has parameters of
+jembench.executors     ``factory(**options)``                      an ``Executor``
+(``interfaces.running``) jembench.formats       ``render(document, **options)``             text of
+a ``jembench.report.formats.Document`` jembench.figures       ``plan(results)``
+figures of the metric of that name jembench.trackers      ``factory(**options)``
+a :class:`Tracker` jembench.optimizers    ``factory(params, **constants, **options)`` a
+``torch.optim.Optimizer``; the recipe's
+                                                                   constants lr, betas, momentum,
+                                                                   weight_decay and fused are given
+                                                                   if the factory has parameters of
                                                                    these names
 jembench.schedules     ``factory(**options)``                      (iteration, iterations per epoch, iterations) -> a
                                                                    factor of the learning rate
@@ -35,16 +40,18 @@ jembench.augmentations ``factory(**options)``                      (uint8 images
                                                                    images
 jembench.starts        ``factory(data_spec, **options)``           a :class:`Start`
 jembench.suites        (a package, not called)                     its ``*.toml`` files
-====================== =========================================== ==================================================
+====================== ===========================================
+==================================================
 
-Users choose models, datasets, metrics and suites on the command line, a score by ``--metrics ood:score=``, an
-adaptation by ``--metrics shift:adapt=``, what belongs to training by ``--set`` (``chains.sampler=``,
-``optimizer.name=``, ``schedule.name=``, ``data.augmentation=``), a format by ``--format``, and trackers by
-``--trackers`` or ``JEMBENCH_TRACKERS``.
+Users choose models, datasets, metrics and suites on the command line, a score by ``--metrics
+ood:score=``, an adaptation by ``--metrics shift:adapt=``, what belongs to training by ``--set``
+(``chains.sampler=``, ``optimizer.name=``, ``schedule.name=``, ``data.augmentation=``), a format by
+``--format``, and trackers by ``--trackers`` or ``JEMBENCH_TRACKERS``.
 
-``options`` are the factory's keyword-only parameters, annotated with ``int``, ``float``, ``bool``, ``str``,
-``Literal[...]`` or one of these ``| None``; a spec string such as ``jem:net=wrn-28-10`` fills them in. Keep the
-module of the factory light (import torch inside the function), so that listing and reporting stay fast.
+``options`` are the factory's keyword-only parameters, annotated with ``int``, ``float``, ``bool``,
+``str``, ``Literal[...]`` or one of these ``| None``; a spec string such as ``jem:net=wrn-28-10``
+fills them in. Keep the module of the factory light (import torch inside the function), so that
+listing and reporting stay fast.
 """
 
 from jembench.interfaces.data import *

@@ -55,12 +55,13 @@ class Truth(Protocol):
 
 @runtime_checkable
 class Dataset(Protocol):
-    """Images, with labels or without. Deterministic: the same spec gives the same images in the same order.
+    """Images, with labels or without. Deterministic: the same spec gives the same images in the
+    same order.
 
-    Validation images are held out of ``train`` by the recipe. The attributes ``train_size: int`` and ``test_size: int``
-    may give the number of images without reading them, and ``truth:`` :class:`Truth` their density.
-    A factory with the attribute ``never_mirrored: bool`` says that mirrored images are of no class,
-    as those of digits: recipes that flip images then leave it out.
+    Validation images are held out of ``train`` by the recipe. The attributes ``train_size: int``
+    and ``test_size: int`` may give the number of images without reading them, and ``truth:``
+    :class:`Truth` their density. A factory with the attribute ``never_mirrored: bool`` says that
+    mirrored images are of no class, as those of digits: recipes that flip images then leave it out.
     """
 
     @property
@@ -72,15 +73,18 @@ class Dataset(Protocol):
 class OODSet(Protocol):
     """Out-of-distribution images for a dataset, as many as its test images. Deterministic.
 
-    The attribute ``noise: float`` is the standard deviation of their data noise in units of that of the test images, 1
-    by default. ``parts: Sequence[str]`` are the specs of the sets that a mixture of several draws from in turn.
+    The attribute ``noise: float`` is the standard deviation of their data noise in units of that of
+    the test images, 1 by default. ``parts: Sequence[str]`` are the specs of the sets that a mixture
+    of several draws from in turn.
     """
 
     def draw(self, test: Split, data: DataSpec) -> Tensor | Split:
-        """Return images of the dataset's shape, uint8 (N, C, H, W), for its N test images under evaluation.
+        """Return images of the dataset's shape, uint8 (N, C, H, W), for its N test images under
+        evaluation.
 
         Images of the dataset's own classes may be returned with their labels, as a :class:`Split`.
 
         Raises:
-            Unavailable: if images are missing, with the remedy, or the set is not defined for such a dataset.
+            Unavailable: if images are missing, with the remedy, or the set is not defined for such
+                a dataset.
         """

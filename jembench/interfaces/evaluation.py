@@ -17,20 +17,26 @@ if TYPE_CHECKING:
 __all__ = ["Evaluation", "Planned", "Quantity", "Samples", "Source"]
 
 Quantity = Literal["logits", "energy", "grad-norm"]
-"""A quantity computed by a pass through the network, which is f(x), E(x) or the L2 norm of dE/dx = -d log p(x)/dx."""
+"""A quantity computed by a pass through the network, which is f(x), E(x) or the L2 norm of dE/dx =
+-d log p(x)/dx.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
     """The choice of the generated images that a metric uses."""
 
-    chains: Literal["kept", "fresh"] = "kept"  #: kept chains, or direct samples if there are none; or new chains
+    #: kept chains, or direct samples if there are none; or new chains
+    chains: Literal["kept", "fresh"] = "kept"
     steps: int | None = None  #: steps of new chains; None: as in training
     images: int | None = None  #: number of new chains; None: 1,000
-    conditional: bool | None = None  #: new chains on E(x, y), with balanced classes; None: as the model was trained
-    pooling: Literal["one", "five", "mean"] = "one"  #: of kept chains: the buffer; the buffers of the last five epochs;
+    #: new chains on E(x, y), with balanced classes; None: as the model was trained
+    conditional: bool | None = None
+    #: of kept chains: the buffer; the buffers of the last five epochs;
+    pooling: Literal["one", "five", "mean"] = "one"
     # or their pixel-wise mean, slot by slot
-    sampler: str | None = None  #: spec of the sampler of new chains on a differentiable energy; None: the model's own
+    #: spec of the sampler of new chains on a differentiable energy; None: the model's own
+    sampler: str | None = None
 
 
 KEPT = Source()
@@ -42,7 +48,8 @@ class Samples(NamedTuple):
     images: Tensor  #: uint8 (N, C, H, W)
     labels: Tensor | None  #: int64 (N,): the class that each was conditioned on
     source: str  #: "buffer", "direct" or "chains:steps=100": part of a protocol
-    ages: Tensor | None = None  #: int64 (N,): the sampling steps since each chain of a buffer was started
+    #: int64 (N,): the sampling steps since each chain of a buffer was started
+    ages: Tensor | None = None
 
 
 class Stability(NamedTuple):
@@ -59,11 +66,14 @@ class Stability(NamedTuple):
 class TrainingRecord(NamedTuple):
     """Timings and stability of a model's training."""
 
-    iteration_seconds: Sequence[float] = ()  #: mean seconds per iteration of each logged window; empty: unknown
-    other_load: float | None = None  #: processes meanwhile that had no processor of their own; None: unknown
+    #: mean seconds per iteration of each logged window; empty: unknown
+    iteration_seconds: Sequence[float] = ()
+    #: processes meanwhile that had no processor of their own; None: unknown
+    other_load: float | None = None
     stability: Stability | None = None  #: None: the guard was off, or it had no energies to judge
     hours: float | None = None  #: of all iterations, or of the fit at once; None: unknown
-    passes: float | None = None  #: images that passed through the network, forward and backward; None: unknown
+    #: images that passed through the network, forward and backward; None: unknown
+    passes: float | None = None
 
 
 class About(Protocol):
@@ -84,10 +94,12 @@ class Data(About, Protocol):
     """The images that a model was trained on and is evaluated on."""
 
     def part(self, name: str) -> Split:
-        """Return images with their labels: ``test``, ``validation`` or ``train`` images, or an OOD set.
+        """Return images with their labels: ``test``, ``validation`` or ``train`` images, or an OOD
+        set.
 
-        ``test`` are the test images under evaluation: all, or ``--limit`` of them. An OOD set is named by its spec,
-        such as ``celeba:root=/data``; its labels are None unless its images are of the dataset's classes.
+        ``test`` are the test images under evaluation: all, or ``--limit`` of them. An OOD set is
+        named by its spec, such as ``celeba:root=/data``; its labels are None unless its images are
+        of the dataset's classes.
 
         Raises:
             NotApplicable: if no images were held out.
@@ -99,18 +111,21 @@ class Data(About, Protocol):
 
 
 class Predictions(Protocol):
-    """Predictions of the model for images. They are cached: each image passes through the network once, in this run or
-    an earlier one.
+    """Predictions of the model for images. They are cached: each image passes through the network
+    once, in this run or an earlier one.
 
-    Images are named as in :meth:`Data.part`, or given as uint8 (N, C, H, W). ``noise`` is the standard deviation of
-    Gaussian noise on them, on [-1, 1]; the same noise for every model.
+    Images are named as in :meth:`Data.part`, or given as uint8 (N, C, H, W). ``noise`` is the
+    standard deviation of Gaussian noise on them, on [-1, 1]; the same noise for every model.
     """
 
     def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
-        """Return a quantity of images, float32 on the CPU: logits (N, K), else (N,). E(x) of a density is -log p(x)."""
+        """Return a quantity of images, float32 on the CPU: logits (N, K), else (N,). E(x) of a
+        density is -log p(x).
+        """
 
     def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
-        """Return E(x) after ``steps`` of the model's own chain, started at the images: float32 (N,) on the CPU.
+        """Return E(x) after ``steps`` of the model's own chain, started at the images: float32 (N,)
+        on the CPU.
 
         Raises:
             Unavailable: if the model has no chains.
@@ -130,31 +145,38 @@ class Services(Protocol):
     """Random numbers, features, a cache and the time limit."""
 
     def generator(self, purpose: str) -> Generator:
-        """Return a generator for one purpose, derived from the fit's seed and the purpose; on the CPU."""
+        """Return a generator for one purpose, derived from the fit's seed and the purpose; on the
+        CPU.
+        """
 
     def features(self, spec: str) -> FeatureNetwork:
         """Return the feature network of a spec, ready for use."""
 
     def features_of(self, spec: str, images: Literal["train", "test"] | Tensor) -> Features:
-        """Return the features of a part of the dataset (``train`` includes validation), or of any images."""
+        """Return the features of a part of the dataset (``train`` includes validation), or of any
+        images.
+        """
 
     def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         """Return the result of ``compute``, cached on disk under the model's weights and the name.
 
-        The name must be unique for this model; it need not contain the version of your code. Cache long computations in
-        parts: finished parts survive an interrupted run.
+        The name must be unique for this model; it need not contain the version of your code. Cache
+        long computations in parts: finished parts survive an interrupted run.
         """
 
     @property
     def share(self) -> tuple[int, int]:
         """The share of a long metric to compute and the number of shares. (0, 1) is all of it.
 
-        A metric with an attribute ``parts`` above 1 may be asked for one share, on another machine than the others. It
-        raises :class:`jembench.errors.PartDone` once all of that share is ``remembered``.
+        A metric with an attribute ``parts`` above 1 may be asked for one share, on another machine
+        than the others. It raises :class:`jembench.errors.PartDone` once all of that share is
+        ``remembered``.
         """
 
     def out_of_time(self) -> bool:
-        """Return whether the run's time limit has passed: a long metric then returns its partial result."""
+        """Return whether the run's time limit has passed: a long metric then returns its partial
+        result.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +234,8 @@ class Checked(Protocol):
     """A metric or feature network that checks before training whether it can be used."""
 
     def check(self, planned: Planned) -> None:
-        """Check a fit before it is trained. An error is shown in the plan, and nothing is trained for this metric.
+        """Check a fit before it is trained. An error is shown in the plan, and nothing is trained
+        for this metric.
 
         Raises:
             NotApplicable: if the metric is not defined for this model or dataset.

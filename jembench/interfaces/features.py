@@ -17,18 +17,20 @@ class Features(NamedTuple):
     """The output of a feature network."""
 
     pool: Tensor  #: float32 (N, D), for FID, KID, precision and recall
-    logits: Tensor  #: float32 (N, K), for the Inception score; K = 0: the network predicts no classes
+    #: float32 (N, K), for the Inception score; K = 0: the network predicts no classes
+    logits: Tensor
 
 
 @runtime_checkable
 class FeatureNetwork(Protocol):
     """A fixed network that computes features for generation metrics.
 
-    ``identity`` names the network *and* its weights, and is part of the protocols that use it. A network whose weights
-    may be missing is also :class:`~jembench.interfaces.evaluation.Checked`. It may have more attributes:
-    ``dimensions: int`` is the number of pooled features; ``trained_here: bool`` is True if ``prepare`` trains the
-    network, so that one process at a time prepares it; ``classifies: bool`` is False if it has no logits; and
-    ``published: tuple`` describes its published weights, and KID takes its features as they are.
+    ``identity`` names the network *and* its weights, and is part of the protocols that use it. A
+    network whose weights may be missing is also :class:`~jembench.interfaces.evaluation.Checked`.
+    It may have more attributes: ``dimensions: int`` is the number of pooled features;
+    ``trained_here: bool`` is True if ``prepare`` trains the network, so that one process at a time
+    prepares it; ``classifies: bool`` is False if it has no logits; and ``published: tuple``
+    describes its published weights, and KID takes its features as they are.
     """
 
     @property

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["Measurement", "Need", "OODScore", "Resampling", "Value"]
 
 Need = Literal[Capability, "labels", "validation", "chains", "buffer", "gradients", "training"]
-"""A need of a metric: a capability of the model, labels of the test images, validation images, chains of the model, a
-buffer that keeps them, gradients of its outputs, or a record of its training."""
+"""A need of a metric: a capability of the model, labels of the test images, validation images,
+chains of the model, a buffer that keeps them, gradients of its outputs, or a record of its
+training.
+"""
 
 
 class Value(NamedTuple):
-    """A number with the 95 % interval of its mean over other images of the same number; None: unknown."""
+    """A number with the 95 % interval of its mean over other images of the same number; None:
+    unknown.
+    """
 
     value: float
     low: float | None
@@ -36,12 +40,16 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measurement:
-    """The result of a metric. ``protocol`` identifies the procedure: only values of one protocol are comparable."""
+    """The result of a metric. ``protocol`` identifies the procedure: only values of one protocol
+    are comparable.
+    """
 
     protocol: str
     values: Mapping[str, Value]
-    arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)  #: per example, for later comparisons
-    details: Mapping[str, Any] = field(default_factory=dict)  #: additional information, in JSON types
+    #: per example, for later comparisons
+    arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    #: additional information, in JSON types
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -50,10 +58,10 @@ class Metric(Protocol):
 
     A metric may have further attributes:
 
-    - ``reads: frozenset[Quantity]``: the quantities of test images or out-of-distribution images that it reads; then
-      one pass computes all quantities that the metrics of a run need;
-    - ``parts: int``, of a long metric: with several workers it is a unit of work of its own, divided into at most as
-      many shares (see ``Services.share``).
+    - ``reads: frozenset[Quantity]``: the quantities of test images or out-of-distribution images
+      that it reads; then one pass computes all quantities that the metrics of a run need;
+    - ``parts: int``, of a long metric: with several workers it is a unit of work of its own,
+      divided into at most as many shares (see ``Services.share``).
     """
 
     @property
@@ -65,7 +73,8 @@ class Metric(Protocol):
 
 @runtime_checkable
 class OODScore(Protocol):
-    """A score of each image, higher for images that the model takes to be in-distribution; for the metric ``ood``.
+    """A score of each image, higher for images that the model takes to be in-distribution; for the
+    metric ``ood``.
 
     ``requires`` and ``reads`` are as for a :class:`Metric`.
     """
@@ -75,7 +84,9 @@ class OODScore(Protocol):
     @property
     def reads(self) -> frozenset[Quantity]: ...
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
-        """Return the score of each image, float (N,); ``images`` and ``noise`` as for :class:`Predictions`."""
+        """Return the score of each image, float (N,); ``images`` and ``noise`` as for
+        :class:`Predictions`.
+        """
 
 
 @runtime_checkable
@@ -91,7 +102,8 @@ class FittedScore(OODScore, Protocol):
     """A score with parameters that are estimated, for each model, on training or validation images."""
 
     def fit(self, evaluation: Evaluation, noise: float) -> tuple[OODScore, Mapping[str, str | int]]:
-        """Return the score of this model, and the parts of the protocol that say which images it was fitted on.
+        """Return the score of this model, and the parts of the protocol that say which images it
+        was fitted on.
 
         Args:
             evaluation: of the model; no test image may be used.
@@ -103,7 +115,9 @@ class FittedScore(OODScore, Protocol):
 class Adaptation(Protocol):
     """A test-time adaptation of a classifier to images without labels, for the metric ``shift``."""
 
-    def logits(self, model: nn.Module, x: Tensor, data: DataSpec, *, generator: Generator) -> Tensor:
+    def logits(
+        self, model: nn.Module, x: Tensor, data: DataSpec, *, generator: Generator
+    ) -> Tensor:
         """Adapt a model to images, and return the logits by which it classifies them, (N, K).
 
         Args:
@@ -120,15 +134,21 @@ class Adaptation(Protocol):
 class Resampling(NamedTuple):
     """A value as a statistic of observations, for the bootstrap and for paired comparisons."""
 
-    statistic: Callable[..., np.ndarray[Any, Any]]  #: index matrices (R, N), one for each size -> (R,)
+    #: index matrices (R, N), one for each size -> (R,)
+    statistic: Callable[..., np.ndarray[Any, Any]]
     sizes: tuple[int, ...]  #: N of each independent sample
     within: tuple[float, float] = (-math.inf, math.inf)  #: the range of the value
-    trials: int = 0  #: independent trials of a share or rank statistic, for intervals at the ends of its range
+    #: independent trials of a share or rank statistic, for intervals at the ends of its range
+    trials: int = 0
 
 
 @runtime_checkable
 class Resampled(Protocol):
-    """A metric whose values can be computed from its arrays, so that two models are compared image by image."""
+    """A metric whose values can be computed from its arrays, so that two models are compared image
+    by image.
+    """
 
     def resamplings(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Mapping[str, Resampling]:
-        """Return the statistic of each label, computed from ``Measurement.arrays``, in the order of the images."""
+        """Return the statistic of each label, computed from ``Measurement.arrays``, in the order of
+        the images.
+        """

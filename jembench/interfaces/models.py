@@ -1,4 +1,6 @@
-"""Models: the methods that an ``nn.Module`` may have, the data of training, and the import of weights."""
+"""Models: the methods that an ``nn.Module`` may have, the data of training, and the import of
+weights.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,14 @@ class Classifier(Protocol):
 @runtime_checkable
 class Energy(Protocol):
     def energy(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """Return E(x), or E(x, y) for labels y (B,): (B, C, H, W) -> (B,), nats, up to one unknown constant.
+        """Return E(x), or E(x, y) for labels y (B,): (B, C, H, W) -> (B,), nats, up to one unknown
+        constant.
 
-        A model without classes may leave out ``y``. One that was trained elsewhere may have E(x, y) alone, with ``y``
-        required: its logits are then -E(x, y).
+        A model without classes may leave out ``y``. One that was trained elsewhere may have E(x, y)
+        alone, with ``y`` required: its logits are then -E(x, y).
 
-        A model may have the attribute ``energy_follows_from_logits: bool``, True if E(x) is exactly -logsumexp of the
-        logits, so that one pass computes both.
+        A model may have the attribute ``energy_follows_from_logits: bool``, True if E(x) is exactly
+        -logsumexp of the logits, so that one pass computes both.
 
         Raises:
             SpecError: for labels, if the model has no classes.
@@ -58,10 +61,12 @@ class Energy(Protocol):
 @runtime_checkable
 class Density(Protocol):
     def log_prob(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """Return log p(x), or log p(x|y) for labels y (B,): (B, C, H, W) -> (B,), nats. ``y`` as for ``energy``.
+        """Return log p(x), or log p(x|y) for labels y (B,): (B, C, H, W) -> (B,), nats. ``y`` as
+        for ``energy``.
 
-        The density integrates to 1 over all of R^(C H W), like that of a flow, or over ``DataSpec.bounds``. A model
-        whose values are lower bounds of a log density, such as an ELBO, sets ``log_prob_is_bound: bool`` to True.
+        The density integrates to 1 over all of R^(C H W), like that of a flow, or over
+        ``DataSpec.bounds``. A model whose values are lower bounds of a log density, such as an
+        ELBO, sets ``log_prob_is_bound: bool`` to True.
 
         Raises:
             SpecError: for labels, if the model has no classes.
@@ -71,7 +76,8 @@ class Density(Protocol):
 @runtime_checkable
 class Generative(Protocol):
     def sample(self, n: int, y: Tensor | None = None, *, generator: Generator) -> Tensor:
-        """Draw images without a Markov chain, (n, C, H, W) within ``DataSpec.bounds``; of the classes y (n,) if given.
+        """Draw images without a Markov chain, (n, C, H, W) within ``DataSpec.bounds``; of the
+        classes y (n,) if given.
 
         Raises:
             SpecError: for labels, if the model has no classes.
@@ -79,21 +85,31 @@ class Generative(Protocol):
 
 
 class Batch(NamedTuple):
-    """Training images of one iteration, augmented and with data noise; both terms may use the same images."""
+    """Training images of one iteration, augmented and with data noise; both terms may use the same
+    images.
+    """
 
     x: Tensor  #: (B, C, H, W) for p(x)
     x_labelled: Tensor  #: (B, C, H, W) for p(y|x)
     y_labelled: Tensor  #: int64 (B,)
-    logits: Tensor | None = None  #: (B, K) of x, with gradients, if x passed through the network before the chains
-    iteration: Tensor | None = None  #: (): the number of this training's iterations before this one, on the device
-    outliers: Tensor | None = None  #: (O, C, H, W): images outside of the data, for a loss that needs them
+    #: (B, K) of x, with gradients, if x passed through the network before the chains
+    logits: Tensor | None = None
+    #: (): the number of this training's iterations before this one, on the device
+    iteration: Tensor | None = None
+    #: (O, C, H, W): images outside of the data, for a loss that needs them
+    outliers: Tensor | None = None
 
     def ramp(self, iterations: int) -> Tensor | float:
-        """Return the factor, 0 to 1, of a weight that rises linearly from 0 over the first iterations of a training.
+        """Return the factor, 0 to 1, of a weight that rises linearly from 0 over the first
+        iterations of a training.
 
         It is 1 with ``iterations=0``, and for a batch outside of a training.
         """
-        return (self.iteration / iterations).clamp(max=1) if iterations and self.iteration is not None else 1.0
+        return (
+            (self.iteration / iterations).clamp(max=1)
+            if iterations and self.iteration is not None
+            else 1.0
+        )
 
 
 class Negatives(NamedTuple):
@@ -133,28 +149,29 @@ Chains = Literal["none", "marginal", "conditional"]
 class Trainable(Protocol):
     """A model that can be trained by the shared loop.
 
-    ``chains`` says which samples the loss needs: none, chains on E(x), or chains on E(x, y) for the batch's labels.
-    A model trained with chains can generate images: its sampler is stored with it.
+    ``chains`` says which samples the loss needs: none, chains on E(x), or chains on E(x, y) for the
+    batch's labels. A model trained with chains can generate images: its sampler is stored with it.
 
-    Torch's global generators are seeded before each iteration, so that dropout is reproducible. A loss also draws its
-    noise from them (``torch.rand_like``): a loss that makes a ``torch.Generator`` cannot be compiled. Use
-    ``jembench.parts.densities.FirstBatch`` for an initialisation by the first batch.
+    Torch's global generators are seeded before each iteration, so that dropout is reproducible. A
+    loss also draws its noise from them (``torch.rand_like``): a loss that makes a
+    ``torch.Generator`` cannot be compiled. Use ``jembench.parts.densities.FirstBatch`` for an
+    initialisation by the first batch.
 
     A model whose loss needs the outliers of the recipe (``data.outliers``) sets the attribute
     ``needs_outliers: bool`` to True.
 
-    A model whose chains follow another energy than its ``energy`` has the method ``chain_energy(x, y)``, which is
-    called in the same way.
+    A model whose chains follow another energy than its ``energy`` has the method ``chain_energy(x,
+    y)``, which is called in the same way.
 
     A model whose running statistics of batch norm are by design those of all images of its loss,
     such as data, samples and outliers in one pass, sets the attribute ``joint_pass: bool`` to True.
     They are then not compared with those of the training images.
 
-    A model whose samples in training are not its own, such as outliers, sets the attribute ``generates: bool`` to
-    False. It is then not said to generate images.
+    A model whose samples in training are not its own, such as outliers, sets the attribute
+    ``generates: bool`` to False. It is then not said to generate images.
 
-    A model whose loss ``torch.compile`` cannot turn into one graph sets the attribute ``compiles: bool`` to False, and
-    is then not compiled.
+    A model whose loss ``torch.compile`` cannot turn into one graph sets the attribute ``compiles:
+    bool`` to False, and is then not compiled.
     """
 
     @property
@@ -163,25 +180,33 @@ class Trainable(Protocol):
 
 
 class Phase(NamedTuple):
-    """The turn of a further optimiser in each iteration: its parameters, and the loss that they minimise."""
+    """The turn of a further optimiser in each iteration: its parameters, and the loss that they
+    minimise.
+    """
 
     parameters: Sequence[nn.Parameter]  #: which no other phase has
-    loss: Callable[[Batch, Negatives | None], Loss]  #: called with the iteration's batch and negatives
-    settings: Mapping[str, Any] = {}  #: those of the recipe's ``[optimizer]`` to replace, such as ``learning_rate``
+    #: called with the iteration's batch and negatives
+    loss: Callable[[Batch, Negatives | None], Loss]
+    #: those of the recipe's ``[optimizer]`` to replace, such as ``learning_rate``
+    settings: Mapping[str, Any] = {}
 
 
 @runtime_checkable
 class Phased(Protocol):
-    """A :class:`Trainable` whose optimisers take turns, such as those of an energy and of a generator.
+    """A :class:`Trainable` whose optimisers take turns, such as those of an energy and of a
+    generator.
 
-    In each iteration ``training_loss`` trains the parameters that no phase has, and then each phase its own, in order,
-    with the same batch and negatives. Gradients are computed for the parameters of the turn alone. The schedule and the
-    guard's remedies apply to the learning rates of all phases. The total of a phase's loss is logged as ``NAME_loss``,
-    and its parts under their own names, which must differ from those of other losses.
+    In each iteration ``training_loss`` trains the parameters that no phase has, and then each phase
+    its own, in order, with the same batch and negatives. Gradients are computed for the parameters
+    of the turn alone. The schedule and the guard's remedies apply to the learning rates of all
+    phases. The total of a phase's loss is logged as ``NAME_loss``, and its parts under their own
+    names, which must differ from those of other losses.
     """
 
     def phases(self) -> Mapping[str, Phase]:
-        """Return the phases by their names. The trainer calls it once, before it makes the optimisers."""
+        """Return the phases by their names. The trainer calls it once, before it makes the
+        optimisers.
+        """
 
 
 @runtime_checkable
@@ -189,7 +214,8 @@ class Prepared(Protocol):
     """A :class:`Trainable` model that reads the training images once, before its first iteration."""
 
     def prepare(self, batches: Iterable[Tensor]) -> None:
-        """Set buffers by the training images, with the weights that training starts from, in evaluation mode.
+        """Set buffers by the training images, with the weights that training starts from, in
+        evaluation mode.
 
         Args:
             batches: the images in order, float (B, C, H, W) on the model's device.
@@ -198,14 +224,15 @@ class Prepared(Protocol):
 
 @runtime_checkable
 class Fittable(Protocol):
-    """A model that is fitted to all training images at once, without a loss: a mixture, a kernel density.
+    """A model that is fitted to all training images at once, without a loss: a mixture, a kernel
+    density.
 
-    The result of the fit must be in its buffers, of any shapes: they are stored as safetensors, and the buffers of a
-    model that is loaded take their shapes from the file. Nothing else is stored.
+    The result of the fit must be in its buffers, of any shapes: they are stored as safetensors, and
+    the buffers of a model that is loaded take their shapes from the file. Nothing else is stored.
 
-    A model whose outputs PyTorch cannot differentiate, such as one of scikit-learn, sets the attribute
-    ``differentiable: bool`` to False; metrics that need gradients are then not applicable to it. A model that is
-    :class:`Trainable` too is trained.
+    A model whose outputs PyTorch cannot differentiate, such as one of scikit-learn, sets the
+    attribute ``differentiable: bool`` to False; metrics that need gradients are then not applicable
+    to it. A model that is :class:`Trainable` too is trained.
     """
 
     def fit(self, x: Tensor, y: Tensor | None, *, generator: Generator) -> None:
@@ -231,7 +258,9 @@ class Import:
 
 @runtime_checkable
 class Importer(Protocol):
-    """A reader of weight files of one origin, which never runs code in them: PyTorch's safe reader reads pickles."""
+    """A reader of weight files of one origin, which never runs code in them: PyTorch's safe reader
+    reads pickles.
+    """
 
     def read(self, path: Path, data: DataSpec, model: str | None) -> Import:
         """Read the weights in a file.
@@ -242,5 +271,6 @@ class Importer(Protocol):
             model: spec of the model; None: the file itself names it.
 
         Raises:
-            CheckpointError: if the file is damaged or of another kind; the message lists everything that does not fit.
+            CheckpointError: if the file is damaged or of another kind; the message lists everything
+                that does not fit.
         """

@@ -20,7 +20,9 @@ class Job:
     name: str  #: for display: "fit jem on digits, recipe digits, seed 0"
     kind: WorkKind
     order: int  #: an executor with its own queue starts the unit with the lowest order first
-    gpus: int  #: number of GPUs on one machine: as many processes train the model together, on CPUs if there is no GPU
+    #: number of GPUs on one machine: as many processes train the model together, on CPUs if there
+    # is no GPU
+    gpus: int
     text: str  #: the unit as JSON, a few kB: the file that a worker finds in a shared store
 
 
@@ -28,7 +30,9 @@ Ending = Literal["done", "stopped", "busy", "refused", "failed", "lost"]
 
 
 def exit_reason(code: int) -> str:
-    """Return how a process ended, by its code in ``subprocess``: ``exit code 1``, or a signal: ``SIGKILL``."""
+    """Return how a process ended, by its code in ``subprocess``: ``exit code 1``, or a signal:
+    ``SIGKILL``.
+    """
     return next((each.name for each in signal.Signals if each == -code), f"exit code {code}")
 
 
@@ -36,17 +40,19 @@ def exit_reason(code: int) -> str:
 class Ended:
     """The ending of a unit of work.
 
-    =========== ========================================================================================================
-    how         meaning
-    =========== ========================================================================================================
-    ``done``    its results are in the store. A ``text`` is the reason why its training failed, which the cells tell
+    ===========
+    ========================================================================================================
+    how         meaning ===========
+    ========================================================================================================
+    ``done``    its results are in the store. A ``text`` is the reason why its training failed,
+    which the cells tell
                 too; that of a check has a remark a line
-    ``stopped`` a signal or the time limit ended it; the driver submits it again
-    ``busy``    another process works on the same fit; the driver submits it again after a while
-    ``refused`` it cannot be carried out there: other code, missing data; ``text`` has the difference and the remedy
-    ``failed``  a bug, or a store that cannot be written
-    ``lost``    the worker died, and so did the retries
-    =========== ========================================================================================================
+    ``stopped`` a signal or the time limit ended it; the driver submits it again ``busy``    another
+    process works on the same fit; the driver submits it again after a while ``refused`` it cannot
+    be carried out there: other code, missing data; ``text`` has the difference and the remedy
+    ``failed``  a bug, or a store that cannot be written ``lost``    the worker died, and so did the
+    retries ===========
+    ========================================================================================================
     """
 
     id: str
@@ -61,40 +67,48 @@ class Ended:
 class Driver:
     """The run that an executor works for.
 
-    A worker is a process of the :meth:`command` of some units, with ``environment`` added to the variables of the place
-    where it runs. It carries out the units one after the other and prints one line of JSON on stdout for each ending,
-    the fields of :class:`Ended`. At SIGTERM it stops cleanly.
+    A worker is a process of the :meth:`command` of some units, with ``environment`` added to the
+    variables of the place where it runs. It carries out the units one after the other and prints
+    one line of JSON on stdout for each ending, the fields of :class:`Ended`. At SIGTERM it stops
+    cleanly.
     """
 
     store: Path  #: absolute
     options: Sequence[str]  #: of the command of a worker, after the ids of units
     environment: Mapping[str, str]
     carry_out: Callable[[Job], Ended]  #: in this process, by executors with ``in_process``
-    #: Report why a unit that was submitted has not started, by its id. An executor may call it within ``ended``.
+    #: Report why a unit that was submitted has not started, by its id. An executor may call it
+    # within ``ended``.
     waits: Callable[[str, str], None] = lambda unit, reason: None
 
     def command(self, jobs: Sequence[Job], *, more: bool = False) -> list[str]:
         """Return the command of a worker for units with the same number of GPUs.
 
-        With ``more`` the worker then carries out the units whose ids it reads from stdin, a batch a line
-        with spaces between them, until stdin ends.
+        With ``more`` the worker then carries out the units whose ids it reads from stdin, a batch a
+        line with spaces between them, until stdin ends.
 
-        Its first word is the interpreter of this process, to be replaced by the path of the interpreter on another
-        machine. torchrun starts units with several GPUs.
+        Its first word is the interpreter of this process, to be replaced by the path of the
+        interpreter on another machine. torchrun starts units with several GPUs.
         """
         gpus = jobs[0].gpus
-        torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(gpus), "-m"] if gpus > 1 else []
+        torchrun = (
+            ["torch.distributed.run", "--standalone", "--nproc-per-node", str(gpus), "-m"]
+            if gpus > 1
+            else []
+        )
         units = [job.id for job in jobs] + (["-"] if more else [])
         return [sys.executable, "-P", "-m", *torchrun, "jembench", "work", *units, *self.options]
 
 
 @runtime_checkable
 class Executor(Protocol):
-    """A way to carry out units of work: it assigns them to machines, retries those that died, and cancels.
+    """A way to carry out units of work: it assigns them to machines, retries those that died, and
+    cancels.
 
-    ``slots`` is the number of units that run at the same time, as far as it is known. ``here`` is True if all run on
-    this machine; missing data is then an error before anything starts. ``in_process`` is True if ``ended`` calls
-    :attr:`Driver.carry_out`: events then reach trackers from this process.
+    ``slots`` is the number of units that run at the same time, as far as it is known. ``here`` is
+    True if all run on this machine; missing data is then an error before anything starts.
+    ``in_process`` is True if ``ended`` calls :attr:`Driver.carry_out`: events then reach trackers
+    from this process.
     """
 
     @property
@@ -111,45 +125,57 @@ class Executor(Protocol):
         """
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Queue units, all of which may start at once. A unit may be submitted again after it has ended."""
+        """Queue units, all of which may start at once. A unit may be submitted again after it has
+        ended.
+        """
 
     def ended(self, seconds: float) -> Sequence[Ended]:
-        """Return the endings since the last call, after waiting up to ``seconds`` for the first one."""
+        """Return the endings since the last call, after waiting up to ``seconds`` for the first
+        one.
+        """
 
     def cancel(self) -> None:
-        """Drop queued units and ask running ones to stop cleanly. :meth:`ended` returns their endings as before."""
+        """Drop queued units and ask running ones to stop cleanly. :meth:`ended` returns their
+        endings as before.
+        """
 
     def close(self) -> None:
         """Release all resources and end all workers."""
 
 
-EventKind = Literal["queued", "progress", "window", "diverged", "measured", "warning", "ended", "finished"]
+EventKind = Literal[
+    "queued", "progress", "window", "diverged", "measured", "warning", "ended", "finished"
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
     """An event of a run.
 
-    ============= ==================================================================================================
-    kind          meaning, and the fields that it fills in beside ``fit``
-    ============= ==================================================================================================
-    ``queued``    the unit of work waits: ``text`` is the reason, if there is one
-    ``progress``  once a second during the work on a unit: ``text`` is the name of the phase, ``done`` and ``total``
-                  its progress, and ``values`` has ``unit``, the unit of both. Trackers do not receive it
+    =============
+    ==================================================================================================
+    kind          meaning, and the fields that it fills in beside ``fit`` =============
+    ==================================================================================================
+    ``queued``    the unit of work waits: ``text`` is the reason, if there is one ``progress``  once
+    a second during the work on a unit: ``text`` is the name of the phase, ``done`` and ``total``
+                  its progress, and ``values`` has ``unit``, the unit of both. Trackers do not
+                  receive it
     ``window``    ``log_every`` iterations have ended: ``done`` and ``total`` iterations, and in ``values`` the columns
-                  of ``history.csv``. A window in which training diverged is included. A training that is resumed sends
-                  the windows of former runs again
-    ``diverged``  the guard found divergence: ``values`` has ``iteration`` and ``reason``, and ``returned_to`` and
-                  ``remedy`` if training was rolled back; ``text`` describes it
-    ``measured``  the outcome of ``metric`` is in the store: ``values`` has ``status``, ``seconds``, and by label each
-                  value with the ends of its interval (``fid``, ``fid/low``, ``fid/high``); ``text`` is the reason if
-                  there is no value; ``done`` is the number of iterations of the training
-    ``warning``   something failed that no outcome records, a plugin left a setting of PyTorch changed, training starts
-                  from the weights of another fit, or outputs are random or depend on the batch: ``text``
+                  of ``history.csv``. A window in which training diverged is included. A training
+                  that is resumed sends the windows of former runs again
+    ``diverged``  the guard found divergence: ``values`` has ``iteration`` and ``reason``, and
+                  ``returned_to`` and ``remedy`` if training was rolled back; ``text`` describes it
+    ``measured``  the outcome of ``metric`` is in the store: ``values`` has ``status``, ``seconds``,
+                  and by label each value with the ends of its interval (``fid``, ``fid/low``,
+                  ``fid/high``); ``text`` is the reason if there is no value; ``done`` is the number
+                  of iterations of the training
+    ``warning``   something failed that no outcome records, a plugin left a setting of PyTorch
+                  changed, training starts from the weights of another fit, or outputs are random or
+                  depend on the batch: ``text``
     ``ended``     the unit has ended: ``values`` has ``how`` (see :class:`Ended`; or "dropped": a unit that it needs
                   failed), ``text`` the message
-    ``finished``  the last event of this process; it has no ``fit``
-    ============= ==================================================================================================
+    ``finished``  the last event of this process; it has no ``fit`` =============
+    ==================================================================================================
     """
 
     kind: EventKind
@@ -166,9 +192,11 @@ class Event:
 
 @runtime_checkable
 class Tracker(Protocol):
-    """A receiver of the events of fits, called in a thread of its own in the process that trains or measures them.
+    """A receiver of the events of fits, called in a thread of its own in the process that trains or
+    measures them.
 
-    An event counts as received when ``event`` returns. A tracker that raises an error or blocks gets no further events.
+    An event counts as received when ``event`` returns. A tracker that raises an error or blocks
+    gets no further events.
     """
 
     def event(self, event: Event) -> None: ...

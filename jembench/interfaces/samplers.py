@@ -16,8 +16,8 @@ __all__ = ["ChainState", "GradEnergy", "Sampler", "Start"]
 GradEnergy = Callable[["Tensor", "Tensor | None"], "tuple[Tensor, Tensor]"]
 """The energy of a model and its gradient.
 
-A function from x (B, C, H, W) and y (B,) or None to E (B,) and dE/dx (B, C, H, W). A sampler may call it
-with a part of its chains.
+A function from x (B, C, H, W) and y (B,) or None to E (B,) and dE/dx (B, C, H, W). A sampler may
+call it with a part of its chains.
 """
 
 
@@ -29,25 +29,28 @@ class ChainState(NamedTuple):
     slots: Tensor | None = None  #: int64 (B,): the slot of each chain in a replay buffer
     steps: int = 0  #: steps since they were started or drawn from a buffer
     ages: Tensor | None = None  #: int64 (B,): the steps since each kept chain was started
-    momentum: Tensor | None = None  #: (B, C, H, W): the decaying sum of gradients, of a sampler with momentum
+    #: (B, C, H, W): the decaying sum of gradients, of a sampler with momentum
+    momentum: Tensor | None = None
 
 
 @runtime_checkable
 class Sampler(Protocol):
-    """A Markov chain over images. Only ``state_dict`` outlives a chain; all randomness comes from ``generator``.
+    """A Markov chain over images. Only ``state_dict`` outlives a chain; all randomness comes from
+    ``generator``.
 
     A sampler may have further methods and attributes:
 
-    - ``inform(train: Split)``: called with the training images before the first chain, also when training is resumed,
-      so that ``state_dict`` need not contain anything derived from them;
-    - ``capturable: bool``: True if ``step`` neither waits for the device nor changes the state in ``state_dict``: on a
-      GPU the steps of a chain are then captured as one CUDA graph, and code other than operations on tensors runs once;
+    - ``inform(train: Split)``: called with the training images before the first chain, also when
+      training is resumed, so that ``state_dict`` need not contain anything derived from them;
+    - ``capturable: bool``: True if ``step`` neither waits for the device nor changes the state in
+      ``state_dict``: on a GPU the steps of a chain are then captured as one CUDA graph, and code
+      other than operations on tensors runs once;
     - ``capacity: int``: the number of chains that outlive an iteration, 0 or more;
-    - ``check_batch(n: int, *, conditional: bool)``: raises a SpecError before training if n chains cannot be drawn at
-      once, conditioned on any labels.
+    - ``check_batch(n: int, *, conditional: bool)``: raises a SpecError before training if n chains
+      cannot be drawn at once, conditioned on any labels.
 
-    In a training by several processes, each process runs a part of the chains from ``init``, cut along the first
-    dimension of the tensors in the state.
+    In a training by several processes, each process runs a part of the chains from ``init``, cut
+    along the first dimension of the tensors in the state.
     """
 
     @property
@@ -67,7 +70,9 @@ class Sampler(Protocol):
         """Keep the ends of chains for later ones, after their last step."""
 
     def kept(self) -> ChainState | None:
-        """Return a copy of the chains that outlive an iteration (a replay buffer); None if the sampler keeps none."""
+        """Return a copy of the chains that outlive an iteration (a replay buffer); None if the
+        sampler keeps none.
+        """
 
     def state_dict(self) -> dict[str, Tensor]: ...
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None: ...
@@ -75,19 +80,23 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class Adaptive(Sampler, Protocol):
-    """A sampler that adapts, for example the length of its chains, to the energies that a training computes.
+    """A sampler that adapts, for example the length of its chains, to the energies that a training
+    computes.
 
     Whatever outlives an iteration is in its ``state_dict``.
     """
 
     def observe(self, energies: Energies) -> None:
-        """Receive the energies of the data and samples of a loss, detached and (B,) each, without a wait for them.
+        """Receive the energies of the data and samples of a loss, detached and (B,) each, without a
+        wait for them.
 
         In a training by several processes these are the energies of all.
         """
 
     def adapt(self) -> None:
-        """Change the chains of later iterations. Called after every ``log_every`` of them; the host may wait here."""
+        """Change the chains of later iterations. Called after every ``log_every`` of them; the host
+        may wait here.
+        """
 
 
 @runtime_checkable

@@ -1,5 +1,15 @@
-"""Metrics of trained models, and functions that compute them from one's own tensors (``jembench.metrics.ece``)."""
+"""Metrics of trained models, and functions that compute them from one's own tensors
+(``jembench.metrics.ece``).
+"""
 
-from jembench.metrics.functional import accuracy, adaptive_ece, auroc, brier, classwise_ece, ece, nll
+from jembench.metrics.functional import (
+    accuracy,
+    adaptive_ece,
+    auroc,
+    brier,
+    classwise_ece,
+    ece,
+    nll,
+)
 
 __all__ = ["accuracy", "adaptive_ece", "auroc", "brier", "classwise_ece", "ece", "nll"]

@@ -1,6 +1,7 @@
 """Attacks as metrics: their budgets, the model under attack, shards, verification and curves.
 
-An attack is a class with a method ``find``. Heavy modules are imported inside methods and functions.
+An attack is a class with a method ``find``. Heavy modules are imported inside methods and
+functions.
 
 Legend: N attacked images, C channels, H height, W width.
 """
@@ -26,14 +27,19 @@ if TYPE_CHECKING:
     from jembench.metrics.base import Array, Arrays, Estimate
 
 SHARD, SHARD_REFINED = 50, 25
-"""Images per shard on a CPU, without and with refinement. A kill loses at most the work on one shard."""
+"""Images per shard on a CPU, without and with refinement. A kill loses at most the work on one
+shard.
+"""
 
 GPU_SHARD, GPU_SHARD_REFINED = 300, 75
-"""The same on a GPU: the paper's 300 images in one shard, and in four. Most images end early, and smaller shards would
-leave the GPU idle."""
+"""The same on a GPU: the paper's 300 images in one shard, and in four. Most images end early, and
+smaller shards would leave the GPU idle.
+"""
 
 LEVELS = 255
-"""The unit of distances in both norms, as in the paper's figures: levels of 8-bit images per pixel range."""
+"""The unit of distances in both norms, as in the paper's figures: levels of 8-bit images per pixel
+range.
+"""
 
 CURVE: Mapping[Norm, tuple[str, ...]] = {
     "linf": ("4/255", "8/255", "16/255"),
@@ -44,7 +50,8 @@ CURVE: Mapping[Norm, tuple[str, ...]] = {
 _VERSION = 3  # of the attacks; stored shards of another version are not used
 _RANGE = (0.0, 1.0)
 
-# --- a budget ---------------------------------------------------------------------------------------------------------
+# --- a budget
+# ---------------------------------------------------------------------------------------------------------
 
 BudgetName = Literal["paper", "quick"]
 Gradient = Literal["through", "bpda"]
@@ -61,16 +68,19 @@ class Budget(NamedTuple):
     queries: int  # per image, of a decision-based attack
 
 
-# The numbers of a name never change, since the name is part of the identity of results; other numbers need a new name.
+# The numbers of a name never change, since the name is part of the identity of results; other
+# numbers need a new name.
 BUDGETS: Mapping[BudgetName, Budget] = {
-    # Grathwohl et al. (2020), arXiv:1912.03263, Appendix G, which does not give the tolerance. Its boundary attack has
-    # foolbox's default settings: 25,000 steps.
+    # Grathwohl et al. (2020), arXiv:1912.03263, Appendix G, which does not give the tolerance. Its
+    # boundary attack has foolbox's default settings: 25,000 steps.
     "paper": Budget(images=300, restarts=20, steps=40, tolerance=0.01, eot=5, queries=25_000),
-    # For a first result on a CPU in minutes: distances are a few percent larger, and intervals wide.
+    # For a first result on a CPU in minutes: distances are a few percent larger, and intervals
+    # wide.
     "quick": Budget(images=25, restarts=2, steps=10, tolerance=0.05, eot=1, queries=1_000),
 }
 
-# --- images and results -----------------------------------------------------------------------------------------------
+# --- images and results
+# -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +124,11 @@ class Attacked(NamedTuple):
     @property
     def details(self) -> dict[str, Any]:
         """``partial``, unless all images were attacked."""
-        return {"partial": f"{self.images} of {self.wanted} images"} if self.images < self.wanted else {}
+        return (
+            {"partial": f"{self.images} of {self.wanted} images"}
+            if self.images < self.wanted
+            else {}
+        )
 
     def whole(self) -> dict[str, Array]:
         """Return the arrays of all images.
@@ -123,28 +137,34 @@ class Attacked(NamedTuple):
             OutOfTime: if the time limit passed before.
         """
         if self.details:
-            raise OutOfTime(f"The time is up after {self.details['partial']}. The same command goes on from here.")
+            raise OutOfTime(
+                f"The time is up after {self.details['partial']}. The same command goes on from here."
+            )
         return self.arrays
 
 
-# --- the base ---------------------------------------------------------------------------------------------------------
+# --- the base
+# ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attack(Metric):
     """An attack on a model, which may refine images by its own chain before it classifies them.
 
-    ``budget`` names the limits of an attack: ``paper`` (300 images, 20 restarts, 40 steps, 5 chains) or ``quick``, for
-    a first result on a CPU. Other options replace single numbers of it. ``refine`` is the number of steps of the
-    model's own chain from each image before it is classified (JEM-k), and ``eot`` the number of chains that predictions
-    are averaged over. ``data_noise`` is that of the reference code before each chain (standard deviation on [-1, 1]).
-    Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G. ``smooth`` is the noise of randomised
-    smoothing (on [0, 1]), with ``eot`` noisy copies in place of chains. Salman et al. (2019), arXiv:1906.04584.
+    ``budget`` names the limits of an attack: ``paper`` (300 images, 20 restarts, 40 steps, 5
+    chains) or ``quick``, for a first result on a CPU. Other options replace single numbers of it.
+    ``refine`` is the number of steps of the model's own chain from each image before it is
+    classified (JEM-k), and ``eot`` the number of chains that predictions are averaged over.
+    ``data_noise`` is that of the reference code before each chain (standard deviation on [-1, 1]).
+    Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G. ``smooth`` is the noise
+    of randomised smoothing (on [0, 1]), with ``eot`` noisy copies in place of chains. Salman et al.
+    (2019), arXiv:1906.04584.
 
     A subclass defines :meth:`find`, :meth:`estimates` and the parts of its protocol.
 
     Raises:
-        SpecError: if an option is out of its range, or ``smooth`` is combined with ``refine`` or ``data_noise``.
+        SpecError: if an option is out of its range, or ``smooth`` is combined with ``refine`` or
+            ``data_noise``.
     """
 
     budget: BudgetName = "paper"
@@ -154,7 +174,9 @@ class Attack(Metric):
     data_noise: NotNegative = 0.0
     smooth: NotNegative = 0.0
     searches: ClassVar[bool] = True
-    """True if successes against random predictions are confirmed during the attack too, not only by verification."""
+    """True if successes against random predictions are confirmed during the attack too, not only by
+    verification.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -168,7 +190,9 @@ class Attack(Metric):
     def spent(self) -> Budget:
         """The budget, with the numbers that options of the same names replace."""
         options: dict[str, Any] = {name: getattr(self, name, None) for name in Budget._fields}
-        return BUDGETS[self.budget]._replace(**{name: value for name, value in options.items() if value is not None})
+        return BUDGETS[self.budget]._replace(
+            **{name: value for name, value in options.items() if value is not None}
+        )
 
     @property
     def grad(self) -> Gradient | None:
@@ -197,10 +221,11 @@ class Attack(Metric):
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
-        """The model under attack and, for random predictions, how many must be wrong for an image to count as broken.
+        """The model under attack and, for random predictions, how many must be wrong for an image
+        to count as broken.
 
-        An image that is misclassified half of the time counts as robust, so the expected accuracy of one prediction is
-        given as well.
+        An image that is misclassified half of the time counts as robust, so the expected accuracy
+        of one prediction is given as well.
         """
         from jembench.attacks.target import LOOKS
         from jembench.attacks.threat import VERIFICATIONS
@@ -208,7 +233,11 @@ class Attack(Metric):
         if not self.is_random:
             return self.model_options
         verified = {"verified": f"{VERIFICATIONS // 2 + 1}/{VERIFICATIONS}"}
-        return {**self.model_options, **verified, **({"sure": f"{LOOKS}/{LOOKS}"} if self.searches else {})}
+        return {
+            **self.model_options,
+            **verified,
+            **({"sure": f"{LOOKS}/{LOOKS}"} if self.searches else {}),
+        }
 
     @property
     def label(self) -> str:
@@ -220,12 +249,16 @@ class Attack(Metric):
 
         Only the random numbers of refinement depend on it.
         """
-        plain, refined = (SHARD, SHARD_REFINED) if device == "cpu" else (GPU_SHARD, GPU_SHARD_REFINED)
+        plain, refined = (
+            (SHARD, SHARD_REFINED) if device == "cpu" else (GPU_SHARD, GPU_SHARD_REFINED)
+        )
         return refined if self.refine else plain
 
     @property
     def parts(self) -> int:
-        """The number of shards on CPUs, which different machines can attack; on GPUs there are fewer."""
+        """The number of shards on CPUs, which different machines can attack; on GPUs there are
+        fewer.
+        """
         return -(-self.spent.images // self.shard_size("cpu"))
 
     @property
@@ -240,7 +273,9 @@ class Attack(Metric):
 
     @property
     def passes(self) -> int:
-        """The network passes at one size of the change, of which a search tries several; 0: not known."""
+        """The network passes at one size of the change, of which a search tries several; 0: not
+        known.
+        """
         return 0
 
     def attacked_model(self, evaluation: Evaluation, purpose: str) -> Target:
@@ -284,7 +319,10 @@ class Attack(Metric):
             purpose = f"{self.label} {shard.number}"
             result = self.find(evaluation, shard, self.attacked_model(evaluation, purpose))
             fresh = self.attacked_model(evaluation, f"verify {purpose}")
-            return {**verify(fresh, shard.x, shard.y, result.adversarial, result.claimed), **result.others}
+            return {
+                **verify(fresh, shard.x, shard.y, result.adversarial, result.claimed),
+                **result.others,
+            }
 
         return in_shards(self, evaluation, choose(evaluation, self.spent.images), work)
 
@@ -296,7 +334,9 @@ class Attack(Metric):
         """Attack the model, and measure its robustness."""
         attacked = self.attack(evaluation)
         details = {**self.details(attacked.arrays), **attacked.details}
-        return self.measurement(evaluation, attacked.arrays, parts={"images": attacked.images}, details=details)
+        return self.measurement(
+            evaluation, attacked.arrays, parts={"images": attacked.images}, details=details
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,14 +351,22 @@ class GradientAttack(Attack):
     def protocol_options(self) -> dict[str, Scalar]:
         """The parts of the protocol."""
         spent = self.spent
-        return {**super().protocol_options, "norm": self.norm, "restarts": spent.restarts, "steps": spent.steps}
+        return {
+            **super().protocol_options,
+            "norm": self.norm,
+            "restarts": spent.restarts,
+            "steps": spent.steps,
+        }
 
 
-# --- shards -----------------------------------------------------------------------------------------------------------
+# --- shards
+# -----------------------------------------------------------------------------------------------------------
 
 
 def choose(evaluation: Evaluation, count: int) -> Chosen:
-    """Choose ``count`` test images at random, the same for all models; a smaller count chooses the first of these."""
+    """Choose ``count`` test images at random, the same for all models; a smaller count chooses the
+    first of these.
+    """
     import torch
 
     from jembench import seeds
@@ -330,15 +378,20 @@ def choose(evaluation: Evaluation, count: int) -> Chosen:
 
 
 def in_shards(
-    metric: Any, evaluation: Evaluation, chosen: Chosen, work: Callable[[Shard], Mapping[str, Tensor]]
+    metric: Any,
+    evaluation: Evaluation,
+    chosen: Chosen,
+    work: Callable[[Shard], Mapping[str, Tensor]],
 ) -> Attacked:
-    """Do the work of a metric shard by shard; after a kill or at the time limit, the next call continues.
+    """Do the work of a metric shard by shard; after a kill or at the time limit, the next call
+    continues.
 
-    With ``services.share`` (number, count), every count-th shard is computed here, and other machines do the others.
+    With ``services.share`` (number, count), every count-th shard is computed here, and other
+    machines do the others.
 
     Args:
-        metric: an attack, or another metric with ``shard_size`` and ``protocol_options``. A stored shard is
-            used again for the same model, images and ``protocol_options``.
+        metric: an attack, or another metric with ``shard_size`` and ``protocol_options``. A stored
+            shard is used again for the same model, images and ``protocol_options``.
         evaluation: of the model.
         chosen: the images.
         work: the function from a shard to arrays with a row for each of its images.
@@ -357,19 +410,30 @@ def in_shards(
     parts: list[dict[str, Tensor]] = []
     done, total, device = 0, len(chosen.images), evaluation.device
     size = metric.shard_size(device.type)
-    for start in progress.track(range(0, total, size)[own::of], "", "images", lambda start: min(size, total - start)):
+    for start in progress.track(
+        range(0, total, size)[own::of], "", "images", lambda start: min(size, total - start)
+    ):
         if evaluation.services.out_of_time():
             break
-        index, images, labels = (each[start : start + size] for each in (chosen.index, chosen.images, chosen.labels))
+        index, images, labels = (
+            each[start : start + size] for each in (chosen.index, chosen.images, chosen.labels)
+        )
         shard = Shard(start // size, index, to_float(images.to(device), _RANGE), labels.to(device))
 
         def computed(shard: Shard = shard) -> dict[str, Tensor]:
             return {key: value.cpu() for key, value in work(shard).items()}
 
-        key = {**metric.protocol_options, "version": _VERSION, "shard": shard.number, "content": content_hash(images)}
+        key = {
+            **metric.protocol_options,
+            "version": _VERSION,
+            "shard": shard.number,
+            "content": content_hash(images),
+        }
         try:
             parts.append(
-                evaluation.services.remembered(f"{metric.name}-{shard.number}-{stable_hash(key, 16)}", computed)
+                evaluation.services.remembered(
+                    f"{metric.name}-{shard.number}-{stable_hash(key, 16)}", computed
+                )
             )
         except Stopped:
             if of > 1 or not parts:
@@ -379,17 +443,25 @@ def in_shards(
     if of > 1 and not evaluation.services.out_of_time():
         raise PartDone
     if of > 1 or not parts:
-        raise OutOfTime("The time is up before an image was attacked. The same command goes on from here.")
+        raise OutOfTime(
+            "The time is up before an image was attacked. The same command goes on from here."
+        )
     arrays = {key: torch.cat([part[key] for part in parts]).numpy() for key in parts[0]}
     chosen_arrays = {"index": chosen.index, "label": chosen.labels, "image": chosen.images}
-    return Attacked(arrays | {key: value[:done].numpy() for key, value in chosen_arrays.items()}, total)
+    return Attacked(
+        arrays | {key: value[:done].numpy() for key, value in chosen_arrays.items()}, total
+    )
 
 
-# --- numbers ----------------------------------------------------------------------------------------------------------
+# --- numbers
+# ----------------------------------------------------------------------------------------------------------
 
 
-def distance_estimates(name: str, arrays: Arrays, norms: Sequence[Norm]) -> Iterator[tuple[str, Estimate]]:
-    """Yield, by label, the median distance in levels and the accuracy in % at each eps of the curve.
+def distance_estimates(
+    name: str, arrays: Arrays, norms: Sequence[Norm]
+) -> Iterator[tuple[str, Estimate]]:
+    """Yield, by label, the median distance in levels and the accuracy in % at each eps of the
+    curve.
 
     An image without an adversarial one counts with the largest possible distance.
     """
@@ -397,14 +469,19 @@ def distance_estimates(name: str, arrays: Arrays, norms: Sequence[Norm]) -> Iter
 
     for norm in norms:
         highest = LEVELS * largest_distance(norm, arrays["image"][0].size)
-        yield f"{name}-{norm}", median(LEVELS * arrays[f"distance-{norm}"], "1/255", "higher", (0.0, highest))
+        yield (
+            f"{name}-{norm}",
+            median(LEVELS * arrays[f"distance-{norm}"], "1/255", "higher", (0.0, highest)),
+        )
         for eps in CURVE[norm]:
             robust = is_robust(arrays, norm, parse_eps(eps))
             wrong = np.where(robust, arrays.get("wrong-as-it-is", 0.0), arrays["wrong"])
             yield from accuracies(f"{name}-{norm}@{eps}", arrays, robust, wrong)
 
 
-def accuracies(label: str, arrays: Arrays, robust: Array, wrong: Array) -> Iterator[tuple[str, Estimate]]:
+def accuracies(
+    label: str, arrays: Arrays, robust: Array, wrong: Array
+) -> Iterator[tuple[str, Estimate]]:
     """Yield the share of robust images; for random predictions, the expected accuracy as well.
 
     Args:

@@ -1,7 +1,7 @@
 """The base class of metrics, in core and in plugins, and common statistics.
 
-This module and all modules with metrics import neither torch nor numpy at the top, only inside methods, so that
-listing, planning and reporting stay fast.
+This module and all modules with metrics import neither torch nor numpy at the top, only inside
+methods, so that listing, planning and reporting stay fast.
 
 Legend: N examples, R resamples.
 """
@@ -40,7 +40,8 @@ NotNegative = Annotated[float, Range(least=0)]
 Resamples = Annotated[int, Range(least=0, most=MOST)]
 
 
-# --- statistics -------------------------------------------------------------------------------------------------------
+# --- statistics
+# -------------------------------------------------------------------------------------------------------
 
 
 class Estimate(NamedTuple):
@@ -50,30 +51,45 @@ class Estimate(NamedTuple):
     unit: str = ""
     better: Better = ""
     n: int | None = None  #: number of observations; None: the size of the smallest sample
-    value: float | None = None  #: computed by a library; None: the statistic of the observations themselves
+    #: computed by a library; None: the statistic of the observations themselves
+    value: float | None = None
     flags: Array | None = None  #: bool (N,): the value is their share, with Wilson's interval
 
 
 def mean(
-    values: Array, unit: str = "", better: Better = "", within: tuple[float, float] = (-math.inf, math.inf)
+    values: Array,
+    unit: str = "",
+    better: Better = "",
+    within: tuple[float, float] = (-math.inf, math.inf),
 ) -> Estimate:
     """Return the mean of per-example values (N,), whose range is ``within``."""
-    return Estimate(Resampling(lambda drawn: values[drawn].mean(axis=1), (len(values),), within), unit, better)
+    return Estimate(
+        Resampling(lambda drawn: values[drawn].mean(axis=1), (len(values),), within), unit, better
+    )
 
 
 def median(
-    values: Array, unit: str = "", better: Better = "", within: tuple[float, float] = (0.0, math.inf)
+    values: Array,
+    unit: str = "",
+    better: Better = "",
+    within: tuple[float, float] = (0.0, math.inf),
 ) -> Estimate:
     """Return the median of non-negative per-example values (N,)."""
     import numpy as np
 
-    return Estimate(Resampling(lambda drawn: np.median(values[drawn], axis=1), (len(values),), within), unit, better)
+    return Estimate(
+        Resampling(lambda drawn: np.median(values[drawn], axis=1), (len(values),), within),
+        unit,
+        better,
+    )
 
 
 def share(flags: Array, better: Better = "") -> Estimate:
     """Return the share of examples whose flag (N,) is set, in %, with Wilson's interval."""
     percent = 100.0 * flags
-    resampling = Resampling(lambda drawn: percent[drawn].mean(axis=1), (len(flags),), (0.0, 100.0), len(flags))
+    resampling = Resampling(
+        lambda drawn: percent[drawn].mean(axis=1), (len(flags),), (0.0, 100.0), len(flags)
+    )
     return Estimate(resampling, "%", better, flags=flags)
 
 
@@ -98,7 +114,8 @@ ROUNDING = 5e-3
 
 
 def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Value:
-    """Return a value with its interval: Wilson's of a share, else the bootstrap's, see :mod:`jembench.stats.intervals`.
+    """Return a value with its interval: Wilson's of a share, else the bootstrap's, see
+    :mod:`jembench.stats.intervals`.
 
     Args:
         estimate: the value and its statistic.
@@ -115,7 +132,9 @@ def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Va
         within = wilson(hits, n)
         return Value(100 * hits / n, 100 * within.low, 100 * within.high, n, unit, better)
     if value is None:
-        value = float(resampling.statistic(*(np.arange(size)[None] for size in resampling.sizes))[0])
+        value = float(
+            resampling.statistic(*(np.arange(size)[None] for size in resampling.sizes))[0]
+        )
     low, high = bootstrap_interval(value, resampling, rng=rng, resamples=resamples) or (None, None)
     return Value(value, low, high, min(resampling.sizes) if n is None else n, unit, better)
 
@@ -125,19 +144,24 @@ def bootstrap_rng(generator: Generator) -> np.random.Generator:
     import numpy as np
     import torch
 
-    return np.random.default_rng(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
+    return np.random.default_rng(
+        int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    )
 
 
-# --- metrics ----------------------------------------------------------------------------------------------------------
+# --- metrics
+# ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A measurement of one trained model; the fields of a subclass are its options, their annotations the ranges.
+    """A measurement of one trained model; the fields of a subclass are its options, their
+    annotations the ranges.
 
-    A metric has a :attr:`name` and the needs :attr:`requires`, and defines :meth:`arrays` and :meth:`estimates`. The
-    base class provides the protocol (the options, the data and the number of test images), intervals from ``resamples``
-    resamples (0: none; shares have Wilson's), and the comparison of two models image by image.
+    A metric has a :attr:`name` and the needs :attr:`requires`, and defines :meth:`arrays` and
+    :meth:`estimates`. The base class provides the protocol (the options, the data and the number of
+    test images), intervals from ``resamples`` resamples (0: none; shares have Wilson's), and the
+    comparison of two models image by image.
 
     Raises:
         SpecError: if an option is out of its range.
@@ -163,26 +187,38 @@ class Metric:
         for option, hint in get_type_hints(type(self), include_extras=True).items():
             for within in getattr(hint, "__metadata__", ()):
                 if isinstance(within, Range) and not within.holds(value := getattr(self, option)):
-                    raise SpecError(f"{option} of {self.name} is {value:,.12g}; it must be {within.wanted}.")
+                    raise SpecError(
+                        f"{option} of {self.name} is {value:,.12g}; it must be {within.wanted}."
+                    )
 
     @property
     def requires(self) -> frozenset[Need]:
-        """The needs of the metric. For a fit without one of them it is N/A, and the fit is not trained for it."""
+        """The needs of the metric. For a fit without one of them it is N/A, and the fit is not
+        trained for it.
+        """
         return frozenset()
 
     @property
     def reads(self) -> frozenset[Quantity]:
-        """The quantities read of test images and outliers, so that one pass computes them for all metrics of a run."""
+        """The quantities read of test images and outliers, so that one pass computes them for all
+        metrics of a run.
+        """
         return frozenset()
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
         """The options that are part of the protocol."""
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: value for name, value in options.items() if name != "resamples" and value is not None}
+        return {
+            name: value
+            for name, value in options.items()
+            if name != "resamples" and value is not None
+        }
 
     def arrays(self, evaluation: Evaluation) -> Arrays:
-        """Measure each test image: arrays (N, ...) of finite numbers, by name, in the order of the images."""
+        """Measure each test image: arrays (N, ...) of finite numbers, by name, in the order of the
+        images.
+        """
         raise NotImplementedError
 
     def estimates(self, arrays: Arrays) -> Mapping[str, Estimate]:
@@ -216,19 +252,24 @@ class Metric:
         parts: Mapping[str, Scalar] | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> Measurement:
-        """Return a measurement: its protocol, the values with their intervals, the arrays and the details.
+        """Return a measurement: its protocol, the values with their intervals, the arrays and the
+        details.
 
         Args:
             evaluation: of the model.
             arrays: stored values of each example.
             estimates: the values by label; by default, :meth:`estimates` of the arrays.
-            parts: of the protocol, which override the options; by default, the description of the test images.
+            parts: of the protocol, which override the options; by default, the description of the
+                test images.
             details: additional information, in JSON types.
         """
         if estimates is None:
             estimates = self.estimates(arrays)
         if parts is None:
-            parts = describe_test_images(len(evaluation.data.part("test").images)) | self.protocol_options
+            parts = (
+                describe_test_images(len(evaluation.data.part("test").images))
+                | self.protocol_options
+            )
         details = dict(details or {})
         if "logits" in self.reads & self.requires:
             logits = evaluation.predictions.read("logits", "test", getattr(self, "data_noise", 0.0))
@@ -237,7 +278,10 @@ class Metric:
         rng = bootstrap_rng(evaluation.services.generator(f"bootstrap {self.name}"))
         return Measurement(
             protocol=protocol_id(self.name, evaluation, **{**self.protocol_options, **parts}),
-            values={label: value_of(estimate, rng, self.resamples or 0) for label, estimate in estimates.items()},
+            values={
+                label: value_of(estimate, rng, self.resamples or 0)
+                for label, estimate in estimates.items()
+            },
             arrays=arrays,
             details=details,
         )
@@ -248,18 +292,25 @@ class Metric:
 
 
 def describe_test_images(n: int, data_noise: float = 0.0) -> dict[str, Scalar]:
-    """Return the parts of a protocol that describe n test images with noise of standard deviation ``data_noise``."""
+    """Return the parts of a protocol that describe n test images with noise of standard deviation
+    ``data_noise``.
+    """
     return {"split": "test", "images": n, "data_noise": data_noise}
 
 
 def protocol_id(metric: str, evaluation: Evaluation, **parts: Scalar) -> str:
-    """Return the identity of a measurement: the metric, the data and the other parts of its protocol.
+    """Return the identity of a measurement: the metric, the data and the other parts of its
+    protocol.
 
-    It is written like a spec string, keys sorted: ``accuracy:data=digits,data_noise=0,images=397,split=test``. The name
-    of a dataset of the user's own files is not unique, so a hash of their content is a part as well.
+    It is written like a spec string, keys sorted:
+    ``accuracy:data=digits,data_noise=0,images=397,split=test``. The name of a dataset of the user's
+    own files is not unique, so a hash of their content is a part as well.
     """
     named = {"data": evaluation.data.spec.name, **parts}
     if evaluation.data.content:
         named["data_content"] = evaluation.data.content
-    texts = {key: f"{value:.12g}" if isinstance(value, float) else format_value(value) for key, value in named.items()}
+    texts = {
+        key: f"{value:.12g}" if isinstance(value, float) else format_value(value)
+        for key, value in named.items()
+    }
     return str(Spec(metric, tuple(texts.items())))

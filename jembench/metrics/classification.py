@@ -14,7 +14,16 @@ from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.errors import Diverged, NotApplicable, PluginError
 from jembench.interfaces import Evaluation, Measurement, Need, Quantity, Resampling
-from jembench.metrics.base import Array, Arrays, Estimate, Metric, NotNegative, describe_test_images, mean, share
+from jembench.metrics.base import (
+    Array,
+    Arrays,
+    Estimate,
+    Metric,
+    NotNegative,
+    describe_test_images,
+    mean,
+    share,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -25,7 +34,8 @@ if TYPE_CHECKING:
 LOWEST, HIGHEST = 0.01, 100.0
 """The range of temperatures that is searched."""
 
-# --- metrics ----------------------------------------------------------------------------------------------------------
+# --- metrics
+# ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +77,8 @@ class Classification(Metric):
 class Accuracy(Classification):
     """Share of test images classified correctly, in %, with Wilson's interval.
 
-    ``data_noise``, of all metrics that have it, is the standard deviation of Gaussian noise on the images, on [-1, 1]:
-    .03 in the reference code of JEM.
+    ``data_noise``, of all metrics that have it, is the standard deviation of Gaussian noise on the
+    images, on [-1, 1]: .03 in the reference code of JEM.
     """
 
     name: ClassVar[str] = "accuracy"
@@ -91,8 +101,9 @@ class Accuracy(Classification):
 class Scaled(Classification):
     """A metric of probabilities, optionally after temperature scaling.
 
-    With scaling, the logits are divided by the number that minimises the mean NLL of the *validation* images; test
-    images are not used for it. Guo et al. (2017), arXiv:1706.04599, section 4.2.
+    With scaling, the logits are divided by the number that minimises the mean NLL of the
+    *validation* images; test images are not used for it. Guo et al. (2017), arXiv:1706.04599,
+    section 4.2.
     """
 
     scaling: Literal["none", "temperature"] = "none"
@@ -100,7 +111,9 @@ class Scaled(Classification):
     @property
     def requires(self) -> frozenset[Need]:
         """The needs of the metric: with scaling, validation images too."""
-        return super().requires | (frozenset({"validation"}) if self.scaling == "temperature" else frozenset())
+        return super().requires | (
+            frozenset({"validation"}) if self.scaling == "temperature" else frozenset()
+        )
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
@@ -124,15 +137,17 @@ class Scaled(Classification):
         temperature, n = fit_temperature(held, held_labels), len(held)
         parts = {**describe_test_images(len(labels), self.data_noise), "validation_images": n}
         details = {"temperature": temperature, "validation_images": n}
-        return self.measurement(evaluation, self.scores(logits / temperature, labels), parts=parts, details=details)
+        return self.measurement(
+            evaluation, self.scores(logits / temperature, labels), parts=parts, details=details
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class NLL(Scaled):
     """Mean negative log-likelihood -log p(y|x) on the test images, in nats.
 
-    ``scaling=temperature`` divides the logits by a temperature fitted on validation images, which the recipe must hold
-    out. All metrics of calibration have this option.
+    ``scaling=temperature`` divides the logits by a temperature fitted on validation images, which
+    the recipe must hold out. All metrics of calibration have this option.
     """
 
     name: ClassVar[str] = "nll"
@@ -161,7 +176,12 @@ class Brier(Scaled):
         """Return the sum over classes of (p(k|x) - [k = y])^2 of each example (N,)."""
         from torch.nn import functional as F
 
-        return {"brier": (logits.softmax(dim=1) - F.one_hot(labels, logits.shape[1])).square().sum(dim=1).numpy()}
+        return {
+            "brier": (logits.softmax(dim=1) - F.one_hot(labels, logits.shape[1]))
+            .square()
+            .sum(dim=1)
+            .numpy()
+        }
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the mean."""
@@ -172,16 +192,19 @@ class Brier(Scaled):
 class ECE(Scaled):
     """Expected calibration error of the predicted class, equal-width bins, in %.
 
-    It is above 0 for a calibrated model as well: by 4.6 % for 397 images with confidences uniform in .55 to 1. The
-    interval is of its mean over as many images; ``debiased-ece`` has no such bias. Guo et al. (2017), arXiv:1706.04599,
-    equation 3; 20 bins as in Grathwohl et al. (2020), arXiv:1912.03263, section 5.2.
+    It is above 0 for a calibrated model as well: by 4.6 % for 397 images with confidences uniform
+    in .55 to 1. The interval is of its mean over as many images; ``debiased-ece`` has no such bias.
+    Guo et al. (2017), arXiv:1706.04599, equation 3; 20 bins as in Grathwohl et al. (2020),
+    arXiv:1912.03263, section 5.2.
     """
 
     bins: Annotated[int, Range(least=1, most=1000)] = 20  # each resample holds the sums of all bins
     name: ClassVar[str] = "ece"
 
     def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
-        """Return ``confidence`` (N,), the largest p(k|x); ``predicted``, its class; ``correct``, if it is right."""
+        """Return ``confidence`` (N,), the largest p(k|x); ``predicted``, its class; ``correct``, if
+        it is right.
+        """
         confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
         values = {"confidence": confidence, "predicted": predicted, "correct": predicted == labels}
         return {name: value.numpy() for name, value in values.items()}
@@ -193,16 +216,22 @@ class ECE(Scaled):
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the calibration error in %."""
         error, n = self.error(arrays), len(next(iter(arrays.values())))
-        return {self.label: Estimate(Resampling(lambda drawn: 100 * error(drawn), (n,), (0.0, 100.0)), "%", "lower")}
+        return {
+            self.label: Estimate(
+                Resampling(lambda drawn: 100 * error(drawn), (n,), (0.0, 100.0)), "%", "lower"
+            )
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
 class DebiasedECE(ECE):
-    """Squared calibration error of the predicted class, equal-width bins, without the bias of few images.
+    """Squared calibration error of the predicted class, equal-width bins, without the bias of few
+    images.
 
-    The mean of the squared difference of accuracy and confidence in an image's bin, 0 to 1, with the variance of that
-    difference subtracted (Kumar et al., 2019, arXiv:1909.10155). It is 0 on average for a calibrated model, so below 0
-    for about half of them; .0025 is a typical difference of 5 %.
+    The mean of the squared difference of accuracy and confidence in an image's bin, 0 to 1, with
+    the variance of that difference subtracted (Kumar et al., 2019, arXiv:1909.10155). It is 0 on
+    average for a calibrated model, so below 0 for about half of them; .0025 is a typical difference
+    of 5 %.
     """
 
     name: ClassVar[str] = "debiased-ece"
@@ -210,15 +239,20 @@ class DebiasedECE(ECE):
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the squared error."""
         error = debiased_squared_error(arrays["confidence"], arrays["correct"], self.bins)
-        return {self.label: Estimate(Resampling(error, (len(arrays["correct"]),), (-1.0, 1.0)), "", "lower")}
+        return {
+            self.label: Estimate(
+                Resampling(error, (len(arrays["correct"]),), (-1.0, 1.0)), "", "lower"
+            )
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveECE(ECE):
-    """Adaptive calibration error of the predicted class, in bins with equal numbers of images, in %.
+    """Adaptive calibration error of the predicted class, in bins with equal numbers of images, in
+    %.
 
-    No bin is empty, and all have the same weight: Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2; Nixon et al.
-    (2019), arXiv:1904.01685.
+    No bin is empty, and all have the same weight: Nguyen & O'Connor (2015), arXiv:1508.05154,
+    section 3.2; Nixon et al. (2019), arXiv:1904.01685.
     """
 
     name: ClassVar[str] = "adaptive-ece"
@@ -230,7 +264,8 @@ class AdaptiveECE(ECE):
 
 @dataclass(frozen=True, kw_only=True)
 class ClasswiseECE(ECE):
-    """Classwise calibration error: the calibration error of p(k|x), averaged over the classes k, in %.
+    """Classwise calibration error: the calibration error of p(k|x), averaged over the classes k, in
+    %.
 
     Kull et al. (2019), arXiv:1910.12656, definition 2.
     """
@@ -246,24 +281,33 @@ class ClasswiseECE(ECE):
         import numpy as np
 
         probabilities, labels = arrays["probabilities"], arrays["labels"]
-        return binned_error(probabilities, labels[:, None] == np.arange(probabilities.shape[1]), self.bins)
+        return binned_error(
+            probabilities, labels[:, None] == np.arange(probabilities.shape[1]), self.bins
+        )
 
 
-# --- calibration errors -----------------------------------------------------------------------------------------------
+# --- calibration errors
+# -----------------------------------------------------------------------------------------------
 
 
 def equal_width(confidence: Array, bins: int) -> Array:
-    """Return the bin of each confidence among M of equal width on [0, 1]: [a, b), the last one [a, 1]."""
+    """Return the bin of each confidence among M of equal width on [0, 1]: [a, b), the last one [a,
+    1].
+    """
     import numpy as np
 
-    return np.minimum(np.searchsorted(np.linspace(0, 1, bins + 1), confidence, side="right") - 1, bins - 1)
+    return np.minimum(
+        np.searchsorted(np.linspace(0, 1, bins + 1), confidence, side="right") - 1, bins - 1
+    )
 
 
 def binned_error(confidence: Array, hit: Array, bins: int) -> Statistic:
-    """Return the sum over M bins of equal width of |sum of (hit - confidence)| / N, in 0..1, of index matrices (R, N).
+    """Return the sum over M bins of equal width of |sum of (hit - confidence)| / N, in 0..1, of
+    index matrices (R, N).
 
-    The weight of a bin is its share of the examples, so this is the weighted mean of |frequency - mean confidence|. For
-    several columns, (N, K), each with its own bins, it is the mean over columns.
+    The weight of a bin is its share of the examples, so this is the weighted mean of |frequency -
+    mean confidence|. For several columns, (N, K), each with its own bins, it is the mean over
+    columns.
     """
     import numpy as np
 
@@ -274,16 +318,20 @@ def binned_error(confidence: Array, hit: Array, bins: int) -> Statistic:
 
 
 def debiased_squared_error(confidence: Array, hit: Array, bins: int) -> Statistic:
-    """Return the mean over examples of the squared gap of their bin, without bias, of index matrices (R, N).
+    """Return the mean over examples of the squared gap of their bin, without bias, of index
+    matrices (R, N).
 
-    The squared mean of (hit - confidence) of a bin with n_b examples is too large by that mean's variance, which is
-    estimated from the n_b examples and subtracted: Kumar et al. (2019), arXiv:1909.10155, section 5. Their variance
-    is that of hits alone, for confidences that are equal within a bin. A bin with one example counts as 0.
+    The squared mean of (hit - confidence) of a bin with n_b examples is too large by that mean's
+    variance, which is estimated from the n_b examples and subtracted: Kumar et al. (2019),
+    arXiv:1909.10155, section 5. Their variance is that of hits alone, for confidences that are
+    equal within a bin. A bin with one example counts as 0.
     """
     import numpy as np
 
     gaps = hit - confidence
-    sums = _sums_in_bins(np.stack([np.ones_like(gaps), gaps, gaps**2]), equal_width(confidence, bins), bins)
+    sums = _sums_in_bins(
+        np.stack([np.ones_like(gaps), gaps, gaps**2]), equal_width(confidence, bins), bins
+    )
 
     def errors(indices: Indices) -> Array:
         count, first, second = sums(indices).reshape(3, bins, -1)
@@ -297,7 +345,9 @@ def debiased_squared_error(confidence: Array, hit: Array, bins: int) -> Statisti
 
 
 def _sums_in_bins(values: Array, where: Array, bins: int) -> Statistic:
-    """Return the sums in bins of the drawn examples, (S M, R), for S rows of values and bins, (S, N)."""
+    """Return the sums in bins of the drawn examples, (S M, R), for S rows of values and bins, (S,
+    N).
+    """
     import numpy as np
     from scipy.sparse import csr_array
 
@@ -310,10 +360,12 @@ def _sums_in_bins(values: Array, where: Array, bins: int) -> Statistic:
 
 
 def adaptive_error(confidence: Array, hit: Array, bins: int) -> Statistic:
-    """Return the sum of :func:`binned_error` over M bins of equal mass, which are those of each resample.
+    """Return the sum of :func:`binned_error` over M bins of equal mass, which are those of each
+    resample.
 
-    An example is in bin ceil(F M), where F is the share of examples that are not more confident. So bins hold N / M
-    examples each, up to rounding, and examples of the same confidence are always in the same bin.
+    An example is in bin ceil(F M), where F is the share of examples that are not more confident. So
+    bins hold N / M examples each, up to rounding, and examples of the same confidence are always in
+    the same bin.
     """
     import numpy as np
 
@@ -325,10 +377,15 @@ def adaptive_error(confidence: Array, hit: Array, bins: int) -> Statistic:
         places = (group[indices] + len(distinct) * np.arange(rows)[:, None]).ravel()
         shape = (rows, len(distinct))
         count = np.bincount(places, minlength=rows * len(distinct)).reshape(shape)
-        gaps = np.bincount(places, weights=gap[indices].ravel(), minlength=rows * len(distinct)).reshape(shape)
-        where = np.maximum(-(-count.cumsum(axis=1) * bins // n) - 1, 0)  # integer division, rounded up
+        gaps = np.bincount(
+            places, weights=gap[indices].ravel(), minlength=rows * len(distinct)
+        ).reshape(shape)
+        # integer division, rounded up
+        where = np.maximum(-(-count.cumsum(axis=1) * bins // n) - 1, 0)
         where += bins * np.arange(rows)[:, None]
-        sums = np.bincount(where.ravel(), weights=gaps.ravel(), minlength=rows * bins).reshape(rows, bins)
+        sums = np.bincount(where.ravel(), weights=gaps.ravel(), minlength=rows * bins).reshape(
+            rows, bins
+        )
         total: Array = np.abs(sums).sum(axis=1) / n
         return total
 
@@ -336,7 +393,9 @@ def adaptive_error(confidence: Array, hit: Array, bins: int) -> Statistic:
 
 
 class Reliability(NamedTuple):
-    """A reliability diagram: the examples of each bin, their accuracy and confidence; NaN for an empty bin."""
+    """A reliability diagram: the examples of each bin, their accuracy and confidence; NaN for an
+    empty bin.
+    """
 
     edges: Array  # (M + 1,)
     counts: Array  # (M,)
@@ -345,7 +404,9 @@ class Reliability(NamedTuple):
 
 
 def reliability(confidence: Array, correct: Array, bins: int) -> Reliability:
-    """Return accuracy and mean confidence in M bins of equal width. Guo et al. (2017), arXiv:1706.04599, figure 1."""
+    """Return accuracy and mean confidence in M bins of equal width. Guo et al. (2017),
+    arXiv:1706.04599, figure 1.
+    """
     import numpy as np
 
     where = equal_width(confidence, bins)
@@ -356,11 +417,13 @@ def reliability(confidence: Array, correct: Array, bins: int) -> Reliability:
     return Reliability(np.linspace(0, 1, bins + 1), counts, accuracy, mean)
 
 
-# --- logits -----------------------------------------------------------------------------------------------------------
+# --- logits
+# -----------------------------------------------------------------------------------------------------------
 
 
 def classified(evaluation: Evaluation, images: str | Tensor = "test") -> dict[str, Array]:
-    """Classify images: ``predicted`` class, ``confidence`` p(y|x), and ``log-odds`` of each, float64 (N,).
+    """Classify images: ``predicted`` class, ``confidence`` p(y|x), and ``log-odds`` of each,
+    float64 (N,).
 
     Raises:
         Diverged: if a logit is not finite.
@@ -368,11 +431,15 @@ def classified(evaluation: Evaluation, images: str | Tensor = "test") -> dict[st
     logits = evaluation.predictions.read("logits", images).cpu().double()
     require_finite(logits, "logits", "test images" if images == "test" else "samples")
     values = {"predicted": logits.argmax(dim=1), "confidence": logits.softmax(dim=1).amax(dim=1)}
-    return {name: value.numpy() for name, value in (values | {"log-odds": log_odds(logits)}).items()}
+    return {
+        name: value.numpy() for name, value in (values | {"log-odds": log_odds(logits)}).items()
+    }
 
 
 def log_odds(logits: Float[Tensor, "N K"]) -> Float[Tensor, " N"]:
-    """Return log(p / (1 - p)) of the likeliest class, float64: ordered as p, but distinct even where p rounds to 1."""
+    """Return log(p / (1 - p)) of the likeliest class, float64: ordered as p, but distinct even
+    where p rounds to 1.
+    """
     ranked = logits.double().sort(dim=1, descending=True).values
     return ranked[:, 0] - ranked[:, 1:].logsumexp(dim=1)
 
@@ -383,18 +450,24 @@ def require_finite(
     what: str,
     advice: str = "the model has diverged. Train it again with another seed or a lower learning rate.",
 ) -> None:
-    """Check that values (N, ...) are finite, since a statistic of the finite ones would hide that others are not.
+    """Check that values (N, ...) are finite, since a statistic of the finite ones would hide that
+    others are not.
 
     Raises:
         Diverged: if not, with the number of images concerned and the advice.
     """
     bad = int((~values.isfinite()).reshape(len(values), -1).any(dim=1).sum())
     if bad:
-        raise Diverged(f"The {quantity} of {bad} of {len(values)} {what} are not finite (NaN or infinite): {advice}")
+        raise Diverged(
+            f"The {quantity} of {bad} of {len(values)} {what} are not finite (NaN or infinite): {advice}"
+        )
 
 
-def labelled_logits(evaluation: Evaluation, images: str, noise: float, logits: Tensor | None = None) -> list[Tensor]:
-    """Return the logits of images with noise of standard deviation ``noise``, float64 (N, K), and labels (N,).
+def labelled_logits(
+    evaluation: Evaluation, images: str, noise: float, logits: Tensor | None = None
+) -> list[Tensor]:
+    """Return the logits of images with noise of standard deviation ``noise``, float64 (N, K), and
+    labels (N,).
 
     ``images`` is a name as for :meth:`Data.part`, and ``logits``, if given, replaces the model's.
 
@@ -405,10 +478,16 @@ def labelled_logits(evaluation: Evaluation, images: str, noise: float, logits: T
     """
     labels = evaluation.data.part(images).labels
     if labels is None:
-        raise NotApplicable(f"The images of {images} have no labels of the classes of {evaluation.data.spec.name}.")
-    logits = (evaluation.predictions.read("logits", images, noise) if logits is None else logits).cpu()
+        raise NotApplicable(
+            f"The images of {images} have no labels of the classes of {evaluation.data.spec.name}."
+        )
+    logits = (
+        evaluation.predictions.read("logits", images, noise) if logits is None else logits
+    ).cpu()
     if not logits.is_floating_point():
-        raise PluginError(f"The logits of the {images} images are {logits.dtype}, no real floating-point numbers.")
+        raise PluginError(
+            f"The logits of the {images} images are {logits.dtype}, no real floating-point numbers."
+        )
     logits = logits.double()
     rows = len(logits) if logits.ndim == 2 else 0
     classes = int(labels.max()) + 1 if len(labels) else 0
@@ -424,15 +503,18 @@ def labelled_logits(evaluation: Evaluation, images: str, noise: float, logits: T
 def fit_temperature(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> float:
     """Return the T in [.01, 100] for which logits / T give the lowest mean NLL.
 
-    The NLL is convex in 1 / T, so its derivative, mean of (E_p[f] - f_y) with p = softmax(f / T), has one root at most.
+    The NLL is convex in 1 / T, so its derivative, mean of (E_p[f] - f_y) with p = softmax(f / T),
+    has one root at most.
 
     Raises:
-        NotApplicable: if it has none in the range. If all examples are classified correctly, for instance, the NLL
-            falls with the temperature down to 0, which would mean infinite confidence.
+        NotApplicable: if it has none in the range. If all examples are classified correctly, for
+            instance, the NLL falls with the temperature down to 0, which would mean infinite
+            confidence.
     """
     from scipy.optimize import brentq
 
-    # relative to the label's logit, so that every term is negative, whatever the rounding, if all examples are correct
+    # relative to the label's logit, so that every term is negative, whatever the rounding, if all
+    # examples are correct
     margins = logits.double() - logits.double().gather(1, labels[:, None])
 
     def slope(inverse: float) -> float:

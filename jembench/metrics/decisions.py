@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionAttack(Attack):
-    """An attack that only uses predicted classes, and the median distances, in L2 and L-inf, of its images.
+    """An attack that only uses predicted classes, and the median distances, in L2 and L-inf, of its
+    images.
 
-    It starts from a correctly classified test image of the class ranked second. An image without a start counts with
-    the largest possible distance.
+    It starts from a correctly classified test image of the class ranked second. An image without a
+    start counts with the largest possible distance.
     """
 
     queries: OptionalCount = None
@@ -51,10 +52,15 @@ class DecisionAttack(Attack):
         assert labels is not None  # since images were chosen, see ``choose``
         order = torch.randperm(len(images), generator=seeds.generator(0, "robustness/starts"))
         pool = to_float(images[order].to(evaluation.device), (0.0, 1.0))
-        start = decision.choose_starts(target, shard.x, shard.y, pool, labels[order].to(evaluation.device))
-        # one seed for all shards, so that the boundary attack on an image does not depend on its shard
+        start = decision.choose_starts(
+            target, shard.x, shard.y, pool, labels[order].to(evaluation.device)
+        )
+        # one seed for all shards, so that the boundary attack on an image does not depend on its
+        # shard
         seed = seeds.derive(0, f"robustness/{self.name}")
-        closest = decision.attack(self.name, target, shard.x, shard.y, start, queries=self.spent.queries, seed=seed)
+        closest = decision.attack(
+            self.name, target, shard.x, shard.y, start, queries=self.spent.queries, seed=seed
+        )
         started = closest.distance.isfinite()
         return Found(closest.adversarial, started, {"started": started})
 
@@ -65,9 +71,11 @@ class DecisionAttack(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class Boundary(DecisionAttack):
-    """The boundary attack, which only uses predicted classes: the median distances to images of another class.
+    """The boundary attack, which only uses predicted classes: the median distances to images of
+    another class.
 
-    It starts from a test image of the class ranked second; ``queries`` is the number of predictions per image.
+    It starts from a test image of the class ranked second; ``queries`` is the number of predictions
+    per image.
     """
 
     name: ClassVar[Literal["boundary", "pointwise"]] = "boundary"
@@ -75,7 +83,8 @@ class Boundary(DecisionAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class Pointwise(DecisionAttack):
-    """The pointwise attack, which only uses predicted classes: the median distances to images of another class.
+    """The pointwise attack, which only uses predicted classes: the median distances to images of
+    another class.
 
     It starts from a test image of the class ranked second and resets pixels one by one.
     """

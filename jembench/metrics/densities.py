@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 class BitsPerDim(Metric):
     """Bits per dimension of the test images under a normalised density; a uniform density has 8.
 
-    The density is taken at the middle of each 8-bit cell. Papers report the mean over images
-    with uniform noise (Theis et al., 2016, arXiv:1511.01844), which is not smaller for a log-concave density; the
-    protocol says ``at=cell-middle``. Of a model that bounds log p(x) the value is an upper bound, and the protocol says
-    ``density=bound``.
+    The density is taken at the middle of each 8-bit cell. Papers report the mean over images with
+    uniform noise (Theis et al., 2016, arXiv:1511.01844), which is not smaller for a log-concave
+    density; the protocol says ``at=cell-middle``. Of a model that bounds log p(x) the value is an
+    upper bound, and the protocol says ``density=bound``.
     """
 
     name: ClassVar[str] = "bits-per-dim"
@@ -47,7 +47,9 @@ class BitsPerDim(Metric):
 
     def measurement(self, evaluation: Evaluation, arrays: Arrays, **others: Any) -> Measurement:
         """Return a measurement, whose protocol says whether the density is a bound."""
-        bound = {"density": "bound"} if getattr(evaluation.model, "log_prob_is_bound", False) else {}
+        bound = (
+            {"density": "bound"} if getattr(evaluation.model, "log_prob_is_bound", False) else {}
+        )
         parts = describe_test_images(len(arrays[self.name])) | bound
         return super().measurement(evaluation, arrays, **{"parts": parts, **others})
 
@@ -79,7 +81,10 @@ class EnergyGap(Metric):
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the test images and the samples."""
         samples = evaluation.samples(Source(sampler=self.sampler))
-        arrays = {"energy-data": energies(evaluation), "energy-samples": energies(evaluation, samples.images)}
+        arrays = {
+            "energy-data": energies(evaluation),
+            "energy-samples": energies(evaluation, samples.images),
+        }
         parts = describe_test_images(len(arrays["energy-data"]))
         parts |= {"samples": len(samples.images), "source": samples.source}
         return self.measurement(evaluation, arrays, parts=parts)
@@ -87,12 +92,15 @@ class EnergyGap(Metric):
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the gap, of test images and samples."""
         data, drawn = (arrays[name].astype("float64") for name in ("energy-data", "energy-samples"))
-        gap = Resampling(lambda i, j: data[i].mean(axis=1) - drawn[j].mean(axis=1), (len(data), len(drawn)))
+        gap = Resampling(
+            lambda i, j: data[i].mean(axis=1) - drawn[j].mean(axis=1), (len(data), len(drawn))
+        )
         return {self.name: Estimate(gap, "nats")}
 
 
 def energies(evaluation: Evaluation, images: str | Tensor = "test") -> Array:
-    """Return E(x), or -log p(x) of a normalised density, of the test images or of samples: (N,), nats.
+    """Return E(x), or -log p(x) of a normalised density, of the test images or of samples: (N,),
+    nats.
 
     Raises:
         Diverged: if an energy is not finite.

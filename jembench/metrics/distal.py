@@ -30,14 +30,16 @@ _RANGE = (0.0, 1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Distal(Attack):
-    """Noise changed into images of a class: the share in % that reaches a high confidence, and the number of steps.
+    """Noise changed into images of a class: the share in % that reaches a high confidence, and the
+    number of steps.
 
-    ``target`` is a class by its name, or ``all``, in equal numbers. The budget only gives the number of chains.
-    Gradient ascent should reach a share of 100 %; models differ in the steps, in the images, and in
-    ``distal-log-px``: the position of the ends' log p(x) between that of the noise (0 %) and that of the test images
-    (100 %). It is high if the model takes the ends for likely images, whatever they look like. As a relative position
-    it does not depend on the unknown constant of log p(x) or its scale, which differ between models. It is left out for
-    a model without an energy, and if the noise is as likely as the test images.
+    ``target`` is a class by its name, or ``all``, in equal numbers. The budget only gives the
+    number of chains. Gradient ascent should reach a share of 100 %; models differ in the steps, in
+    the images, and in ``distal-log-px``: the position of the ends' log p(x) between that of the
+    noise (0 %) and that of the test images (100 %). It is high if the model takes the ends for
+    likely images, whatever they look like. As a relative position it does not depend on the unknown
+    constant of log p(x) or its scale, which differ between models. It is left out for a model
+    without an energy, and if the noise is as likely as the test images.
     """
 
     target: str = ALL
@@ -55,7 +57,12 @@ class Distal(Attack):
     @property
     def protocol_options(self) -> dict[str, Scalar]:
         """The parts of the protocol."""
-        return {**self.model_options, "target": self.target, "steps": self.steps, "threshold": self.threshold}
+        return {
+            **self.model_options,
+            "target": self.target,
+            "steps": self.steps,
+            "threshold": self.threshold,
+        }
 
     @property
     def passes(self) -> int:
@@ -92,8 +99,12 @@ class Distal(Attack):
 
         data = evaluation.data.spec
         classes, index = classes_of(data, self.target), torch.arange(self.images)
-        generators = [seeds.generator(0, f"robustness/noise {number}") for number in range(self.images)]
-        noise = [torch.randint(256, data.shape, dtype=torch.uint8, generator=each) for each in generators]
+        generators = [
+            seeds.generator(0, f"robustness/noise {number}") for number in range(self.images)
+        ]
+        noise = [
+            torch.randint(256, data.shape, dtype=torch.uint8, generator=each) for each in generators
+        ]
         begin = Chosen(index, torch.stack(noise), classes[index % len(classes)])
         attacked = in_shards(self, evaluation, begin, work)
         starts, target = attacked.arrays.pop("image"), attacked.arrays.pop("label")
@@ -122,12 +133,20 @@ class Distal(Attack):
         return self.measurement(evaluation, arrays, parts=parts, details=attacked.details)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the share of ascents that end above the threshold, and their steps and gain in log p(x)."""
+        """Return the share of ascents that end above the threshold, and their steps and gain in log
+        p(x).
+        """
         reached, count = arrays["reached"], int(arrays["reached"].sum())
         estimates = {"distal": share(reached)}
         if count:
-            estimates["distal-steps"] = median(arrays["steps"][reached], within=(0.0, float(self.steps)))
-        if count and "log-px" in arrays and arrays["log-px-test"].mean() > arrays["log-px-noise"][reached].mean():
+            estimates["distal-steps"] = median(
+                arrays["steps"][reached], within=(0.0, float(self.steps))
+            )
+        if (
+            count
+            and "log-px" in arrays
+            and arrays["log-px-test"].mean() > arrays["log-px-noise"][reached].mean()
+        ):
             estimates["distal-log-px"] = Estimate(density_gain(arrays), "%")
         return estimates
 
@@ -142,10 +161,14 @@ def classes_of(data: DataSpec, target: str) -> Tensor:
     import torch
 
     if not data.num_classes:
-        raise NotApplicable(f"The dataset {data.name} has no classes, so that noise cannot be changed into one.")
+        raise NotApplicable(
+            f"The dataset {data.name} has no classes, so that noise cannot be changed into one."
+        )
     names = data.class_names or tuple(map(str, range(data.num_classes)))
     if target not in (ALL, *names):
-        raise SpecError(f"{data.name} has no class {target!r}; target must be {ALL} or one of {', '.join(names)}.")
+        raise SpecError(
+            f"{data.name} has no class {target!r}; target must be {ALL} or one of {', '.join(names)}."
+        )
     return torch.arange(data.num_classes) if target == ALL else torch.tensor([names.index(target)])
 
 
@@ -156,7 +179,9 @@ def density_gain(arrays: Arrays) -> Resampling:
 
     def gain(ascents: Array, images: Array) -> Array:
         begin = noise[ascents].mean(axis=1)
-        part: Array = 100 * (ends[ascents].mean(axis=1) - begin) / (test[images].mean(axis=1) - begin)
+        part: Array = (
+            100 * (ends[ascents].mean(axis=1) - begin) / (test[images].mean(axis=1) - begin)
+        )
         return part
 
     return Resampling(gain, (len(ends), len(test)))

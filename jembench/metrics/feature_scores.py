@@ -1,8 +1,9 @@
 """Statistics of features of generated images: IS, FID and KID.
 
-The values are torch-fidelity's. IS and FID equal them bit for bit without an import of torch-fidelity,
-which imports torchvision and with it PyTorch's compiler, and takes longer than PyTorch. The resamples
-are computed by other formulas, which are many times faster and agree with the values.
+The values are torch-fidelity's. IS and FID equal them bit for bit without an import of
+torch-fidelity, which imports torchvision and with it PyTorch's compiler, and takes longer than
+PyTorch. The resamples are computed by other formulas, which are many times faster and agree with
+the values.
 
 Legend: N generated images, M reference images, D features, K logits, S splits, R resamples.
 """
@@ -28,11 +29,14 @@ ORDER = 2020
 """The seed of the order of the images in torch-fidelity's Inception score."""
 
 
-# --- Inception score --------------------------------------------------------------------------------------------------
+# --- Inception score
+# --------------------------------------------------------------------------------------------------
 
 
 def inception_score(logits: Float[Tensor, "N K"], splits: int) -> float:
-    """Return the mean over S splits of the shuffled images of IS = exp(mean over images of KL(p(y|x) || p(y)))."""
+    """Return the mean over S splits of the shuffled images of IS = exp(mean over images of
+    KL(p(y|x) || p(y))).
+    """
     n = len(logits)
     shuffled = logits[np.random.RandomState(ORDER).permutation(n)].double()
     p, log_p = shuffled.softmax(dim=1), shuffled.log_softmax(dim=1)
@@ -47,10 +51,12 @@ def inception_score(logits: Float[Tensor, "N K"], splits: int) -> float:
 
 
 def inception_score_in_order(logits: Float[Tensor, "N K"], splits: int) -> float:
-    """Return the score of the images in their order, N // S in each split, without the remaining ones.
+    """Return the score of the images in their order, N // S in each split, without the remaining
+    ones.
 
-    This is the score of the code of Barratt & Sharma (2018), arXiv:1801.01973, which the reproducibility report uses.
-    Neighbouring images that are alike, as in a replay buffer, lower it.
+    This is the score of the code of Barratt & Sharma (2018), arXiv:1801.01973, which the
+    reproducibility report uses. Neighbouring images that are alike, as in a replay buffer, lower
+    it.
     """
     parts = logits[: len(logits) // splits * splits].chunk(splits)
     return float(np.mean([inception_score(part, 1) for part in parts]))
@@ -61,7 +67,8 @@ def resampled_score(logits: Float[Tensor, "N K"], splits: int, *, even: bool = F
 
     With ``even``, the splits are of equal size and the remaining columns are left out.
 
-    With KL = sum_k p log p - sum_k p log q, a split's score needs only the sums of p and of sum_k p log p over it.
+    With KL = sum_k p log p - sum_k p log q, a split's score needs only the sums of p and of sum_k p
+    log p over it.
     """
     log_p: NDArray[np.float64] = logits.double().log_softmax(dim=1).numpy()
     p = np.exp(log_p)
@@ -86,12 +93,14 @@ def _score(means: NDArray[np.float64]) -> NDArray[np.float64]:
     return scores
 
 
-# --- Fréchet distance -------------------------------------------------------------------------------------------------
+# --- Fréchet distance
+# -------------------------------------------------------------------------------------------------
 
 
 SMALL = 512
-"""The largest number of features of which FID is resampled by default: a resample takes about a tenth of a second on a
-core. With Inception's 2,048 features it takes seconds."""
+"""The largest number of features of which FID is resampled by default: a resample takes about a
+tenth of a second on a core. With Inception's 2,048 features it takes seconds.
+"""
 
 
 class Moments(NamedTuple):
@@ -121,13 +130,16 @@ def frechet_distance(first: Moments, second: Moments) -> float:
 
 
 def _eigenvalues(first: Matrix, second: Matrix) -> Matrix:
-    """Return the eigenvalues of S_1 S_2, which are those of the symmetric R.T S_2 R, if S_1 = R R.T."""
+    """Return the eigenvalues of S_1 S_2, which are those of the symmetric R.T S_2 R, if S_1 = R
+    R.T.
+    """
     options = {"eigvals_only": True, "check_finite": False}
     values: Matrix
     try:
         # LAPACK's sygv has Cholesky's factor as R, and this driver is the fastest one.
         values = eigh(second, first, type=2, driver="gv", **options)
-    except LinAlgError:  # Cholesky's method fails where a feature depends on the others, or never changes
+    # Cholesky's method fails where a feature depends on the others, or never changes
+    except LinAlgError:
         variances, directions = eigh(first, check_finite=False)
         root = directions * np.sqrt(variances.clip(min=0))
         values = eigh(root.T @ second @ root, **options)
@@ -135,7 +147,8 @@ def _eigenvalues(first: Matrix, second: Matrix) -> Matrix:
 
 
 def weighted_moments(features: Matrix, weights: Matrix) -> Moments:
-    """Return the mean and the unbiased covariance of features, each repeated as often as its weight.
+    """Return the mean and the unbiased covariance of features, each repeated as often as its
+    weight.
 
     Args:
         features: float64 (N, D); the error of rounding grows with the square of their mean.
@@ -164,34 +177,47 @@ def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D
         of_samples = multiplicities(drawn_samples, len(samples)).astype(float)
         of_real = multiplicities(drawn_real, len(real)).astype(float)
         resamples = list(zip(of_samples, of_real, strict=True))
-        with one_thread():  # with more, eigenvalues take many times as long while other processes are busy
-            return np.array([distance(*weights) for weights in progress.track(resamples, "", "resamples")])
+        # with more, eigenvalues take many times as long while other processes are busy
+        with one_thread():
+            return np.array(
+                [distance(*weights) for weights in progress.track(resamples, "", "resamples")]
+            )
 
     return distances
 
 
-# --- kernel distance --------------------------------------------------------------------------------------------------
+# --- kernel distance
+# --------------------------------------------------------------------------------------------------
 
 
-def kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], subsets: int, subset_size: int) -> float:
-    """Return the mean over subsets of the unbiased squared MMD; slightly below 0 for equal distributions."""
+def kid(
+    generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], subsets: int, subset_size: int
+) -> float:
+    """Return the mean over subsets of the unbiased squared MMD; slightly below 0 for equal
+    distributions.
+    """
     from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, kid_features_to_metric
 
     pools = (features.double() for features in (generated, reference))
-    distances = kid_features_to_metric(*pools, kid_subsets=subsets, kid_subset_size=subset_size, verbose=False)
+    distances = kid_features_to_metric(
+        *pools, kid_subsets=subsets, kid_subset_size=subset_size, verbose=False
+    )
     return float(distances[KEY_METRIC_KID_MEAN])
 
 
 def resampled_kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:
     """Return the unbiased squared MMD of all images, of index matrices (R, N) and (R, M).
 
-    The mean over subsets of :func:`kid` estimates it. An image is not paired with itself, but with its copies in the
-    resample; their bias cancels in the interval, which only uses deviations.
+    The mean over subsets of :func:`kid` estimates it. An image is not paired with itself, but with
+    its copies in the resample; their bias cancels in the interval, which only uses deviations.
     """
     x, y = generated.double().numpy(), reference.double().numpy()
 
     def distances(drawn_x: Indices, drawn_y: Indices) -> Matrix:
-        a, b = multiplicities(drawn_x, len(x)).astype(float), multiplicities(drawn_y, len(y)).astype(float)
+        a, b = (
+            multiplicities(drawn_x, len(x)).astype(float),
+            multiplicities(drawn_y, len(y)).astype(float),
+        )
         n, m = len(x), len(y)
         within_x = (_sums_within(x, a) - a @ _self_kernel(x)) / (n * (n - 1))
         within_y = (_sums_within(y, b) - b @ _self_kernel(y)) / (m * (m - 1))
@@ -215,7 +241,9 @@ def _kernel(x: Matrix, y: Matrix) -> Matrix:
 
 
 def _sums_between(x: Matrix, y: Matrix, a: Matrix, b: Matrix) -> Matrix:
-    """Return the sum of a_i k(x_i, y_j) b_j for each row of a (R, N) and b (R, M), without the N x M matrix."""
+    """Return the sum of a_i k(x_i, y_j) b_j for each row of a (R, N) and b (R, M), without the N x
+    M matrix.
+    """
     total = np.zeros(len(a))
     for start in progress.track(range(0, len(x), _BLOCK), "", "blocks"):
         rows = slice(start, start + _BLOCK)
@@ -224,7 +252,9 @@ def _sums_between(x: Matrix, y: Matrix, a: Matrix, b: Matrix) -> Matrix:
 
 
 def _sums_within(x: Matrix, a: Matrix) -> Matrix:
-    """Return the sum of a_i k(x_i, x_j) a_j for each row of a (R, N), from the upper half of the symmetric kernel."""
+    """Return the sum of a_i k(x_i, x_j) a_j for each row of a (R, N), from the upper half of the
+    symmetric kernel.
+    """
     total = np.zeros(len(a))
     for start in progress.track(range(0, len(x), _BLOCK), "", "blocks"):
         rows = slice(start, start + _BLOCK)
@@ -237,7 +267,9 @@ def _sums_within(x: Matrix, a: Matrix) -> Matrix:
 def standardised(
     generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]
 ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "M D"]]:
-    """Shift and scale each feature so that the reference has mean 0 and deviation 1; only shift a constant feature."""
+    """Shift and scale each feature so that the reference has mean 0 and deviation 1; only shift a
+    constant feature.
+    """
     mean, deviation = reference.mean(dim=0), reference.std(dim=0)
     deviation = deviation.where(deviation > 0, 1.0)
     return (generated - mean) / deviation, (reference - mean) / deviation

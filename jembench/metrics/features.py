@@ -1,4 +1,5 @@
-"""A feature network that is trained on the dataset itself, for the comparison of generated images with it.
+"""A feature network that is trained on the dataset itself, for the comparison of generated images
+with it.
 
 The module imports torch inside functions, since its class is registered as a factory.
 
@@ -37,12 +38,14 @@ CHECKPOINT_EVERY = 50
 
 @dataclass(kw_only=True)
 class CnnFeatures:
-    """A small convolutional network trained on the dataset itself; the labels of values contain its name.
+    """A small convolutional network trained on the dataset itself; the labels of values contain its
+    name.
 
-    It is for images that Inception is not suited to (8x8 digits), or if Inception's weights are not available. The
-    network ``{dataset}-cnn`` is trained once and kept in the cache. Training is deterministic on one machine; between
-    machines the rounding of float32 sums may differ, so the identity contains a checksum of the weights. That of digits
-    is part of jembench, so that its values have one protocol on all machines.
+    It is for images that Inception is not suited to (8x8 digits), or if Inception's weights are not
+    available. The network ``{dataset}-cnn`` is trained once and kept in the cache. Training is
+    deterministic on one machine; between machines the rounding of float32 sums may differ, so the
+    identity contains a checksum of the weights. That of digits is part of jembench, so that its
+    values have one protocol on all machines.
     """
 
     name: str = field(default="cnn", init=False)
@@ -61,7 +64,8 @@ class CnnFeatures:
         _check_classes(planned.spec)
 
     def prepare(self, dataset: Dataset, cache: Path, device: torch.device) -> None:
-        """Load the network from this package or ``cache``, or train it on the train split and keep it in ``cache``.
+        """Load the network from this package or ``cache``, or train it on the train split and keep
+        it in ``cache``.
 
         Raises:
             NotApplicable: if the dataset has no labels.
@@ -74,10 +78,15 @@ class CnnFeatures:
         _check_classes(spec)
         assert train.labels is not None, "there are classes"
         self.name, self._data = f"{spec.name}-cnn", spec
-        record = {"recipe": RECIPE, "images": content_hash(train.images), "labels": content_hash(train.labels)}
+        record = {
+            "recipe": RECIPE,
+            "images": content_hash(train.images),
+            "labels": content_hash(train.labels),
+        }
         own = cache / slug(self.name) / "weights.safetensors"
         for path in (Path(__file__).with_name(f"{slug(self.name)}.safetensors"), own):
-            with suppress(OSError, StoreError, CheckpointError):  # absent or damaged: training again gives the same
+            # absent or damaged: training again gives the same
+            with suppress(OSError, StoreError, CheckpointError):
                 if (contents := tensors.read(path, "")).seal.record == record:
                     break
         else:
@@ -119,8 +128,14 @@ def _make_net(spec: DataSpec) -> Any:
         return [nn.Conv2d(into, out, 3, stride=stride, padding=1), nn.LeakyReLU(0.1)]
 
     with seeds.drawing(0, "initialisation"):
-        layers = [*convolution(spec.shape[0], 32), *convolution(32, 64, stride=2), *convolution(64, 64)]
-        net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, spec.num_classes))
+        layers = [
+            *convolution(spec.shape[0], 32),
+            *convolution(32, 64, stride=2),
+            *convolution(64, 64),
+        ]
+        net = nn.Sequential(
+            *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, spec.num_classes)
+        )
         for weights in net.parameters():
             if weights.ndim > 1:
                 nn.init.kaiming_normal_(weights, a=0.1)
@@ -129,10 +144,13 @@ def _make_net(spec: DataSpec) -> Any:
     return net
 
 
-def _train(spec: DataSpec, images: Tensor, labels: Tensor, kept: Path, record: dict[str, Any]) -> Any:
+def _train(
+    spec: DataSpec, images: Tensor, labels: Tensor, kept: Path, record: dict[str, Any]
+) -> Any:
     """Train on the CPU in one thread, since weights depend on the order of sums.
 
-    A checkpoint in ``kept`` is written after a signal and in between, and is gone on from if it is of ``record``.
+    A checkpoint in ``kept`` is written after a signal and in between, and is gone on from if it is
+    of ``record``.
     """
     import torch
     from torch.nn import functional as F
@@ -145,7 +163,12 @@ def _train(spec: DataSpec, images: Tensor, labels: Tensor, kept: Path, record: d
 
     (_, height, width), reach = spec.shape, RECIPE["shift"]
     noise = noise_to_model(RECIPE["data_noise"], spec.bounds)
-    with one_thread(), seeds.drawing(0, "feature network cnn"), torch.enable_grad(), stopping.deferred():
+    with (
+        one_thread(),
+        seeds.drawing(0, "feature network cnn"),
+        torch.enable_grad(),
+        stopping.deferred(),
+    ):
         net = _make_net(spec)
         optimiser = light(torch.optim.Adam)(net.parameters(), lr=RECIPE["rate"])
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=RECIPE["iterations"])

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-# --- of a classifier --------------------------------------------------------------------------------------------------
+# --- of a classifier
+# --------------------------------------------------------------------------------------------------
 
 
 def accuracy(logits: Array, labels: Array) -> Value:
-    """Return the share of examples whose largest logit is that of the label, in %, with Wilson's 95 % interval.
+    """Return the share of examples whose largest logit is that of the label, in %, with Wilson's 95
+    % interval.
 
     Args:
         logits: floats (N, K), finite.
@@ -49,7 +51,8 @@ def accuracy(logits: Array, labels: Array) -> Value:
 
 
 def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
-    """Return the mean of -log p(y|x) in nats, with a 95 % bootstrap interval; errors as for :func:`accuracy`.
+    """Return the mean of -log p(y|x) in nats, with a 95 % bootstrap interval; errors as for
+    :func:`accuracy`.
 
     Args:
         logits: floats (N, K), finite.
@@ -64,7 +67,8 @@ def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
 
 
 def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
-    """Return the Brier score, the squared error of p(y|x) summed over classes, 0 to 2; arguments as for :func:`nll`.
+    """Return the Brier score, the squared error of p(y|x) summed over classes, 0 to 2; arguments as
+    for :func:`nll`.
 
     Brier (1950), Monthly Weather Review 78(1), equation 2.
 
@@ -76,9 +80,11 @@ def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
 
 
 def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
-    """Return the expected calibration error of the predicted class in equal-width bins, in %; as :func:`nll`.
+    """Return the expected calibration error of the predicted class in equal-width bins, in %; as
+    :func:`nll`.
 
-    Guo et al. (2017), arXiv:1706.04599, equation 3; 20 bins as in Grathwohl et al. (2020), section 5.2.
+    Guo et al. (2017), arXiv:1706.04599, equation 3; 20 bins as in Grathwohl et al. (2020), section
+    5.2.
 
     Example:
         >>> round(ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])).value, 1)
@@ -88,7 +94,8 @@ def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) 
 
 
 def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
-    """Return the calibration error of the predicted class in bins with equal numbers of examples; as for :func:`ece`.
+    """Return the calibration error of the predicted class in bins with equal numbers of examples;
+    as for :func:`ece`.
 
     Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2.
 
@@ -96,11 +103,14 @@ def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int
         >>> round(adaptive_ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]), bins=1).value, 1)
         25.0
     """
-    return _of_logits(_made(classification.AdaptiveECE, bins=bins, resamples=resamples), logits, labels)
+    return _of_logits(
+        _made(classification.AdaptiveECE, bins=bins, resamples=resamples), logits, labels
+    )
 
 
 def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
-    """Return the calibration error of each p(k|x), averaged over the classes, in %; arguments as for :func:`ece`.
+    """Return the calibration error of each p(k|x), averaged over the classes, in %; arguments as
+    for :func:`ece`.
 
     Kull et al. (2019), arXiv:1910.12656, definition 2.
 
@@ -108,17 +118,22 @@ def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: in
         >>> round(classwise_ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])).value, 1)
         25.0
     """
-    return _of_logits(_made(classification.ClasswiseECE, bins=bins, resamples=resamples), logits, labels)
+    return _of_logits(
+        _made(classification.ClasswiseECE, bins=bins, resamples=resamples), logits, labels
+    )
 
 
-# --- of scores --------------------------------------------------------------------------------------------------------
+# --- of scores
+# --------------------------------------------------------------------------------------------------------
 
 
 def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
-    """Return P(a score inside is higher than one outside), ties counting half, 0 to 1, with a 95 % bootstrap interval.
+    """Return P(a score inside is higher than one outside), ties counting half, 0 to 1, with a 95 %
+    bootstrap interval.
 
     Args:
-        inside: scores (N,) of in-distribution images, finite; higher means more likely in-distribution.
+        inside: scores (N,) of in-distribution images, finite; higher means more likely
+            in-distribution.
         outside: scores (M,) of other images.
         resamples: of the bootstrap; 0: no interval.
 
@@ -137,14 +152,17 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
     metric = _made(OutOfDistribution, set="given", resamples=resamples)
     first, second = (_tensor(values).double().numpy() for values in (inside, outside))
     if first.ndim != 1 or second.ndim != 1 or not (len(first) and len(second)):
-        raise SpecError(f"The scores have the shapes {first.shape} and {second.shape}; they must be (N,) and (M,).")
+        raise SpecError(
+            f"The scores have the shapes {first.shape} and {second.shape}; they must be (N,) and (M,)."
+        )
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise Diverged("A score is not finite, so that the scores cannot be ranked.")
     estimate = metric.estimates({"inside": np.sort(first), "outside": np.sort(second)})["auroc"]
     return value_of(estimate, np.random.default_rng(0), metric.resamples or 0)
 
 
-# --- the computations of the metrics, on tensors ----------------------------------------------------------------------
+# --- the computations of the metrics, on tensors
+# ----------------------------------------------------------------------
 
 
 def _made(metric: type[Made], **options: Any) -> Made:
@@ -154,25 +172,37 @@ def _made(metric: type[Made], **options: Any) -> Made:
         SpecError: if an option has another type, or is out of range.
     """
     hints = get_type_hints(metric, include_extras=True)
-    return metric(**{name: check_value(value, hints[name], name) for name, value in options.items()})
+    return metric(
+        **{name: check_value(value, hints[name], name) for name, value in options.items()}
+    )
 
 
 def _of_logits(metric: classification.Classification, logits: Array, labels: Array) -> Value:
     from jembench import seeds
 
     given, classes = _tensor(logits), _tensor(labels)
-    if given.ndim != 2 or not given.is_floating_point() or classes.shape != given.shape[:1] or not len(given):
+    if (
+        given.ndim != 2
+        or not given.is_floating_point()
+        or classes.shape != given.shape[:1]
+        or not len(given)
+    ):
         raise SpecError(
             f"The logits are {given.dtype} {tuple(given.shape)} and the labels {tuple(classes.shape)}; they must be "
             "floats (N, K) and (N,)."
         )
-    if classes.is_floating_point() or int(classes.min()) < 0 or int(classes.max()) >= given.shape[1]:
+    if (
+        classes.is_floating_point()
+        or int(classes.min()) < 0
+        or int(classes.max()) >= given.shape[1]
+    ):
         raise SpecError(f"The labels must be whole numbers from 0 to {given.shape[1] - 1}.")
     classification.require_finite(given, "logits", "examples")
     if are_probabilities(given) and not isinstance(metric, classification.Accuracy):
         warnings.warn(f"jembench.metrics: {PROBABILITIES}.", Remark, stacklevel=3)
     (estimate,) = metric.estimates(metric.scores(given.double(), classes.long())).values()
-    rng = bootstrap_rng(seeds.generator(0, f"evaluation/bootstrap {metric.name}"))  # as for the fit of seed 0
+    # as for the fit of seed 0
+    rng = bootstrap_rng(seeds.generator(0, f"evaluation/bootstrap {metric.name}"))
     return value_of(estimate, rng, metric.resamples or 0)
 
 
@@ -182,4 +212,6 @@ def _tensor(values: Array) -> Tensor:
     try:
         return torch.as_tensor(values).detach().cpu()
     except Exception as error:
-        raise SpecError(f"Tensors or arrays are needed; {type(values).__name__} is given: {error}.") from error
+        raise SpecError(
+            f"Tensors or arrays are needed; {type(values).__name__} is given: {error}."
+        ) from error

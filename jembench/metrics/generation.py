@@ -18,7 +18,14 @@ from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.interfaces import Evaluation, Measurement, Planned, Resampling
 from jembench.metrics.base import MOST, Count, Estimate, Metric, Resamples
-from jembench.metrics.sample_protocol import Generated, SampleProtocol, foresee, generated, pool_of, require_images
+from jembench.metrics.sample_protocol import (
+    Generated,
+    SampleProtocol,
+    foresee,
+    generated,
+    pool_of,
+    require_images,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +54,8 @@ class FeatureMetric(SampleProtocol, Metric):
         return {"implementation": getattr(self, "implementation", "torch-fidelity")}
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return the smallest number of generated images and of reference images, and the reason for errors.
+        """Return the smallest number of generated images and of reference images, and the reason
+        for errors.
 
         Args:
             network: the identity of the feature network.
@@ -84,17 +92,26 @@ class FeatureMetric(SampleProtocol, Metric):
             real = pool_of(evaluation, self.features, self.reference, f"{self.reference} images")
             parts = {"reference": self.reference, "reference_images": len(real)}
         dimensions = sample.features.pool.shape[1]
-        self.require(sample.n, None if real is None else len(real), str(sample.identity["features"]), dimensions)
+        self.require(
+            sample.n,
+            None if real is None else len(real),
+            str(sample.identity["features"]),
+            dimensions,
+        )
         scored = self.scores(sample, real)
         estimates = {sample.label(label): estimate for label, estimate in scored.estimates.items()}
         parts |= {**sample.identity, **scored.parts}
         by_default = 200 if dimensions <= feature_scores.SMALL else 0
-        metric = self if self.resamples is not None else dataclasses.replace(self, resamples=by_default)
+        metric = (
+            self if self.resamples is not None else dataclasses.replace(self, resamples=by_default)
+        )
         passes = {"sample_passes": sample.passes}
         return metric.measurement(evaluation, {}, estimates=estimates, parts=parts, details=passes)
 
     def scores(self, sample: Generated, real: Any) -> Scores:
-        """Score generated images; ``real``: the pooled features of reference images (M, D), or None."""
+        """Score generated images; ``real``: the pooled features of reference images (M, D), or
+        None.
+        """
         raise NotImplementedError
 
 
@@ -102,12 +119,13 @@ class FeatureMetric(SampleProtocol, Metric):
 class IS(FeatureMetric):
     """Inception score of the model's samples, by torch-fidelity.
 
-    ``features`` is a feature network, for example ``inception:weights=/a/file.pth``; ``auto`` is Inception for images
-    of 32 pixels and more, and ``cnn``, trained on the dataset itself, for smaller ones and for one's own images where
-    Inception's weights are missing.
-    ``implementation=barratt-sharma`` divides the images into splits in their own order; torch-fidelity shuffles them
-    first. The options from ``source`` to ``top``, of all metrics of samples, choose the images. ``sampler`` draws those
-    of a model with a differentiable energy, in place of its own.
+    ``features`` is a feature network, for example ``inception:weights=/a/file.pth``; ``auto`` is
+    Inception for images of 32 pixels and more, and ``cnn``, trained on the dataset itself, for
+    smaller ones and for one's own images where Inception's weights are missing.
+    ``implementation=barratt-sharma`` divides the images into splits in their own order;
+    torch-fidelity shuffles them first. The options from ``source`` to ``top``, of all metrics of
+    samples, choose the images. ``sampler`` draws those of a model with a differentiable energy, in
+    place of its own.
     """
 
     splits: Count = 10
@@ -122,14 +140,21 @@ class IS(FeatureMetric):
 
     def scores(self, sample: Generated, real: None) -> Scores:
         """Return the mean score over splits."""
-        from jembench.metrics.feature_scores import inception_score, inception_score_in_order, resampled_score
+        from jembench.metrics.feature_scores import (
+            inception_score,
+            inception_score_in_order,
+            resampled_score,
+        )
 
         logits, even = sample.features.logits, self.implementation == "barratt-sharma"
         if even:
             score = inception_score_in_order(logits[sample.places.argsort()], self.splits)
         else:
             score = inception_score(logits, self.splits)
-        statistic, within = resampled_score(logits, self.splits, even=even), (1.0, float(logits.shape[1]))
+        statistic, within = (
+            resampled_score(logits, self.splits, even=even),
+            (1.0, float(logits.shape[1])),
+        )
         estimate = Estimate(Resampling(statistic, (sample.n,), within), "", "higher", value=score)
         return Scores({"is": estimate}, {"splits": self.splits})
 
@@ -143,11 +168,12 @@ class ReferenceMetric(FeatureMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class FID(ReferenceMetric):
-    """Fréchet distance between features of the model's samples and of the dataset, by torch-fidelity.
+    """Fréchet distance between features of the model's samples and of the dataset, by
+    torch-fidelity.
 
-    ``features``: as for ``is``. ``resamples`` is 200 by default, and 0 for networks of more than 512 features: with
-    Inception each takes seconds. FID of equal distributions is above 0, and larger for fewer images; the interval
-    is of its mean over as many images.
+    ``features``: as for ``is``. ``resamples`` is 200 by default, and 0 for networks of more than
+    512 features: with Inception each takes seconds. FID of equal distributions is above 0, and
+    larger for fewer images; the interval is of its mean over as many images.
     """
 
     resamples: Annotated[int | None, Range(least=0, most=MOST)] = None
@@ -155,7 +181,10 @@ class FID(ReferenceMetric):
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
         """Return the number of features of the network."""
-        return dimensions, f"as many as {network} has features, or the fitted Gaussian is degenerate"
+        return (
+            dimensions,
+            f"as many as {network} has features, or the fitted Gaussian is degenerate",
+        )
 
     def scores(self, sample: Generated, real: Tensor) -> Scores:
         """Return the distance."""
@@ -168,10 +197,12 @@ class FID(ReferenceMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class KID(ReferenceMetric):
-    """Kernel distance between features of the model's samples and of the dataset, by torch-fidelity.
+    """Kernel distance between features of the model's samples and of the dataset, by
+    torch-fidelity.
 
-    ``features``: as for ``is``. Those of published networks are not changed; those of other networks, whose arbitrary
-    scale would dominate the cubic kernel, are standardised, and the protocol says so.
+    ``features``: as for ``is``. Those of published networks are not changed; those of other
+    networks, whose arbitrary scale would dominate the cubic kernel, are standardised, and the
+    protocol says so.
     """
 
     subsets: Count = 100
@@ -194,6 +225,10 @@ class KID(ReferenceMetric):
         size = min(self.subset_size, n, m)
         distance = kid(images, real, self.subsets, size)
         return Scores(
-            {"kid": Estimate(Resampling(resampled_kid(images, real), (n, m)), "", "lower", n, distance)},
+            {
+                "kid": Estimate(
+                    Resampling(resampled_kid(images, real), (n, m)), "", "lower", n, distance
+                )
+            },
             {"subsets": self.subsets, "subset_size": size, "standardised": standardise},
         )

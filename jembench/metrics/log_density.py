@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from jembench.catalog.options import Neutral
 from jembench.catalog.spec import Scalar
-from jembench.interfaces import Classifier, Evaluation, Measurement, Need, Planned, Quantity, Resampling
+from jembench.interfaces import (
+    Classifier,
+    Evaluation,
+    Measurement,
+    Need,
+    Planned,
+    Quantity,
+    Resampling,
+)
 from jembench.metrics.base import Array, Arrays, Estimate, Metric, describe_test_images, share
 from jembench.metrics.classification import classified
 from jembench.metrics.densities import log_px
@@ -27,17 +35,20 @@ END = 100
 
 @dataclass(frozen=True, kw_only=True)
 class LogDensity(Metric):
-    """Log p(x) of the test images or of samples, in nats: its spread, and the classes at its extremes.
+    """Log p(x) of the test images or of samples, in nats: its spread, and the classes at its
+    extremes.
 
-    The two ends are the 100 images of the highest and of the lowest log p(x), or a quarter of the images each if that
-    is fewer. ``classes-top`` is the effective number of classes, by label, at the upper end; ``accuracy-top`` and
-    ``accuracy-bottom`` the share of images classified correctly at each end, in %; ``auroc-correct`` the AUROC of
-    log p(x) for images that are classified correctly (the positive class) against the others. Values that need
-    logits or labels are left out where there are none.
+    The two ends are the 100 images of the highest and of the lowest log p(x), or a quarter of the
+    images each if that is fewer. ``classes-top`` is the effective number of classes, by label, at
+    the upper end; ``accuracy-top`` and ``accuracy-bottom`` the share of images classified correctly
+    at each end, in %; ``auroc-correct`` the AUROC of log p(x) for images that are classified
+    correctly (the positive class) against the others. Values that need logits or labels are left
+    out where there are none.
 
-    ``source=kept`` measures the samples that training kept, as in Figures 9 to 12 and Appendix D of Grathwohl et al.
-    (2020), and ``source=fresh`` the ends of new chains. Samples are counted by the class that the model predicts, and
-    have no accuracies; the labels of their values end with the source: ``log-px-spread-kept``.
+    ``source=kept`` measures the samples that training kept, as in Figures 9 to 12 and Appendix D of
+    Grathwohl et al. (2020), and ``source=fresh`` the ends of new chains. Samples are counted by the
+    class that the model predicts, and have no accuracies; the labels of their values end with the
+    source: ``log-px-spread-kept``.
     """
 
     source: Annotated[Literal["test", "kept", "fresh"], Neutral()] = "test"
@@ -78,23 +89,34 @@ class LogDensity(Metric):
         estimates = self.estimates(arrays) | _detection(arrays)
         details: dict[str, Any] = {}
         if "accuracy-top" in estimates and "auroc-correct" not in estimates:
-            details["undefined"] = {"auroc-correct": "All images are classified correctly, or none is."}
+            details["undefined"] = {
+                "auroc-correct": "All images are classified correctly, or none is."
+            }
         parts |= {"top": size_of_end(len(images))}
-        return self.measurement(evaluation, arrays, estimates=estimates, parts=parts, details=details)
+        return self.measurement(
+            evaluation, arrays, estimates=estimates, parts=parts, details=details
+        )
 
     def _images(self, evaluation: Evaluation) -> tuple[Tensor, dict[str, Scalar], Array | None]:
-        """Return the images that are measured, the parts of the protocol that describe them, and their labels."""
+        """Return the images that are measured, the parts of the protocol that describe them, and
+        their labels.
+        """
         if self.samples:
             images, _, source, _ = evaluation.samples(self.samples.wanted)
             return images, self.samples.description(len(images), len(images), source), None
         images, labels = evaluation.data.part("test")
-        return images, describe_test_images(len(images)), None if labels is None else labels.cpu().numpy()
+        return (
+            images,
+            describe_test_images(len(images)),
+            None if labels is None else labels.cpu().numpy(),
+        )
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the values of the images, except ``auroc-correct``; each resample has its own extremes.
+        """Return the values of the images, except ``auroc-correct``; each resample has its own
+        extremes.
 
-        The correctly classified images, from which ``auroc-correct`` is resampled, differ between models, so that two
-        models cannot be compared image by image.
+        The correctly classified images, from which ``auroc-correct`` is resampled, differ between
+        models, so that two models cannot be compared image by image.
         """
         log_px = arrays["log-px"]
         n = len(log_px)
@@ -124,7 +146,8 @@ def highest_first(values: Array) -> Array:
 
 
 def effective_classes(classes: Array, num_classes: int) -> Estimate:
-    """Return the effective number of classes, 1 to K: exp(H) of their shares among the classes (N,) of images.
+    """Return the effective number of classes, 1 to K: exp(H) of their shares among the classes (N,)
+    of images.
 
     It is the Hill number of order 1. Jost (2006), Oikos 113(2), 363-375.
     """
@@ -155,7 +178,9 @@ def among_highest(estimate: Estimate, order: Array, n: int) -> Estimate:
     rank[order] = np.arange(len(order))
 
     resampling = estimate.resampling._replace(
-        statistic=lambda indices: statistic(order[np.partition(rank[indices], n - 1, axis=1)[:, :n]]),
+        statistic=lambda indices: statistic(
+            order[np.partition(rank[indices], n - 1, axis=1)[:, :n]]
+        ),
         trials=min(n, estimate.resampling.trials),
     )
     flags = None if estimate.flags is None else estimate.flags[order[:n]]
@@ -163,7 +188,9 @@ def among_highest(estimate: Estimate, order: Array, n: int) -> Estimate:
 
 
 def _detection(arrays: Arrays) -> dict[str, Estimate]:
-    """Return the AUROC of log p(x) for correctly classified images, if some images are correct and some are not."""
+    """Return the AUROC of log p(x) for correctly classified images, if some images are correct and
+    some are not.
+    """
     if not {"predicted", "labels"} <= arrays.keys():
         return {}
     right = arrays["predicted"] == arrays["labels"]
@@ -186,7 +213,10 @@ def _images_at_ends(arrays: Arrays, images: Tensor, evaluation: Evaluation) -> A
     grids = {"top": arranged(order[:n]), "bottom": arranged(order[::-1][:n])}
     if "log-odds" in arrays:
         surest = highest_first(arrays["log-odds"])
-        grids |= {"top-confidence": arranged(surest[:n]), "bottom-confidence": arranged(surest[::-1][:n])}
+        grids |= {
+            "top-confidence": arranged(surest[:n]),
+            "bottom-confidence": arranged(surest[::-1][:n]),
+        }
     if "labels" in arrays:
         labels, num_classes = arrays["labels"], evaluation.data.spec.num_classes
         generator = evaluation.services.generator("log-density images")

@@ -1,4 +1,5 @@
-"""Out-of-distribution detection: the separation of test images from other images by a model's scores.
+"""Out-of-distribution detection: the separation of test images from other images by a model's
+scores.
 
 Of one OOD set, or of groups of sets, as OpenOOD reports it.
 
@@ -15,7 +16,16 @@ from jembench.catalog.options import Names
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import Scalar, Spec, format_value
 from jembench.errors import PluginError
-from jembench.interfaces import DataSpec, Evaluation, Measurement, Need, OODScore, Planned, Quantity, Resampling
+from jembench.interfaces import (
+    DataSpec,
+    Evaluation,
+    Measurement,
+    Need,
+    OODScore,
+    Planned,
+    Quantity,
+    Resampling,
+)
 from jembench.interfaces.metrics import FittedScore
 from jembench.metrics.base import Array, Arrays, Estimate, Metric, NotNegative, describe_test_images
 from jembench.metrics.classification import require_finite
@@ -23,7 +33,9 @@ from jembench.metrics.classification import require_finite
 
 @dataclass(frozen=True, kw_only=True)
 class Scored(Metric):
-    """A metric of a score of each image: ``score`` is a name of `jembench list scores` with its options."""
+    """A metric of a score of each image: ``score`` is a name of `jembench list scores` with its
+    options.
+    """
 
     score: Annotated[str, Names("scores")] = "log-px"
     data_noise: NotNegative = 0.0
@@ -55,15 +67,25 @@ class Scored(Metric):
     def protocol_options(self) -> dict[str, Scalar]:
         """The score with all of its options."""
         score = self._resolved
-        options = ((option, format_value(value)) for option, value in sorted(score.arguments.items()))
+        options = (
+            (option, format_value(value)) for option, value in sorted(score.arguments.items())
+        )
         return {"score": str(Spec(score.name, tuple(options)))}
 
     def fitted(self, evaluation: Evaluation) -> tuple[OODScore, Mapping[str, str | int]]:
-        """Return the score of the model, and the parts of the protocol that say which images it was fitted on."""
+        """Return the score of the model, and the parts of the protocol that say which images it was
+        fitted on.
+        """
         scorer = self.scorer
-        return scorer.fit(evaluation, self.data_noise) if isinstance(scorer, FittedScore) else (scorer, {})
+        return (
+            scorer.fit(evaluation, self.data_noise)
+            if isinstance(scorer, FittedScore)
+            else (scorer, {})
+        )
 
-    def scores_of(self, scorer: OODScore, evaluation: Evaluation, images: str, noise: float) -> Array:
+    def scores_of(
+        self, scorer: OODScore, evaluation: Evaluation, images: str, noise: float
+    ) -> Array:
         """Return the score of each image, float64 (N,).
 
         Raises:
@@ -97,7 +119,11 @@ class Scored(Metric):
         from jembench.data.pixels import content_hash
 
         images, found = evaluation.data.images(name), resolve(name)
-        about: dict[str, Scalar] = {"set": str(found), "outliers": len(images), "content": content_hash(images)[:10]}
+        about: dict[str, Scalar] = {
+            "set": str(found),
+            "outliers": len(images),
+            "content": content_hash(images)[:10],
+        }
         return self.data_noise * getattr(found.make(), "noise", 1.0), about
 
 
@@ -118,17 +144,20 @@ class ScoredClasses(Scored):
 
 @dataclass(frozen=True, kw_only=True)
 class OutOfDistribution(Scored):
-    """Out-of-distribution detection: AUROC, FPR at 95 % TPR and average precision of a score against other images.
+    """Out-of-distribution detection: AUROC, FPR at 95 % TPR and average precision of a score
+    against other images.
 
-    ``set`` is an OOD set (`jembench list ood_sets`) or a dataset: interp, svhn, celeba:root=/data. ``score`` is
-    a name of `jembench list scores` with its options, refinement:steps=5, or an import path. ``data_noise`` is added to
-    both kinds of images, to ``interp`` sqrt(1.5) times, as in the code of JEM.
+    ``set`` is an OOD set (`jembench list ood_sets`) or a dataset: interp, svhn, celeba:root=/data.
+    ``score`` is a name of `jembench list scores` with its options, refinement:steps=5, or an import
+    path. ``data_noise`` is added to both kinds of images, to ``interp`` sqrt(1.5) times, as in the
+    code of JEM.
 
-    All values are computed in float64, and lie in 0..1. With ``-in`` test images are the positive class: ``fpr95-in``
-    is the share of outliers above the threshold that 95 % of the test images exceed. With ``-out`` outliers are the
-    positive class: ``fpr95-out`` is the share of test images detected at the threshold that detects 95 % of the
-    outliers, as in OpenOOD (Yang et al. (2022), arXiv:2210.07242). ``aupr`` is average precision; OpenOOD's AUPR is the
-    trapezoidal area under the precision-recall curve, which differs, most under ties. AUROC is the same either way.
+    All values are computed in float64, and lie in 0..1. With ``-in`` test images are the positive
+    class: ``fpr95-in`` is the share of outliers above the threshold that 95 % of the test images
+    exceed. With ``-out`` outliers are the positive class: ``fpr95-out`` is the share of test images
+    detected at the threshold that detects 95 % of the outliers, as in OpenOOD (Yang et al. (2022),
+    arXiv:2210.07242). ``aupr`` is average precision; OpenOOD's AUPR is the trapezoidal area under
+    the precision-recall curve, which differs, most under ties. AUROC is the same either way.
     """
 
     set: Annotated[str, Names("ood_sets", "datasets")]
@@ -145,11 +174,16 @@ class OutOfDistribution(Scored):
             Unavailable: if the outliers are missing.
             Diverged: if a score is not finite.
         """
-        noise, about = self.noise_and_about(evaluation, self.set)  # before the scores: outliers may be missing
+        # before the scores: outliers may be missing
+        noise, about = self.noise_and_about(evaluation, self.set)
         scorer, fitted = self.fitted(evaluation)
         inside = self.scores_of(scorer, evaluation, "test", self.data_noise)
         outside = self.outside(scorer, evaluation, noise)
-        parts = describe_test_images(len(inside), self.data_noise) | about | {"outliers": len(outside), **fitted}
+        parts = (
+            describe_test_images(len(inside), self.data_noise)
+            | about
+            | {"outliers": len(outside), **fitted}
+        )
         return self.measurement(evaluation, {"inside": inside, "outside": outside}, parts=parts)
 
     def outside(self, scorer: OODScore, evaluation: Evaluation, noise: float) -> Array:
@@ -177,12 +211,13 @@ MADE = {"near": ("halves", "interp", "flipped"), "far": ("permuted", "uniform", 
 
 @dataclass(frozen=True, kw_only=True)
 class OutOfDistributionGroup(Scored):
-    """Out-of-distribution detection on a group of near or far sets: means of the values over the sets.
+    """Out-of-distribution detection on a group of near or far sets: means of the values over the
+    sets.
 
-    On CIFAR the sets are those of OpenOOD, Zhang et al. (2023), arXiv:2306.09301; on other datasets they are made here.
-    Values and options are those of ``ood``, computed for each set and averaged; intervals draw the test images once for
-    all sets. ``fpr95-out`` is OpenOOD's FPR95, and ``aupr-in-trapezoid`` and ``aupr-out-trapezoid`` are its AUPR-IN and
-    AUPR-OUT.
+    On CIFAR the sets are those of OpenOOD, Zhang et al. (2023), arXiv:2306.09301; on other datasets
+    they are made here. Values and options are those of ``ood``, computed for each set and averaged;
+    intervals draw the test images once for all sets. ``fpr95-out`` is OpenOOD's FPR95, and
+    ``aupr-in-trapezoid`` and ``aupr-out-trapezoid`` are its AUPR-IN and AUPR-OUT.
     """
 
     group: Literal["near", "far"]
@@ -204,23 +239,36 @@ class OutOfDistributionGroup(Scored):
             Unavailable: if outliers are missing.
             Diverged: if a score is not finite.
         """
-        found = {name: self.noise_and_about(evaluation, name) for name in self.sets(evaluation.data.spec)}
+        found = {
+            name: self.noise_and_about(evaluation, name) for name in self.sets(evaluation.data.spec)
+        }
         scorer, fitted = self.fitted(evaluation)
-        arrays = {name: self.scores_of(scorer, evaluation, name, noise) for name, (noise, _) in found.items()}
+        arrays = {
+            name: self.scores_of(scorer, evaluation, name, noise)
+            for name, (noise, _) in found.items()
+        }
         arrays["inside"] = self.scores_of(scorer, evaluation, "test", self.data_noise)
-        parts = describe_test_images(len(arrays["inside"]), self.data_noise) | {"group": self.group, **fitted}
+        parts = describe_test_images(len(arrays["inside"]), self.data_noise) | {
+            "group": self.group,
+            **fitted,
+        }
         parts |= {
-            key: "+".join(str(about[key]) for _, about in found.values()) for key in ("set", "outliers", "content")
+            key: "+".join(str(about[key]) for _, about in found.values())
+            for key in ("set", "outliers", "content")
         }
         return self.measurement(evaluation, arrays, parts=parts)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the means over sets of AUROC, FPR at 95 % TPR, average precision and the trapezoidal areas."""
+        """Return the means over sets of AUROC, FPR at 95 % TPR, average precision and the
+        trapezoidal areas.
+        """
         from jembench.stats import ranking
 
         pairs = [(arrays["inside"], scores) for name, scores in arrays.items() if name != "inside"]
         each = [ranking.resamplings(*pair) | ranking.trapezoids(*pair) for pair in pairs]
-        return as_estimates({label: ranking.mean_over_sets([one[label] for one in each]) for label in each[0]})
+        return as_estimates(
+            {label: ranking.mean_over_sets([one[label] for one in each]) for label in each[0]}
+        )
 
 
 def as_estimates(resamplings: Mapping[str, Resampling]) -> dict[str, Estimate]:

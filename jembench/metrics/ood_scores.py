@@ -1,4 +1,5 @@
-"""Scores for out-of-distribution detection, higher for images that the model takes to be in-distribution.
+"""Scores for out-of-distribution detection, higher for images that the model takes to be
+in-distribution.
 
 A score is a component (``jembench list scores``), registered by an entry point.
 """
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class PredictionScore(NamedTuple):
-    """An :class:`~jembench.interfaces.OODScore` that is a function of one quantity from a pass through the network."""
+    """An :class:`~jembench.interfaces.OODScore` that is a function of one quantity from a pass
+    through the network.
+    """
 
     capability: Capability
     quantity: Quantity
@@ -59,8 +62,9 @@ class Refinement(NamedTuple):
 def log_px() -> PredictionScore:
     """Log p(x), up to a constant.
 
-    For a classifier it is logsumexp of the logits, the energy score of Liu et al. (2020), arXiv:2010.03759. This one,
-    max-py and grad-norm are those of Grathwohl et al. (2020), arXiv:1912.03263, section 5.3, Tables 3 and 7.
+    For a classifier it is logsumexp of the logits, the energy score of Liu et al. (2020),
+    arXiv:2010.03759. This one, max-py and grad-norm are those of Grathwohl et al. (2020),
+    arXiv:1912.03263, section 5.3, Tables 3 and 7.
     """
     return PredictionScore("energy", "energy", lambda energy: -energy)
 
@@ -73,7 +77,9 @@ def max_py() -> PredictionScore:
 
     def score(logits: Tensor) -> Tensor:
         if logits.shape[1] < 2:
-            raise NotApplicable("p(y|x) is 1 for every image of data with one class, and ranks none.")
+            raise NotApplicable(
+                "p(y|x) is 1 for every image of data with one class, and ranks none."
+            )
         return log_odds(logits)
 
     return PredictionScore("logits", "logits", score)

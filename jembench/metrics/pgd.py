@@ -1,7 +1,7 @@
 """Robustness to projected gradient descent, and transfer of its images to the refined model.
 
-Grathwohl et al. (2020), arXiv:1912.03263, section 5.4, Figure 5; Appendix G, Figure 17: adversarial images of JEM-0 are
-classified by JEM-1 and JEM-10.
+Grathwohl et al. (2020), arXiv:1912.03263, section 5.4, Figure 5; Appendix G, Figure 17: adversarial
+images of JEM-0 are classified by JEM-1 and JEM-10.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PGD(attacks.GradientAttack):
-    """Projected gradient descent: the median distance, in levels of 255, to the nearest image of another class.
+    """Projected gradient descent: the median distance, in levels of 255, to the nearest image of
+    another class.
 
-    The accuracy within some eps is given as well; with ``eps`` (8/255, of a pixel's range) only the accuracy within it.
-    Misclassified images count as broken at distance 0.
+    The accuracy within some eps is given as well; with ``eps`` (8/255, of a pixel's range) only the
+    accuracy within it. Misclassified images count as broken at distance 0.
     """
 
     eps: str = ""  # as the user wrote it; "": search the smallest eps of each image
@@ -80,15 +81,21 @@ class PGD(attacks.GradientAttack):
         return attacks.Found(closest.adversarial, closest.distance.isfinite())
 
     def starts(self, shard: attacks.Shard) -> Tensor:
-        """Draw the starts of each image, (N, R, C, H, W), which do not depend on its shard or the model."""
+        """Draw the starts of each image, (N, R, C, H, W), which do not depend on its shard or the
+        model.
+        """
         import torch
 
         from jembench import seeds
         from jembench.attacks.threat import starts
 
         shape, restarts = tuple(shard.x.shape[1:]), self.spent.restarts
-        generators = [seeds.generator(0, f"robustness/start {index}") for index in shard.index.tolist()]
-        return torch.stack([starts(restarts, shape, self.norm, each) for each in generators]).to(shard.x.device)
+        generators = [
+            seeds.generator(0, f"robustness/start {index}") for index in shard.index.tolist()
+        ]
+        return torch.stack([starts(restarts, shape, self.norm, each) for each in generators]).to(
+            shard.x.device
+        )
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the accuracy within eps, or the median distance and the curve."""
@@ -99,13 +106,15 @@ class PGD(attacks.GradientAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer(attacks.GradientAttack):
-    """Transfer of adversarial images to the model with refinement: the share in % that still deceives it.
+    """Transfer of adversarial images to the model with refinement: the share in % that still
+    deceives it.
 
-    The images are those that ``pgd`` finds without refinement. An image that is refined back to its class counts with
-    distance infinity. The share is of images that both models classify correctly before the attack; in the accuracies,
-    an image that the refined model misclassifies without an attack counts as broken at 0. The nearest adversarial
-    images lie just beyond the decision boundary, and a small step takes many of them back: a low share says less about
-    robustness than an attack on the refined model itself.
+    The images are those that ``pgd`` finds without refinement. An image that is refined back to its
+    class counts with distance infinity. The share is of images that both models classify correctly
+    before the attack; in the accuracies, an image that the refined model misclassifies without an
+    attack counts as broken at 0. The nearest adversarial images lie just beyond the decision
+    boundary, and a small step takes many of them back: a low share says less about robustness than
+    an attack on the refined model itself.
     """
 
     refine: Count = 10
@@ -116,7 +125,13 @@ class Transfer(attacks.GradientAttack):
     @property
     def source(self) -> PGD:
         """The attack that makes the images; stored images of the same budget are used again."""
-        return PGD(norm=self.norm, budget=self.budget, images=self.images, restarts=self.restarts, steps=self.steps)
+        return PGD(
+            norm=self.norm,
+            budget=self.budget,
+            images=self.images,
+            restarts=self.restarts,
+            steps=self.steps,
+        )
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
@@ -151,7 +166,9 @@ class Transfer(attacks.GradientAttack):
                 for key in ("adversarial", f"distance-{self.norm}", "found")
             )
             purpose = f"{self.name} {self.norm} {shard.number}"
-            target, fresh = (self.attacked_model(evaluation, f"{look} {purpose}") for look in ("look", "verify"))
+            target, fresh = (
+                self.attacked_model(evaluation, f"{look} {purpose}") for look in ("look", "verify")
+            )
             wrong = target.wrong_share(shard.x, shard.y, VERIFICATIONS) > 0.5
             shown = claimed & (distance > 0) & ~wrong
             images = torch.where(shown[:, None, None, None], made, shard.x)
@@ -159,19 +176,26 @@ class Transfer(attacks.GradientAttack):
 
         attacked = attacks.in_shards(self, evaluation, done, show)
         as_it_is = {  # the robustness without refinement, for comparison
-            f"{key}-as-it-is": source.arrays[key][: attacked.images] for key in ("found", f"distance-{self.norm}")
+            f"{key}-as-it-is": source.arrays[key][: attacked.images]
+            for key in ("found", f"distance-{self.norm}")
         }
         return attacks.Attacked({**attacked.arrays, **as_it_is}, source.wanted)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the share that still deceives the model, as a statistic of all images, and the accuracies."""
+        """Return the share that still deceives the model, as a statistic of all images, and the
+        accuracies.
+        """
         import numpy as np
 
         label, shown, found = f"{self.name}-{self.norm}", arrays["found-source"], arrays["found"]
         deceived: dict[str, Estimate] = {}
         if shown.any():
             among = Resampling(
-                lambda drawn: 100 * (found & shown)[drawn].sum(axis=1) / np.maximum(shown[drawn].sum(axis=1), 1),
+                lambda drawn: (
+                    100
+                    * (found & shown)[drawn].sum(axis=1)
+                    / np.maximum(shown[drawn].sum(axis=1), 1)
+                ),
                 (len(shown),),
                 (0.0, 100.0),
                 int(shown.sum()),

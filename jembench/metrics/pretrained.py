@@ -1,4 +1,5 @@
-"""Feature networks with published weights, computed by torch-fidelity: their base class, and Inception.
+"""Feature networks with published weights, computed by torch-fidelity: their base class, and
+Inception.
 
 The module imports torch inside functions, since its classes are registered as factories.
 
@@ -33,7 +34,8 @@ class Weights(NamedTuple):
     """The published weights of a network."""
 
     network: str  # in messages
-    build: Callable[[bytes], Any]  # the network with the content of the file, whose digest was checked
+    # the network with the content of the file, whose digest was checked
+    build: Callable[[bytes], Any]
     size: str
     digest: str  # the SHA-256, or its first digits
     url: str
@@ -71,7 +73,9 @@ class Pretrained:
             self._read(planned.spec)
 
     def prepare(self, dataset: Dataset, cache: Path, device: torch.device) -> None:
-        """Load the weights; errors as for :meth:`check`. Neither ``cache`` nor images of ``dataset`` are used."""
+        """Load the weights; errors as for :meth:`check`. Neither ``cache`` nor images of
+        ``dataset`` are used.
+        """
         import torch
 
         content, digest = self._read(dataset.spec)
@@ -80,7 +84,9 @@ class Pretrained:
         self.identity = f"{type(self).identity}@{digest[:8]}"
 
     def features(self, images: Tensor) -> Features:
-        """Return the features of images, uint8 (N, C, H, W), float32 on the CPU; grey images are expanded to RGB."""
+        """Return the features of images, uint8 (N, C, H, W), float32 on the CPU; grey images are
+        expanded to RGB.
+        """
 
         def evaluate(batch: Tensor) -> tuple[Tensor, Tensor]:
             pool, *logits = self._net(batch.expand(-1, 3, -1, -1))
@@ -89,7 +95,9 @@ class Pretrained:
         return in_batches(self._net, evaluate, images, _BATCH)
 
     def _read(self, data: DataSpec) -> tuple[bytes, str]:
-        """Read the weights for images of ``data``, after downloading them if ``download`` is set, and their digest."""
+        """Read the weights for images of ``data``, after downloading them if ``download`` is set,
+        and their digest.
+        """
         network, _, size, expected, url = self.published
         if data.shape[0] not in (1, 3):
             raise NotApplicable(
@@ -111,12 +119,16 @@ class Pretrained:
                 why = f"{network}'s weights could not be fetched to {path}: {error}. {how_to_get}"
                 raise Unavailable(why) from error
         if not path.is_file():
-            raise Unavailable(f"{network}'s weights are not available: there is no file {path}. {how_to_get}")
+            raise Unavailable(
+                f"{network}'s weights are not available: there is no file {path}. {how_to_get}"
+            )
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         if not digest.startswith(expected):
             begins = f"its SHA-256 begins with {digest[:8]}, not with {expected[:8]}"
-            raise CheckpointError(f"{path} does not hold {network}'s weights: {begins}. {how_to_get}")
+            raise CheckpointError(
+                f"{path} does not hold {network}'s weights: {begins}. {how_to_get}"
+            )
         return content, digest
 
 
@@ -125,14 +137,19 @@ def _fetch(weights: Weights) -> None:
 
     weights.cached.parent.mkdir(parents=True, exist_ok=True)
     with socket_timeout(_TIMEOUT_SECONDS):
-        torch.hub.download_url_to_file(weights.url, str(weights.cached), hash_prefix=weights.digest, progress=False)
+        torch.hub.download_url_to_file(
+            weights.url, str(weights.cached), hash_prefix=weights.digest, progress=False
+        )
 
 
-# --- the networks -----------------------------------------------------------------------------------------------------
+# --- the networks
+# -----------------------------------------------------------------------------------------------------
 
 
 def _inception(content: bytes) -> Any:
-    """Return torch-fidelity's network, whose constructor unpickles a copy that was read without running code."""
+    """Return torch-fidelity's network, whose constructor unpickles a copy that was read without
+    running code.
+    """
     import torch
     from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
 
@@ -142,17 +159,16 @@ def _inception(content: bytes) -> Any:
     return FeatureExtractorInceptionV3("inception-v3-compat", ["2048", "logits_unbiased"], copy)
 
 
-_INCEPTION = (
-    "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth"
-)
+_INCEPTION = "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth"
 
 
 @dataclass(kw_only=True)
 class InceptionFeatures(Pretrained):
     """The Inception network of the published IS and FID; needs 96 MB of weights.
 
-    The network is torch-fidelity's: 2,048 pooled features and 1,008 logits without bias, which its IS uses.
-    ``weights`` is the path of its weights (torch hub's cache by default); ``download=true`` fetches them there.
+    The network is torch-fidelity's: 2,048 pooled features and 1,008 logits without bias, which its
+    IS uses. ``weights`` is the path of its weights (torch hub's cache by default);
+    ``download=true`` fetches them there.
     """
 
     identity: str = field(default="inception-2015-12-05", init=False)

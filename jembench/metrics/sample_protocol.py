@@ -1,6 +1,7 @@
 """The images for metrics of generated images: common options, selection, and features.
 
-Legend: N generated images, n of them kept, M reference images, D features, K logits, C channels, H height, W width.
+Legend: N generated images, n of them kept, M reference images, D features, K logits, C channels, H
+    height, W width.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 from jembench.catalog.options import Names, Neutral
 from jembench.catalog.spec import Scalar, format_value, parse
 from jembench.errors import NotApplicable, SpecError
-from jembench.interfaces import Evaluation, FeatureNetwork, Features, Need, Planned, Quantity, Source
+from jembench.interfaces import (
+    Evaluation,
+    FeatureNetwork,
+    Features,
+    Need,
+    Planned,
+    Quantity,
+    Source,
+)
 from jembench.metrics.base import Array, OptionalCount
 from jembench.metrics.classification import log_odds, require_finite
 from jembench.metrics.pretrained import InceptionFeatures
@@ -32,24 +41,29 @@ _POOLING = {"one": "one-buffer", "five": "five-buffers", "mean": "mean-of-five-b
 class SampleProtocol:
     """Options for the source of generated images and their selection.
 
-    The Inception score of one model ranges from 5 to 22 depending on the share of images that is kept (the
-    reproducibility report on JEM, Table 4). Grathwohl et al. (2020), Table 5, keep the 10 % of the highest p(y|x), and
-    pool the buffers of five epochs.
+    The Inception score of one model ranges from 5 to 22 depending on the share of images that is
+    kept (the reproducibility report on JEM, Table 4). Grathwohl et al. (2020), Table 5, keep the 10
+    % of the highest p(y|x), and pool the buffers of five epochs.
 
     Raises:
         SpecError: if options contradict one another, or would have no effect.
     """
 
-    source: Literal["kept", "fresh"] = "kept"  # kept: the buffer, or direct samples; fresh: the ends of new chains
+    # kept: the buffer, or direct samples; fresh: the ends of new chains
+    source: Literal["kept", "fresh"] = "kept"
     steps: OptionalCount = None  # of new chains; None: as many as in training
     images: OptionalCount = None  # of new chains, before selection; None: 1,000
-    conditional: bool | None = None  # new chains on E(x, y), with balanced classes; None: as in training
-    pooling: Literal["one", "five", "mean"] = "one"  # one buffer, those of five epochs, or their pixelwise mean
-    # images are kept by the confidence max_y p(y|x) of the model or the feature network, or by the model's log p(x)
+    # new chains on E(x, y), with balanced classes; None: as in training
+    conditional: bool | None = None
+    # one buffer, those of five epochs, or their pixelwise mean
+    pooling: Literal["one", "five", "mean"] = "one"
+    # images are kept by the confidence max_y p(y|x) of the model or the feature network, or by the
+    # model's log p(x)
     selection: Literal["none", "model", "features", "density"] = "none"
     per_class: bool = False  # keep equal numbers of each class that the selecting network predicts
     top: float = 1.0  # images to keep: a share of all in (0, 1], or a whole number above 1
-    sampler: SamplerSpec = None  # of new chains on a differentiable energy; None: images of the model's own
+    # of new chains on a differentiable energy; None: images of the model's own
+    sampler: SamplerSpec = None
     of_classes: ClassVar[bool] = False  # the metric needs logits of the feature network
 
     def __post_init__(self) -> None:
@@ -59,13 +73,20 @@ class SampleProtocol:
     @property
     def wanted(self) -> Source:
         """The source of images to ask the evaluation for."""
-        return Source(chains=self.source, **{of.name: getattr(self, of.name) for of in dataclasses.fields(Source)[1:]})
+        return Source(
+            chains=self.source,
+            **{of.name: getattr(self, of.name) for of in dataclasses.fields(Source)[1:]},
+        )
 
     @property
     def requires(self) -> frozenset[Need]:
         """The needs of this metric."""
-        by_selection: dict[str, tuple[Need, ...]] = {"model": ("logits",), "density": ("logits", "energy")}
-        own: tuple[Need, ...] = () if self.sampler else ("samples",)  # in whose place it draws from an energy
+        by_selection: dict[str, tuple[Need, ...]] = {
+            "model": ("logits",),
+            "density": ("logits", "energy"),
+        }
+        # in whose place it draws from an energy
+        own: tuple[Need, ...] = () if self.sampler else ("samples",)
         return frozenset((*own, *by_selection.get(self.selection, ())))
 
     def count(self, n: int) -> int:
@@ -76,11 +97,15 @@ class SampleProtocol:
         """
         count = int(self.top) if self.top > 1 else max(1, round(self.top * n))
         if count > n:
-            raise NotApplicable(f"The {count} most confident images cannot be kept of {n}. Lower top.")
+            raise NotApplicable(
+                f"The {count} most confident images cannot be kept of {n}. Lower top."
+            )
         return count
 
     def description(self, kept: int, drawn: int, source: str) -> dict[str, Scalar]:
-        """Return the parts of a protocol of ``kept`` images, selected from ``drawn`` of a ``source``."""
+        """Return the parts of a protocol of ``kept`` images, selected from ``drawn`` of a
+        ``source``.
+        """
         parts: dict[str, Scalar] = {"images": kept, "source": source}
         parts |= {"pooling": _POOLING[self.pooling], "selection": self.selection}
         if self.selection != "none":
@@ -136,20 +161,29 @@ def require_images(n: int | None, needed: int, what: str, metric: str, because: 
 def features_spec(option: str, data: Data | Planned) -> str:
     """Return the spec of the feature network of the option ``features``.
 
-    ``auto`` is Inception for images of 32 pixels and more, and ``cnn`` for smaller ones, and for the user's own files
-    where Inception's weights are missing. The identity of the network is part of protocols.
+    ``auto`` is Inception for images of 32 pixels and more, and ``cnn`` for smaller ones, and for
+    the user's own files where Inception's weights are missing. The identity of the network is part
+    of protocols.
     """
     if option != "auto":
         return option
     small = data.spec.shape[1] < 32
-    return "cnn" if small or (data.content and not InceptionFeatures.published.cached.is_file()) else "inception"
+    return (
+        "cnn"
+        if small or (data.content and not InceptionFeatures.published.cached.is_file())
+        else "inception"
+    )
 
 
-def foresee(planned: Planned, features: str, asked: SampleProtocol) -> tuple[int | None, FeatureNetwork]:
-    """Return the number of images that a protocol will have, None if unknown, and the feature network.
+def foresee(
+    planned: Planned, features: str, asked: SampleProtocol
+) -> tuple[int | None, FeatureNetwork]:
+    """Return the number of images that a protocol will have, None if unknown, and the feature
+    network.
 
     Raises:
-        Unavailable: if the feature network is not available, or the model will have no such images, or too few.
+        Unavailable: if the feature network is not available, or the model will have no such images,
+            or too few.
         NotApplicable: if logits of the network are needed and it has none.
     """
     network = _classifying(asked, planned.features(features_spec(features, planned)))
@@ -157,19 +191,24 @@ def foresee(planned: Planned, features: str, asked: SampleProtocol) -> tuple[int
     n = None if drawn is None else asked.count(drawn)
     if asked.per_class and asked.selection != "features":
         classes = planned.spec.num_classes
-        require_images(n, classes, "selected images", "per_class=true", f"one of each of {classes} classes")
+        require_images(
+            n, classes, "selected images", "per_class=true", f"one of each of {classes} classes"
+        )
     return n, network
 
 
 def _classifying(asked: SampleProtocol, network: FeatureNetwork) -> FeatureNetwork:
-    if (asked.of_classes or asked.selection == "features") and not getattr(network, "classifies", True):
+    if (asked.of_classes or asked.selection == "features") and not getattr(
+        network, "classifies", True
+    ):
         raise NotApplicable(
             f"The feature network {network.name} predicts no classes. Use one that does, such as features=inception."
         )
     return network
 
 
-# --- images and their features ----------------------------------------------------------------------------------------
+# --- images and their features
+# ----------------------------------------------------------------------------------------
 
 
 class Generated(NamedTuple):
@@ -207,27 +246,41 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
     spec = features_spec(features, evaluation.data)
     samples = evaluation.samples(asked.wanted)
     network = _classifying(asked, evaluation.services.features(spec))
-    pool, logits = (finite(part, "samples") for part in evaluation.services.features_of(spec, samples.images))
+    pool, logits = (
+        finite(part, "samples") for part in evaluation.services.features_of(spec, samples.images)
+    )
     kept = torch.from_numpy(canonical_order(samples.images))
     if asked.selection == "features":
         kept = kept[selected(asked, logits[kept])]
     elif asked.selection != "none":
-        density = _read(evaluation, "energy", samples.images)[kept].neg() if asked.selection == "density" else None
+        density = (
+            _read(evaluation, "energy", samples.images)[kept].neg()
+            if asked.selection == "density"
+            else None
+        )
         kept = kept[selected(asked, _read(evaluation, "logits", samples.images)[kept], density)]
-    identity = {"features": network.identity, **asked.description(len(kept), len(samples.images), samples.source)}
+    identity = {
+        "features": network.identity,
+        **asked.description(len(kept), len(samples.images), samples.source),
+    }
     each = passes(samples)
     each = each and each * len(samples.images) / len(kept)
-    return Generated(samples.images[kept], Features(pool[kept], logits[kept]), kept, network, identity, each)
+    return Generated(
+        samples.images[kept], Features(pool[kept], logits[kept]), kept, network, identity, each
+    )
 
 
 def passes(samples: Samples) -> float | None:
-    """Return the mean network passes of a sample: the steps of its chain, or 1 if it was drawn directly.
+    """Return the mean network passes of a sample: the steps of its chain, or 1 if it was drawn
+    directly.
 
     None: the age of its chain is not known, or each fit has selected its own number of steps.
     """
     if samples.ages is not None:
         return float(samples.ages.double().mean()) or None  # ages of imported chains are 0
-    steps = "1" if samples.source == "direct" else dict(parse(samples.source).arguments).get("steps")
+    steps = (
+        "1" if samples.source == "direct" else dict(parse(samples.source).arguments).get("steps")
+    )
     return float(steps) if steps and steps != "selected" else None
 
 
@@ -265,16 +318,25 @@ def selected(
             f"and the selecting network predicts class {rarest} for {int(sizes[rarest])}. Choose another top, or "
             "per_class=false."
         )
-    return torch.cat([ranking[classes == number][:each] for number in range(num_classes)]).sort().values
+    return (
+        torch.cat([ranking[classes == number][:each] for number in range(num_classes)])
+        .sort()
+        .values
+    )
 
 
-def pool_of(evaluation: Evaluation, features: str, images: Literal["train", "test"] | Tensor, what: str) -> Tensor:
-    """Return the pooled features of images, float64 (M, D) on the CPU; ``what`` names the images in errors.
+def pool_of(
+    evaluation: Evaluation, features: str, images: Literal["train", "test"] | Tensor, what: str
+) -> Tensor:
+    """Return the pooled features of images, float64 (M, D) on the CPU; ``what`` names the images in
+    errors.
 
     Raises:
         Diverged: if a feature is not finite.
     """
-    return finite(evaluation.services.features_of(features_spec(features, evaluation.data), images).pool, what)
+    return finite(
+        evaluation.services.features_of(features_spec(features, evaluation.data), images).pool, what
+    )
 
 
 def canonical_order(images: UInt8[Tensor, "N C H W"]) -> Array:

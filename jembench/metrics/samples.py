@@ -11,10 +11,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
 from jembench.interfaces import Density, Energy, Evaluation, Measurement, Need, Planned, Resampling
-from jembench.metrics.base import Array, Arrays, Estimate, Metric, OptionalCount, mean, median, share
+from jembench.metrics.base import (
+    Array,
+    Arrays,
+    Estimate,
+    Metric,
+    OptionalCount,
+    mean,
+    median,
+    share,
+)
 from jembench.metrics.classification import classified
 from jembench.metrics.densities import log_px
-from jembench.metrics.log_density import among_highest, effective_classes, highest_first, size_of_end
+from jembench.metrics.log_density import (
+    among_highest,
+    effective_classes,
+    highest_first,
+    size_of_end,
+)
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol, SamplerSpec, require_images
 
 if TYPE_CHECKING:
@@ -31,14 +45,15 @@ SHOWN = 64
 class ClassSamples(Metric):
     """Random samples of each class, and the model's own classification of its samples.
 
-    For chains on E(x, y), ``agreement`` is the share of samples that the model classifies as the class they were drawn
-    for. For chains on E(x), ``classes`` is the effective number of predicted classes, and ``confident`` the share of
-    samples with a max p(y|x) above .9; ``classes-densest``, for a model with an energy, is the effective number of
-    classes among the 100 samples of the highest log p(x), or a quarter of them if that is fewer. The labels end with
-    the source of the samples: ``classes-fresh``.
+    For chains on E(x, y), ``agreement`` is the share of samples that the model classifies as the
+    class they were drawn for. For chains on E(x), ``classes`` is the effective number of predicted
+    classes, and ``confident`` the share of samples with a max p(y|x) above .9; ``classes-densest``,
+    for a model with an energy, is the effective number of classes among the 100 samples of the
+    highest log p(x), or a quarter of them if that is fewer. The labels end with the source of the
+    samples: ``classes-fresh``.
 
-    ``source=fresh`` runs new chains: ``images`` of them, of ``steps`` steps, on E(x, y) if ``conditional``.
-    ``sampler``: as for ``is``.
+    ``source=fresh`` runs new chains: ``images`` of them, of ``steps`` steps, on E(x, y) if
+    ``conditional``. ``sampler``: as for ``is``.
     """
 
     source: Literal["kept", "fresh"] = "kept"
@@ -92,7 +107,10 @@ class ClassSamples(Metric):
         order = torch.randperm(len(images), generator=generator).numpy()
         rows = first_of_classes(order, arrays.get("labels", seen["predicted"]), num_classes)
         arrays |= pictures(images.numpy(), {"grid": rows})
-        parts = self.samples.description(len(images), len(images), source) | {"confident": CONFIDENT, "data_noise": 0}
+        parts = self.samples.description(len(images), len(images), source) | {
+            "confident": CONFIDENT,
+            "data_noise": 0,
+        }
         return self.measurement(evaluation, arrays, parts=parts, details={"source": source})
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
@@ -104,15 +122,19 @@ class ClassSamples(Metric):
         estimates = {"confident": share(arrays["confidence"] > CONFIDENT), "classes": classes}
         if "log-px" in arrays:
             order = highest_first(arrays["log-px"])
-            estimates["classes-densest"] = among_highest(classes, order, size_of_end(len(order)))._replace(n=None)
+            estimates["classes-densest"] = among_highest(
+                classes, order, size_of_end(len(order))
+            )._replace(n=None)
         return {f"{label}-{source}": estimate for label, estimate in estimates.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfidentSamples(Metric):
-    """The 64 samples of the highest confidence: their mean confidence and effective number of classes.
+    """The 64 samples of the highest confidence: their mean confidence and effective number of
+    classes.
 
-    The intervals are over the samples: each resample has its own 64 most confident ones. ``sampler``: as for ``is``.
+    The intervals are over the samples: each resample has its own 64 most confident ones.
+    ``sampler``: as for ``is``.
     """
 
     sampler: SamplerSpec = None
@@ -148,7 +170,9 @@ class ConfidentSamples(Metric):
         shown = highest_first(seen["log-odds"])[:SHOWN]
         arrays: dict[str, Any] = {
             **seen,
-            "counts": np.bincount(seen["predicted"][shown], minlength=evaluation.data.spec.num_classes),
+            "counts": np.bincount(
+                seen["predicted"][shown], minlength=evaluation.data.spec.num_classes
+            ),
             "images": samples.images[torch.from_numpy(shown)].numpy(),
             "shown": shown,
         }
@@ -166,9 +190,11 @@ class ConfidentSamples(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class ChainAge(Metric):
-    """Median age of the chains in the replay buffer, in steps, and the share of its variance between classes.
+    """Median age of the chains in the replay buffer, in steps, and the share of its variance
+    between classes.
 
-    ``age-dependence`` is epsilon squared, 0 to 1. The arrays hold the age and the predicted class of each chain.
+    ``age-dependence`` is epsilon squared, 0 to 1. The arrays hold the age and the predicted class
+    of each chain.
     """
 
     name: ClassVar[str] = "chain-age"
@@ -178,27 +204,39 @@ class ChainAge(Metric):
         """Measure the kept chains."""
         samples = evaluation.samples(ALL_KEPT.wanted)
         if samples.ages is None:
-            raise NotApplicable("The model keeps no chains with their ages: only a replay buffer does.")
+            raise NotApplicable(
+                "The model keeps no chains with their ages: only a replay buffer does."
+            )
         seen, n = classified(evaluation, samples.images), len(samples.images)
-        arrays = {"ages": samples.ages.cpu().numpy(), "predicted": seen["predicted"], "confidence": seen["confidence"]}
+        arrays = {
+            "ages": samples.ages.cpu().numpy(),
+            "predicted": seen["predicted"],
+            "confidence": seen["confidence"],
+        }
         parts = ALL_KEPT.description(n, n, samples.source) | {"data_noise": 0}
         return self.measurement(evaluation, arrays, parts=parts)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the values of chains."""
         ages = arrays["ages"]
-        dependence = Resampling(epsilon_squared(ages, arrays["predicted"]), (len(ages),), (0.0, 1.0))
+        dependence = Resampling(
+            epsilon_squared(ages, arrays["predicted"]), (len(ages),), (0.0, 1.0)
+        )
         return {self.name: median(ages, "steps"), "age-dependence": Estimate(dependence)}
 
 
 def variance_between(values: Array, classes: Array) -> Array:
-    """Return the share of the variance of values (R, N) between classes (R, N), (R,) in 0..1; 0 for equal values."""
+    """Return the share of the variance of values (R, N) between classes (R, N), (R,) in 0..1; 0 for
+    equal values.
+    """
     import numpy as np
 
     rows, num_classes = len(values), int(classes.max()) + 1
     deviations = values - values.mean(axis=1, keepdims=True)
     cells = (classes + num_classes * np.arange(rows)[:, None]).ravel()
-    sums, members = (np.bincount(cells, given, rows * num_classes) for given in (deviations.ravel(), None))
+    sums, members = (
+        np.bincount(cells, given, rows * num_classes) for given in (deviations.ravel(), None)
+    )
     between = (sums**2 / np.maximum(members, 1)).reshape(rows, num_classes).sum(axis=1)
     total = (deviations**2).sum(axis=1)
     shares: Array = np.divide(between, total, out=np.zeros(rows), where=total > 0)
@@ -206,10 +244,11 @@ def variance_between(values: Array, classes: Array) -> Array:
 
 
 def epsilon_squared(ages: Array, classes: Array) -> Statistic:
-    """Return the share of the variance of ages' ranks between classes, 0 to 1, as a statistic of indices (R, N).
+    """Return the share of the variance of ages' ranks between classes, 0 to 1, as a statistic of
+    indices (R, N).
 
-    It is H / (N - 1) with the H of Kruskal and Wallis, corrected for ties, and 0 if all ages are equal. Tomczak &
-    Tomczak (2014), Trends in Sport Sciences 1(21), 19-25.
+    It is H / (N - 1) with the H of Kruskal and Wallis, corrected for ties, and 0 if all ages are
+    equal. Tomczak & Tomczak (2014), Trends in Sport Sciences 1(21), 19-25.
     """
     import numpy as np
 

@@ -12,16 +12,19 @@ from jembench.metrics.sample_protocol import passes
 BUSY = 0.5
 """The largest number of waiting processes on an idle machine; more of them slow training down."""
 
-_UNKNOWN = "not known: the model gives no samples, was fitted at once, or its chains are of unknown age"
+_UNKNOWN = (
+    "not known: the model gives no samples, was fitted at once, or its chains are of unknown age"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class IterationTime(Metric):
     """Median seconds of a training iteration, and hours of the training.
 
-    It is the median over the means of the logged windows, since windows in which the machine did other work are
-    outliers. The time is measured during training; if other processes were busy then, the values are marked. The hours
-    are of all attempts, also of those that diverged, and have no interval.
+    It is the median over the means of the logged windows, since windows in which the machine did
+    other work are outliers. The time is measured during training; if other processes were busy
+    then, the values are marked. The hours are of all attempts, also of those that diverged, and
+    have no interval.
     """
 
     name: ClassVar[str] = "iteration-time"
@@ -41,7 +44,8 @@ class IterationTime(Metric):
         windows = {"seconds": np.asarray(training.iteration_seconds, dtype=np.float64)}
         estimates = self.estimates(windows) if training.iteration_seconds else {}
         details = {
-            "suspicious": ["it was measured while other processes computed"] * ((training.other_load or 0.0) > BUSY),
+            "suspicious": ["it was measured while other processes computed"]
+            * ((training.other_load or 0.0) > BUSY),
             "undefined": {} if estimates else {self.name: at_once},
         }
         parts: dict[str, Scalar] = {
@@ -63,12 +67,13 @@ class IterationTime(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class Cost(Metric):
-    """Network passes of a training and of one of the model's own samples, and the number of parameters.
+    """Network passes of a training and of one of the model's own samples, and the number of
+    parameters.
 
-    A pass is one image that goes through the network once, forward, or forward and backward. Those of a training are
-    the steps of all chains and the images of all losses, also of attempts that diverged. A sample has as many as its
-    chain has steps, or one if it is drawn directly. Passes are counted, and have no interval. ``parameters`` is
-    the number of trained weights.
+    A pass is one image that goes through the network once, forward, or forward and backward. Those
+    of a training are the steps of all chains and the images of all losses, also of attempts that
+    diverged. A sample has as many as its chain has steps, or one if it is drawn directly. Passes
+    are counted, and have no interval. ``parameters`` is the number of trained weights.
     """
 
     name: ClassVar[str] = "cost"
@@ -81,13 +86,19 @@ class Cost(Metric):
         training = evaluation.training
         each = passes(evaluation.samples()) if "samples" in capabilities(evaluation.model) else None
         found = {"training-passes": training.passes, "sample-passes": each}
-        found["parameters"] = float(sum(weights.numel() for weights in evaluation.model.parameters()))
+        found["parameters"] = float(
+            sum(weights.numel() for weights in evaluation.model.parameters())
+        )
         return Measurement(
             protocol=protocol_id(self.name, evaluation),
             values={
-                label: Value(value, None, None, 1, "", "lower") for label, value in found.items() if value is not None
+                label: Value(value, None, None, 1, "", "lower")
+                for label, value in found.items()
+                if value is not None
             },
-            details={"undefined": {label: _UNKNOWN for label, value in found.items() if value is None}},
+            details={
+                "undefined": {label: _UNKNOWN for label, value in found.items() if value is None}
+            },
         )
 
 
@@ -96,11 +107,11 @@ class StabilityOfTraining(Metric):
     """Iterations before training diverged, and interventions of the guard.
 
     The first value is the number of all iterations if training did not diverge. Both are of one
-    training, so they have no interval. They are not applicable to a loss that reports no energies of
-    data and samples, such as that of a classifier or a flow, unless it diverged itself. With
-    ``guard.mode=watch`` the values are those of the recipe without changes; with ``repair`` training
-    continues with other settings after the first divergence. Grathwohl et al. (2020), Appendices H.2
-    and H.3, compare samplers and regularisers by the stability of training.
+    training, so they have no interval. They are not applicable to a loss that reports no energies
+    of data and samples, such as that of a classifier or a flow, unless it diverged itself. With
+    ``guard.mode=watch`` the values are those of the recipe without changes; with ``repair``
+    training continues with other settings after the first divergence. Grathwohl et al. (2020),
+    Appendices H.2 and H.3, compare samplers and regularisers by the stability of training.
     """
 
     name: ClassVar[str] = "stability"
@@ -119,7 +130,11 @@ class StabilityOfTraining(Metric):
         return Measurement(
             protocol=protocol_id(self.name, evaluation, criterion=record.criterion),
             values={
-                "stable-iterations": Value(float(stable), None, None, record.iterations, "", "higher"),
-                "interventions": Value(float(len(record.remedies)), None, None, record.iterations, "", "lower"),
+                "stable-iterations": Value(
+                    float(stable), None, None, record.iterations, "", "higher"
+                ),
+                "interventions": Value(
+                    float(len(record.remedies)), None, None, record.iterations, "", "lower"
+                ),
             },
         )

@@ -13,11 +13,17 @@ from jembench.interfaces.models import Capability
 def capabilities(model: Any) -> frozenset[Capability]:
     """Return the capabilities of a model, by the methods it has.
 
-    A model that is trained by chains can be sampled by them, unless it says that they are not its own (``generates``).
-    A layer with the name of one of the methods does not count as the method.
+    A model that is trained by chains can be sampled by them, unless it says that they are not its
+    own (``generates``). A layer with the name of one of the methods does not count as the method.
     """
-    attributes = {name: getattr(model, name, None) for name in ("logits", "energy", "log_prob", "sample")}
-    methods = {name for name, value in attributes.items() if callable(value) and not isinstance(value, nn.Module)}
+    attributes = {
+        name: getattr(model, name, None) for name in ("logits", "energy", "log_prob", "sample")
+    }
+    methods = {
+        name
+        for name, value in attributes.items()
+        if callable(value) and not isinstance(value, nn.Module)
+    }
     has_chains = getattr(model, "chains", "none") != "none" and getattr(model, "generates", True)
     has: dict[Capability, bool] = {
         "logits": "logits" in methods,
@@ -30,7 +36,11 @@ def capabilities(model: Any) -> frozenset[Capability]:
 
 def readable(model: Any, wanted: Set[Quantity]) -> frozenset[Quantity]:
     """Return those of the wanted quantities that a model has."""
-    needs: dict[Quantity, Capability] = {"logits": "logits", "energy": "energy", "grad-norm": "energy"}
+    needs: dict[Quantity, Capability] = {
+        "logits": "logits",
+        "energy": "energy",
+        "grad-norm": "energy",
+    }
     has, without = capabilities(model), set() if is_differentiable(model) else {"grad-norm"}
     return frozenset(quantity for quantity in wanted - without if needs[quantity] in has)
 
@@ -41,7 +51,9 @@ def is_fitted(model: Any) -> bool:
 
 
 def is_differentiable(model: Any) -> bool:
-    """Return whether a model's outputs have gradients towards the images, as its ``differentiable`` says."""
+    """Return whether a model's outputs have gradients towards the images, as its ``differentiable``
+    says.
+    """
     return bool(getattr(model, "differentiable", True))
 
 
@@ -57,4 +69,6 @@ def require_gradients(model: Any) -> None:
         NotApplicable: if they have none.
     """
     if not is_differentiable(model):
-        raise NotApplicable("It needs gradients, and the model's outputs have none, as it says (differentiable).")
+        raise NotApplicable(
+            "It needs gradients, and the model's outputs have none, as it says (differentiable)."
+        )

@@ -1,4 +1,5 @@
-"""Common parts of normalised densities: Bayes' rule over classes, the prior of latents, initialisation by a batch.
+"""Common parts of normalised densities: Bayes' rule over classes, the prior of latents,
+initialisation by a batch.
 
     log p(x) = logsumexp_y log p(x|y) - log K,   p(y|x) = softmax_y log p(x|y)
 
@@ -19,9 +20,11 @@ from jembench.interfaces import DataSpec
 
 
 class ByBayes:
-    """Density, posterior and samples of a class-conditional model, computed from the two methods below.
+    """Density, posterior and samples of a class-conditional model, computed from the two methods
+    below.
 
-    It is inherited before the model's own base class, which has the methods of a density without classes.
+    It is inherited before the model's own base class, which has the methods of a density without
+    classes.
     """
 
     data: DataSpec
@@ -31,29 +34,38 @@ class ByBayes:
     """Classes (N,) -> samples (N, C, H, W), one of each class given."""
 
     def log_prob_by_class(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return log p(x|y) of every class, in nats: the logits, unless these leave out a term of all classes."""
+        """Return log p(x|y) of every class, in nats: the logits, unless these leave out a term of
+        all classes.
+        """
         return self.logits(x)
 
-    def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+    def log_prob(
+        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
+    ) -> Float[Tensor, " B"]:
         """Return log p(x|y) if labels are given, else log p(x), in nats."""
         by_class = self.log_prob_by_class(x)
         if y is None:
             return by_class.logsumexp(dim=1) - math.log(self.data.num_classes)
         return by_class.gather(1, y[:, None]).squeeze(1)
 
-    def sample(self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator) -> Float[Tensor, "N C H W"]:
+    def sample(
+        self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator
+    ) -> Float[Tensor, "N C H W"]:
         """Draw n images, of the classes y or of uniformly random ones, on the generator's device.
 
         Raises:
             Diverged: if an image is not finite.
         """
         if y is None:
-            y = torch.randint(self.data.num_classes, (n,), generator=generator, device=generator.device)
+            y = torch.randint(
+                self.data.num_classes, (n,), generator=generator, device=generator.device
+            )
         return self.draw(y, generator)
 
 
 class ClassGaussians(nn.Module):
-    """Normal distributions N(mean_k, scale_k^2), each value of a latent with its own; standard normal at first.
+    """Normal distributions N(mean_k, scale_k^2), each value of a latent with its own; standard
+    normal at first.
 
     Args:
         shape: (C, H, W) of the latents.
@@ -81,8 +93,8 @@ class ClassGaussians(nn.Module):
 class FirstBatch(nn.Module):
     """A record of whether the network has seen its first batch.
 
-    It is part of the network's state, so that a loaded network is not initialised again. ``is_to_come`` is its copy on
-    the host, which is read without waiting for the device.
+    It is part of the network's state, so that a loaded network is not initialised again.
+    ``is_to_come`` is its copy on the host, which is read without waiting for the device.
     """
 
     over: Tensor

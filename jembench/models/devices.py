@@ -16,7 +16,9 @@ from jembench.interfaces import DataSpec
 from jembench.models.execution import Execution
 
 SMALL = 1024
-"""The most values of a small image. Small images are computed in one CPU thread and in float32, not compiled."""
+"""The most values of a small image. Small images are computed in one CPU thread and in float32, not
+compiled.
+"""
 
 
 def execution(
@@ -27,11 +29,13 @@ def execution(
     layout: Literal["auto", "contiguous", "channels_last"] = "auto",
     compile: Literal["auto", "on", "off"] = "auto",
 ) -> Execution:
-    """Return the execution of a network on a device; ``auto`` selects what was measured to be fastest.
+    """Return the execution of a network on a device; ``auto`` selects what was measured to be
+    fastest.
 
-    Networks are compiled on GPUs alone, and for large images: on CPUs the compiled gradient was slower than the plain
-    one, and compiling takes a minute, as long as a whole training on small images. On GPUs a chain is one CUDA graph,
-    which is captured within a second, unless ``compile`` is off.
+    Networks are compiled on GPUs alone, and for large images: on CPUs the compiled gradient was
+    slower than the plain one, and compiling takes a minute, as long as a whole training on small
+    images. On GPUs a chain is one CUDA graph, which is captured within a second, unless ``compile``
+    is off.
     """
     if precision == "auto":  # bfloat16 where hardware multiplies it
         fast = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
@@ -39,14 +43,18 @@ def execution(
     return Execution(
         precision=precision,
         channels_last=layout != "contiguous",
-        compiled=device.type == "cuda" and data.dimensions > SMALL if compile == "auto" else compile == "on",
+        compiled=device.type == "cuda" and data.dimensions > SMALL
+        if compile == "auto"
+        else compile == "on",
         captured=device.type == "cuda" and compile != "off",
     )
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let PyTorch, numpy and scipy compute in one thread of the CPU for the duration of the context."""
+    """Let PyTorch, numpy and scipy compute in one thread of the CPU for the duration of the
+    context.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -59,10 +67,10 @@ def one_thread() -> Iterator[None]:
 def threads_for(data: DataSpec, device: torch.device) -> AbstractContextManager[None]:
     """Return a context in which PyTorch works on small images in one CPU thread.
 
-    A sampling step of the net small-8 on 8x8 images takes 3.0 ms with two threads and 4.6 with one (two cores of an AMD
-    EPYC). But threads wait for each other at every layer: while other processes kept both cores busy, a training
-    iteration of ten such steps took 1.7 s with two threads. With one the numbers are also the same whatever the number
-    of cores.
+    A sampling step of the net small-8 on 8x8 images takes 3.0 ms with two threads and 4.6 with one
+    (two cores of an AMD EPYC). But threads wait for each other at every layer: while other
+    processes kept both cores busy, a training iteration of ten such steps took 1.7 s with two
+    threads. With one the numbers are also the same whatever the number of cores.
     """
     return one_thread() if device.type == "cpu" and data.dimensions <= SMALL else nullcontext()
 
@@ -79,7 +87,9 @@ def resolve(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise SpecError(f"{name!r} is not a device. Write cpu, cuda, cuda:1 ..., mps or auto with --device.") from error
+        raise SpecError(
+            f"{name!r} is not a device. Write cpu, cuda, cuda:1 ..., mps or auto with --device."
+        ) from error
     if device.type == "cuda":
         count = torch.cuda.device_count()
         if (device.index or 0) >= count:
@@ -90,11 +100,18 @@ def resolve(name: str) -> torch.device:
         return torch.device("cuda", device.index or 0)
     try:
         torch.zeros(1, device=device).cpu()
-    except (RuntimeError, AssertionError, ImportError) as error:  # each backend reports its absence in its own way
+    # each backend reports its absence in its own way
+    except (RuntimeError, AssertionError, ImportError) as error:
         cause = str(error).partition(". ")[0].rstrip(".!")
-        raise Unavailable(f"The device {name} cannot be used: {cause}. Use --device cpu or auto.") from error
+        raise Unavailable(
+            f"The device {name} cannot be used: {cause}. Use --device cpu or auto."
+        ) from error
     if device.type == "mps":
-        warnings.warn("jembench is untested on MPS: compare results with those of --device cpu.", Remark, stacklevel=2)
+        warnings.warn(
+            "jembench is untested on MPS: compare results with those of --device cpu.",
+            Remark,
+            stacklevel=2,
+        )
     return device
 
 

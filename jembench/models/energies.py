@@ -5,8 +5,8 @@
     log p(x)   = -E(x) - log Z, with Z unknown: compare only within one model
     log p(y|x) = log_softmax f(x)
 
-A lower energy means a higher density. Adding a constant to all logits shifts log p(x) and leaves p(y|x) unchanged.
-Grathwohl et al. (2020), arXiv:1912.03263, equations 4 to 7.
+A lower energy means a higher density. Adding a constant to all logits shifts log p(x) and leaves
+p(y|x) unchanged. Grathwohl et al. (2020), arXiv:1912.03263, equations 4 to 7.
 
 Legend: B batch, C channels, H height, W width, K classes.
 """
@@ -45,9 +45,10 @@ def logits_in(output: Any) -> Any:
 class LogitModel(nn.Module):
     """The energy-based reading of a classifier: any network with K outputs gives E(x) and E(x, y).
 
-    Where the recipe computes in bfloat16, the networks of jembench pool and compute their logits in float32. Another
-    network computes them in bfloat16, whose resolution around 64 is half a nat, unless its last layer turns autocast
-    off for itself or the recipe says ``compute.precision = "float32"``.
+    Where the recipe computes in bfloat16, the networks of jembench pool and compute their logits in
+    float32. Another network computes them in bfloat16, whose resolution around 64 is half a nat,
+    unless its last layer turns autocast off for itself or the recipe says ``compute.precision =
+    "float32"``.
 
     Args:
         net: (B, C, H, W) -> (B, K), or to what :func:`logits_in` takes them from.
@@ -66,14 +67,17 @@ class LogitModel(nn.Module):
         logits: Tensor = self(x)
         return logits
 
-    def energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+    def energy(
+        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
+    ) -> Float[Tensor, " B"]:
         """Return E(x, y) if labels are given, else E(x), in nats."""
         logits = self.logits(x)
         return marginal_energy(logits) if y is None else joint_energy(logits, y)
 
 
 class JointEnergyModel(LogitModel):
-    """The reading of a model that has E(x, y) alone: f(x)[y] = -E(x, y), which gives E(x) and p(y|x).
+    """The reading of a model that has E(x, y) alone: f(x)[y] = -E(x, y), which gives E(x) and
+    p(y|x).
 
     Args:
         net: has the method ``energy(x, y)``, (B, C, H, W) and (B,) -> (B,).
@@ -86,11 +90,15 @@ class JointEnergyModel(LogitModel):
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         labels = torch.arange(self.num_classes, device=x.device)
-        return -torch.stack([energy_function(self.net)(x, label.expand(len(x))) for label in labels], dim=1)
+        return -torch.stack(
+            [energy_function(self.net)(x, label.expand(len(x))) for label in labels], dim=1
+        )
 
 
 def accepts(method: Callable[..., Any], arguments: int) -> bool:
-    """Return whether a method can be called with a number of positional arguments: 1 for E(x), 2 for E(x, y)."""
+    """Return whether a method can be called with a number of positional arguments: 1 for E(x), 2
+    for E(x, y).
+    """
     with suppress(TypeError):
         inspect.signature(method).bind(*range(arguments))
         return True
@@ -114,14 +122,18 @@ def checked(output: Any, x: Tensor, method: Callable[..., Any], classes: int | N
     wanted = "(B,), by squeeze(1)" if classes is None else f"(B, {classes or 'K'})"
     if not isinstance(output, Tensor) or output.layout is not torch.strided:
         kind = type(output).__name__
-        raise PluginError(f"{_name(method)} returns a {kind} for {len(x)} images; return a dense tensor {wanted}.")
+        raise PluginError(
+            f"{_name(method)} returns a {kind} for {len(x)} images; return a dense tensor {wanted}."
+        )
     columns = () if classes is None else (classes or output.shape[-1],) if output.ndim else (1,)
     if output.shape != (len(x), *columns):
         found = tuple(output.shape)
         raise PluginError(f"{_name(method)} returns {found} for {len(x)} images; return {wanted}.")
     if not output.is_floating_point():
         kind = str(output.dtype).removeprefix("torch.")
-        raise PluginError(f"{_name(method)} returns {kind} numbers; return real floating-point ones, such as float32.")
+        raise PluginError(
+            f"{_name(method)} returns {kind} numbers; return real floating-point ones, such as float32."
+        )
     return at_least_float32(output.to(x.device)).clone()
 
 
@@ -144,13 +156,16 @@ def logits_function(model: Any, classes: int) -> Callable[[Tensor], Tensor]:
 
 
 def energy_function(model: Any, *, of_chains: bool = False) -> Callable[..., Tensor]:
-    """Return the function from x, and labels y if given, to E(x) or E(x, y), (B,) in float32 or float64.
+    """Return the function from x, and labels y if given, to E(x) or E(x, y), (B,) in float32 or
+    float64.
 
-    With ``of_chains`` it is the energy that the model's chains follow: ``chain_energy``, if the model has one.
+    With ``of_chains`` it is the energy that the model's chains follow: ``chain_energy``, if the
+    model has one.
 
-    The model's method is ``energy(x)``, ``energy(x, y=None)``, or ``log_prob`` in either form, with E = -log p. It is
-    called with a copy of x, which a network may change in place. The function raises NotApplicable for labels that it
-    does not take, and PluginError for a result of another shape or type.
+    The model's method is ``energy(x)``, ``energy(x, y=None)``, or ``log_prob`` in either form, with
+    E = -log p. It is called with a copy of x, which a network may change in place. The function
+    raises NotApplicable for labels that it does not take, and PluginError for a result of another
+    shape or type.
     """
     own = getattr(model, "chain_energy", None) if of_chains else None
     is_density = own is None and isinstance(model, Density)
@@ -159,7 +174,9 @@ def energy_function(model: Any, *, of_chains: bool = False) -> Callable[..., Ten
 
     def energy(x: Tensor, y: Tensor | None = None) -> Tensor:
         if y is not None and not takes_labels:
-            raise NotApplicable(f"{_name(method)}(x) takes no labels, so that E(x, y) is not defined.")
+            raise NotApplicable(
+                f"{_name(method)}(x) takes no labels, so that E(x, y) is not defined."
+            )
         copy = x.clone()
         value = checked(method(copy) if y is None else method(copy, y), x, method, None)
         return -value if is_density else value
@@ -191,12 +208,14 @@ def grad_energy(
     *,
     of_chains: bool = False,
 ) -> GradEnergy:
-    """Return the function (x, y) -> (E, dE/dx) of a model, which leaves the gradients of its parameters unchanged.
+    """Return the function (x, y) -> (E, dE/dx) of a model, which leaves the gradients of its
+    parameters unchanged.
 
-    E is float32, or float64 if the model's is; dE/dx has the type of x. Gradients of the parameters are not computed,
-    except by a compiled function whose caller has not frozen the parameters; it discards them. In bfloat16 the network
-    runs under autocast: on a CPU with bfloat16 instructions it is two to five times as fast as in float32, and the
-    cosine between the two gradients is above .99.
+    E is float32, or float64 if the model's is; dE/dx has the type of x. Gradients of the parameters
+    are not computed, except by a compiled function whose caller has not frozen the parameters; it
+    discards them. In bfloat16 the network runs under autocast: on a CPU with bfloat16 instructions
+    it is two to five times as fast as in float32, and the cosine between the two gradients is above
+    .99.
 
     Args:
         model: has an energy or a normalised density.
@@ -211,7 +230,11 @@ def grad_energy(
             return of_model(x, y)
 
     # a chain's steps are captured as one CUDA graph, or not at all
-    energy = compiled(energy_of_images, given_up, captured=False) if execution.compiled else energy_of_images
+    energy = (
+        compiled(energy_of_images, given_up, captured=False)
+        if execution.compiled
+        else energy_of_images
+    )
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         # an autocast context of the caller would also affect the backward pass

@@ -1,7 +1,7 @@
 """The execution of a network: mode, precision, memory layout and compilation.
 
-The choices change results by rounding alone. A choice that is not possible falls back to the plain one, with one
-warning.
+The choices change results by rounding alone. A choice that is not possible falls back to the plain
+one, with one warning.
 """
 
 import functools
@@ -24,14 +24,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Precision = Literal["float32", "bfloat16"]
-"""The precision inside the network. Weights, energies, gradients and images are float32 in either case."""
+"""The precision inside the network. Weights, energies, gradients and images are float32 in either
+case.
+"""
 
 
 @contextmanager
 def mode(model: nn.Module, *, train: bool) -> Iterator[None]:
-    """Put every module into training or evaluation mode, and restore each one's own mode afterwards."""
+    """Put every module into training or evaluation mode, and restore each one's own mode
+    afterwards.
+    """
     before = {module: module.training for module in model.modules()}
-    if any(training != train for training in before.values()):  # for WRN-28-10 it takes half a millisecond
+    # for WRN-28-10 it takes half a millisecond
+    if any(training != train for training in before.values()):
         model.train(train)
     try:
         yield
@@ -72,7 +77,8 @@ def at_least_float32(x: torch.Tensor) -> torch.Tensor:
 
 
 def in_full(head: nn.Linear, features: torch.Tensor) -> torch.Tensor:
-    """Apply the last layer, (B, D) -> (B, K), in the precision of its weights, regardless of the caller's autocast.
+    """Apply the last layer, (B, D) -> (B, K), in the precision of its weights, regardless of the
+    caller's autocast.
 
     The resolution of bfloat16 around 64 is half a nat, too coarse for differences of energies.
     """
@@ -97,24 +103,31 @@ PLAIN = Execution()
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
-    """Return the context in which the network runs in a precision, regardless of the caller's autocast."""
+    """Return the context in which the network runs in a precision, regardless of the caller's
+    autocast.
+    """
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
 
 
 def to_channels_last(model: Any, data: DataSpec) -> bool:
-    """Convert the model's weights to channels-last, where convolutions are fastest, and return whether that was
-    possible.
+    """Convert the model's weights to channels-last, where convolutions are fastest, and return
+    whether that was possible.
 
     Two images are passed through the network to test it. Its weights stay contiguous
 
     - if it flattens its maps with ``.view``, which only contiguous maps allow;
-    - on a CPU, if it has a strided 1x1 convolution of fewer channels than a block of AVX-512: PyTorch 2.14 and 2.15
-      compute its weight gradient wrongly or write past its memory (oneDNN issue 6035);
+    - on a CPU, if it has a strided 1x1 convolution of fewer channels than a block of AVX-512:
+      PyTorch 2.14 and 2.15 compute its weight gradient wrongly or write past its memory (oneDNN
+      issue 6035);
     - if it has neither logits nor energies.
     """
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     forward = getattr(model, "logits", None) or getattr(model, "energy", None)
-    convolutions = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d) and layer.weight.shape[1] < 16]
+    convolutions = [
+        layer
+        for layer in model.modules()
+        if isinstance(layer, nn.Conv2d) and layer.weight.shape[1] < 16
+    ]
     projects = any(max(layer.kernel_size) == 1 and max(layer.stride) > 1 for layer in convolutions)
     if forward is None or (device.type == "cpu" and projects):
         return False
@@ -126,23 +139,31 @@ def to_channels_last(model: Any, data: DataSpec) -> bool:
         model.to(memory_format=torch.contiguous_format)
         if "view size is not compatible" not in str(error):
             raise
-        warnings.warn("The network flattens its maps with .view, which keeps it from its fastest layout.", Fallback, 1)
+        warnings.warn(
+            "The network flattens its maps with .view, which keeps it from its fastest layout.",
+            Fallback,
+            1,
+        )
         return False
     return True
 
 
-def compiled(function: Callable[P, T], given_up: list[str] | None = None, *, captured: bool = True) -> Callable[P, T]:
-    """Return the function compiled by ``torch.compile``, or unchanged, with one warning, where that fails.
+def compiled(
+    function: Callable[P, T], given_up: list[str] | None = None, *, captured: bool = True
+) -> Callable[P, T]:
+    """Return the function compiled by ``torch.compile``, or unchanged, with one warning, where that
+    fails.
 
     Args:
         function: called often, with tensors of the same shapes.
-        captured: whether each call is a CUDA graph on a GPU; False where the caller captures several calls as one.
-        given_up: a list to which the reason is appended when compilation fails; the functions of one training share it,
-            and only the first failure warns.
+        captured: whether each call is a CUDA graph on a GPU; False where the caller captures
+            several calls as one.
+        given_up: a list to which the reason is appended when compilation fails; the functions of
+            one training share it, and only the first failure warns.
 
     Raises:
-        torch.OutOfMemoryError: if the function or its compilation runs out of memory, which is no failure of the
-        compiler.
+        torch.OutOfMemoryError: if the function or its compilation runs out of memory, which is no
+        failure of the compiler.
     """
     given_up = [] if given_up is None else given_up
     compile_mode = "reduce-overhead" if captured else "default"
@@ -153,16 +174,23 @@ def compiled(function: Callable[P, T], given_up: list[str] | None = None, *, cap
         if fast is not function:
             try:
                 with nullcontext() if fast else _without_advice():
-                    fast = fast or torch.compile(function, fullgraph=True, dynamic=False, mode=compile_mode)
+                    fast = fast or torch.compile(
+                        function, fullgraph=True, dynamic=False, mode=compile_mode
+                    )
                     value = fast(*args, **kwargs)
                 return own(value) if captured else value
-            except Exception as error:  # compilers fail in many ways; the function's own errors are raised again below
+            # compilers fail in many ways; the function's own errors are raised again below
+            except Exception as error:
                 if is_out_of_memory(error):
                     raise
                 fast = function
                 cause = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
                 if not given_up:
-                    warnings.warn(f"Not compiled, which is slower but gives the same results ({cause}).", Fallback, 1)
+                    warnings.warn(
+                        f"Not compiled, which is slower but gives the same results ({cause}).",
+                        Fallback,
+                        1,
+                    )
                 given_up.append(cause)
         return function(*args, **kwargs)
 
@@ -171,7 +199,9 @@ def compiled(function: Callable[P, T], given_up: list[str] | None = None, *, cap
 
 @contextmanager
 def _without_advice() -> Iterator[None]:
-    """Suppress the compiler's advice to multiply float32 matrices in TF32, which would change results."""
+    """Suppress the compiler's advice to multiply float32 matrices in TF32, which would change
+    results.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")
         yield
@@ -180,15 +210,17 @@ def _without_advice() -> Iterator[None]:
 def forget_compiled() -> None:
     """Discard all compiled functions of this process; those in use are compiled again when called.
 
-    The compiler keeps its results for at most eight networks of a function, and then refuses the next one
-    (``torch._dynamo.config.recompile_limit``).
+    The compiler keeps its results for at most eight networks of a function, and then refuses the
+    next one (``torch._dynamo.config.recompile_limit``).
     """
     if "torch._dynamo" in sys.modules:  # the compiler was used
         torch.compiler.reset()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether the error, or one that it wraps as compilers do, says that the device's memory was too small."""
+    """Return whether the error, or one that it wraps as compilers do, says that the device's memory
+    was too small.
+    """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, torch.OutOfMemoryError):
         cause = cause.__cause__ or cause.__context__
@@ -197,7 +229,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def own(value: T) -> T:
     """Copy the tensors that a CUDA graph has written, since its next replay overwrites them."""
-    copied: T = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) and leaf.is_cuda else leaf, value)
+    copied: T = tree_map(
+        lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) and leaf.is_cuda else leaf,
+        value,
+    )
     return copied
 
 

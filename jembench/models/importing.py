@@ -1,4 +1,6 @@
-"""Weights that other programs wrote, read without running code from the file and checked against a model."""
+"""Weights that other programs wrote, read without running code from the file and checked against a
+model.
+"""
 
 import argparse
 import re
@@ -32,7 +34,8 @@ _REPARAMETRISED = {
     "weight_g": "parametrizations.weight.original0",
     "weight_v": "parametrizations.weight.original1",
 }
-"""The names of ``weight_norm`` in ``torch.nn.utils``, and in ``torch.nn.utils.parametrizations``."""
+"""The names of ``weight_norm`` in ``torch.nn.utils``, and in ``torch.nn.utils.parametrizations``.
+"""
 
 _SPECTRAL = {
     "weight_orig": "parametrizations.weight.original",
@@ -51,20 +54,24 @@ def read(path: Path) -> Any:
     The first bytes tell the two apart, not the name.
 
     Raises:
-        CheckpointError: if the file cannot be read, or holds objects that can only be loaded by running code.
+        CheckpointError: if the file cannot be read, or holds objects that can only be loaded by
+            running code.
         SpecError: if its contents exceed the limits.
     """
     try:
         with open_regular(path) as stream:
             start = stream.read(16)
-        if start[4:9] == b"\0\0\0\0{":  # a header behind its length in eight bytes; it is never of 4 GB
+        # a header behind its length in eight bytes; it is never of 4 GB
+        if start[4:9] == b"\0\0\0\0{":
             limits.check(str(path), tensors.read_seal(path, _REMEDY).number, limits.TENSORS)
             return tensors.read(path, _REMEDY).tensors
         if start.startswith(b"PK\x03\x04"):
             with zipfile.ZipFile(path) as archive:
                 limits.check_archive(path, archive)
-        with warnings.catch_warnings(), path.open("rb") as stream:  # given a path, torch.load would go by the name
-            warnings.simplefilter("ignore", UserWarning)  # of unusual files: they are read, or refused below
+        # given a path, torch.load would go by the name
+        with warnings.catch_warnings(), path.open("rb") as stream:
+            # of unusual files: they are read, or refused below
+            warnings.simplefilter("ignore", UserWarning)
             with torch.serialization.safe_globals(_INERT):
                 return torch.load(stream, map_location="cpu", weights_only=True)
     except (CheckpointError, SpecError):
@@ -79,8 +86,14 @@ def read(path: Path) -> Any:
 def reason_of(error: Exception) -> str:
     """Return why PyTorch does not read a file, without its advice to run the code in it."""
     text = error_text(error)
-    refused = re.search(r"(?:Unsupported|Trying to|Can only)[^.:]*(?:: )?(?:[\w.]| (?!was|Please))*", text)
-    return refused[0] if refused and "Weights only load failed" in text else text.partition("\n")[0][:300]
+    refused = re.search(
+        r"(?:Unsupported|Trying to|Can only)[^.:]*(?:: )?(?:[\w.]| (?!was|Please))*", text
+    )
+    return (
+        refused[0]
+        if refused and "Weights only load failed" in text
+        else text.partition("\n")[0][:300]
+    )
 
 
 def state_dict(content: Any, path: Path, entry: str = "") -> dict[str, Tensor]:
@@ -96,16 +109,22 @@ def state_dict(content: Any, path: Path, entry: str = "") -> dict[str, Tensor]:
     """
     candidates = dict(_state_dicts(content))
     if not candidates:
-        raise CheckpointError(f"{path} holds no state_dict, a dictionary of dense tensors alone. {_REMEDY}")
+        raise CheckpointError(
+            f"{path} holds no state_dict, a dictionary of dense tensors alone. {_REMEDY}"
+        )
     if entry not in candidates and (entry or len(candidates) > 1):
         wrong = f"has no state_dict {entry!r}" if entry else "holds several state_dicts"
         names = ", ".join(name or "itself" for name in list(candidates)[:5])
-        raise CheckpointError(f"{path} {wrong}; those in it: {names}. Name one: `jembench import weights:entry=NAME`.")
+        raise CheckpointError(
+            f"{path} {wrong}; those in it: {names}. Name one: `jembench import weights:entry=NAME`."
+        )
     chosen = candidates.get(entry) or next(iter(candidates.values()))
     return {str(name): value for name, value in chosen.items() if isinstance(value, Tensor)}
 
 
-def _state_dicts(content: Any, place: str = "", depth: int = 3) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+def _state_dicts(
+    content: Any, place: str = "", depth: int = 3
+) -> Iterator[tuple[str, Mapping[Any, Any]]]:
     """Yield the dictionaries of tensors in nested ones, to a limited depth.
 
     A dictionary may contain itself. One of tensors may also hold numbers, texts and settings; one
@@ -126,20 +145,29 @@ def _state_dicts(content: Any, place: str = "", depth: int = 3) -> Iterator[tupl
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Return whether a tensor is stored as plain numbers: neither quantized nor sparse, and with values."""
-    return not tensor.is_quantized and tensor.layout is torch.strided and tensor.device.type == "cpu"
+    """Return whether a tensor is stored as plain numbers: neither quantized nor sparse, and with
+    values.
+    """
+    return (
+        not tensor.is_quantized and tensor.layout is torch.strided and tensor.device.type == "cpu"
+    )
 
 
 def unwrapped(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights without the prefixes that nn.DataParallel and torch.compile put before every name."""
+    """Return the weights without the prefixes that nn.DataParallel and torch.compile put before
+    every name.
+    """
     bare = dict(weights)
-    while prefix := next((each for each in _WRAPPERS if bare and all(name.startswith(each) for name in bare)), ""):
+    while prefix := next(
+        (each for each in _WRAPPERS if bare and all(name.startswith(each) for name in bare)), ""
+    ):
         bare = {name.removeprefix(prefix): tensor for name, tensor in bare.items()}
     return bare
 
 
 class StateDict(NamedTuple):
-    """The importer of ``torch.save(model.state_dict(), ...)`` and safetensors, of a model or of its network ``net``.
+    """The importer of ``torch.save(model.state_dict(), ...)`` and safetensors, of a model or of its
+    network ``net``.
 
     Args:
         prefix: of the names to read; it is removed from them. "": all names are read unchanged.
@@ -163,7 +191,11 @@ class StateDict(NamedTuple):
         content = read(path)
         check_classes(content, data, path)
         found = unwrapped(state_dict(content, path, self.entry))
-        mine = {name.removeprefix(self.prefix): value for name, value in found.items() if name.startswith(self.prefix)}
+        mine = {
+            name.removeprefix(self.prefix): value
+            for name, value in found.items()
+            if name.startswith(self.prefix)
+        }
         if not mine:
             raise CheckpointError(
                 f"No name in {path} begins with {self.prefix!r}; one of them is {next(iter(found))}. Choose another "
@@ -194,7 +226,11 @@ def _below_a_prefix(
     """
     fits: dict[str, dict[str, Tensor]] = {}
     for prefix in dict.fromkeys(name.partition(".")[0] + "." for name in weights if "." in name):
-        below = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+        below = {
+            name.removeprefix(prefix): tensor
+            for name, tensor in weights.items()
+            if name.startswith(prefix)
+        }
         named = _as_model_or_network(made, unwrapped(below))
         if not misfits(made, named):
             fits[prefix] = named
@@ -232,7 +268,9 @@ def fitting(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor
             changed |= {later: changed.pop(before) for before, later in zip(old, new, strict=True)}
         elif last == "weight_g" and f"{start}weight" in own:
             size, direction = changed.pop(old[0]), changed.pop(old[1])
-            summed = [dim for dim in range(direction.ndim) if size.ndim == 0 or size.shape[dim] == 1]
+            summed = [
+                dim for dim in range(direction.ndim) if size.ndim == 0 or size.shape[dim] == 1
+            ]
             norm = direction.norm(dim=summed, keepdim=True)
             changed[f"{start}weight"] = direction * (size / norm)
     return _older(changed, own)
@@ -257,7 +295,10 @@ def check_classes(content: Any, data: DataSpec, path: Path) -> None:
         CheckpointError: if it does.
     """
     order = _names_of_outputs(content)
-    theirs, ours = ([re.sub(r"[\W_]+", " ", name).casefold() for name in names] for names in (order, data.class_names))
+    theirs, ours = (
+        [re.sub(r"[\W_]+", " ", name).casefold() for name in names]
+        for names in (order, data.class_names)
+    )
     if theirs != ours and sorted(theirs) == sorted(ours):
         raise CheckpointError(
             f"{path} names its outputs {', '.join(order[:5])}, and {data.name} has the same classes "
@@ -288,11 +329,13 @@ def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:
     """Return the model with the imported weights, once all of them are known to fit.
 
     Raises:
-        CheckpointError: listing every name, shape and type that does not fit, and every tensor that is not finite in
-            the model's precision.
+        CheckpointError: listing every name, shape and type that does not fit, and every tensor that
+            is not finite in the model's precision.
         SpecError: if there is no such model.
     """
-    model: nn.Module = as_model(registry.resolve("models", imported.model).make(data), data, imported.model)
+    model: nn.Module = as_model(
+        registry.resolve("models", imported.model).make(data), data, imported.model
+    )
     weights = fitting(model, imported.weights)
     not_finite = [f"{name} is not finite" for name in non_finite(weights, model)]
     wrong = misfits(model, weights) + not_finite
@@ -307,10 +350,14 @@ def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:
 
 
 def non_finite(state: Mapping[str, Tensor], owner: Any) -> list[str]:
-    """Return the names of tensors with NaN or infinity, before or after conversion to the model's types."""
+    """Return the names of tensors with NaN or infinity, before or after conversion to the model's
+    types.
+    """
     own = owner.state_dict()
     return sorted(
         name
         for name, tensor in state.items()
-        if name in own and tensor.is_floating_point() and not tensor.to(own[name].dtype).isfinite().all()
+        if name in own
+        and tensor.is_floating_point()
+        and not tensor.to(own[name].dtype).isfinite().all()
     )

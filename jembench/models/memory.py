@@ -15,10 +15,11 @@ GIB = 2**30
 
 
 def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> None:
-    """Check that a component fits into a device's memory: a model with its gradients and two moments of each parameter.
+    """Check that a component fits into a device's memory: a model with its gradients and two
+    moments of each parameter.
 
-    The component is made on PyTorch's meta device, where tensors have shapes and no values. A component whose
-    factory fails there, because it computes with values, is not checked.
+    The component is made on PyTorch's meta device, where tensors have shapes and no values. A
+    component whose factory fails there, because it computes with values, is not checked.
 
     Args:
         make: calls the factory.
@@ -30,19 +31,30 @@ def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> No
     """
     try:
         # settings that it leaves changed are reported when it is made on the device itself
-        with isolated(what, lambda text: None), torch.device("meta"), seeds.drawing(0, "initialisation"):
+        with (
+            isolated(what, lambda text: None),
+            torch.device("meta"),
+            seeds.drawing(0, "initialisation"),
+        ):
             made = make()
             parameters = made.parameters() if isinstance(made, nn.Module) else ()
-            needed = sum(value.nbytes for value in made.state_dict().values() if isinstance(value, Tensor))
-            needed += 3 * sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
-    except Exception:  # an error of the factory is raised again when it is called on the device itself
+            needed = sum(
+                value.nbytes for value in made.state_dict().values() if isinstance(value, Tensor)
+            )
+            needed += 3 * sum(
+                parameter.nbytes for parameter in parameters if parameter.requires_grad
+            )
+    # an error of the factory is raised again when it is called on the device itself
+    except Exception:
         return
     if device.type == "cuda":
         available = torch.cuda.get_device_properties(device).total_memory
     else:
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > available:
-        gradients = " with gradients and the state of an optimiser" if isinstance(made, nn.Module) else ""
+        gradients = (
+            " with gradients and the state of an optimiser" if isinstance(made, nn.Module) else ""
+        )
         where = "the GPU" if device.type == "cuda" else "this machine"
         raise SpecError(
             f"{what} takes {needed / GIB:,.0f} GiB{gradients}, and {where} has {available / GIB:,.0f}. Make it smaller."

@@ -20,9 +20,12 @@ _FORMS = (
 )
 _SMALLEST_FOR_WIDE = 32  # pixels
 
-_SHAPED = re.compile(r"(?P<kind>wrn-(?P<depth>[1-9]\d{0,3})|small|half|scaled|mlp)-(?P<width>[1-9]\d{0,3})")
-"""The names of shapes. Depth and width have at most four digits, so that no name asks for more Python objects than fit
-into memory."""
+_SHAPED = re.compile(
+    r"(?P<kind>wrn-(?P<depth>[1-9]\d{0,3})|small|half|scaled|mlp)-(?P<width>[1-9]\d{0,3})"
+)
+"""The names of shapes. Depth and width have at most four digits, so that no name asks for more
+Python objects than fit into memory.
+"""
 
 
 def wide(depth: int, width: int) -> Shape:
@@ -45,9 +48,11 @@ def small(width: int, stride: int = 1) -> Shape:
 
 
 class Perceptron(nn.Module):
-    """Two hidden layers with SiLU and a linear head on all numbers of an image: smooth energies, for any shape.
+    """Two hidden layers with SiLU and a linear head on all numbers of an image: smooth energies,
+    for any shape.
 
-    The numbers are tripled first, so that bounds of [-1, 1] reach the curved parts of SiLU at PyTorch's initialisation.
+    The numbers are tripled first, so that bounds of [-1, 1] reach the curved parts of SiLU at
+    PyTorch's initialisation.
 
     Args:
         dimensions: C * H * W.
@@ -58,7 +63,11 @@ class Perceptron(nn.Module):
     def __init__(self, dimensions: int, num_classes: int, width: int) -> None:
         super().__init__()
         self.hidden = nn.Sequential(
-            nn.Flatten(), nn.Linear(dimensions, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()
+            nn.Flatten(),
+            nn.Linear(dimensions, width),
+            nn.SiLU(),
+            nn.Linear(width, width),
+            nn.SiLU(),
         )
         self.class_output = nn.Linear(width, num_classes)
 
@@ -68,17 +77,25 @@ class Perceptron(nn.Module):
 
 
 def build_net(
-    text: str, data: DataSpec, *, norm: str = "none", dropout: float = 0.0, momentum: float = MOMENTUM
+    text: str,
+    data: DataSpec,
+    *,
+    norm: str = "none",
+    dropout: float = 0.0,
+    momentum: float = MOMENTUM,
 ) -> nn.Module:
-    """Return the network that ``text`` names, (B, C, H, W) -> (B, K) for the images and classes of ``data``.
+    """Return the network that ``text`` names, (B, C, H, W) -> (B, K) for the images and classes of
+    ``data``.
 
-    ``half`` halves the image in its first convolution, a quarter of the work; ``scaled`` makes maps of about 16 pixels
-    whatever the size of the images, so that their cost is about the same.
+    ``half`` halves the image in its first convolution, a quarter of the work; ``scaled`` makes maps
+    of about 16 pixels whatever the size of the images, so that their cost is about the same.
 
     Args:
-        text: ``wrn-28-10``, ``small-12``, ``half-48``, ``scaled-32``, ``mlp-128``, ``auto`` or an import path.
+        text: ``wrn-28-10``, ``small-12``, ``half-48``, ``scaled-32``, ``mlp-128``, ``auto`` or an
+            import path.
         data: the description of the images.
-        norm: none, batch, instance or layer; not for ``mlp`` and import paths, which bring their own.
+        norm: none, batch, instance or layer; not for ``mlp`` and import paths, which bring their
+            own.
         dropout: the share of each block's maps that is dropped in training; as ``norm``.
         momentum: of the running statistics of batch norm.
 
@@ -88,7 +105,9 @@ def build_net(
     """
     channels, height, width = data.shape
     if data.num_classes < 1:
-        raise SpecError(f"{data.name} is unlabelled, and the net {text} gives a logit per class. Choose labelled data.")
+        raise SpecError(
+            f"{data.name} is unlabelled, and the net {text} gives a logit per class. Choose labelled data."
+        )
     if text == "auto":
         text = "small-16" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
     if match := _SHAPED.fullmatch(text):
@@ -100,12 +119,16 @@ def build_net(
         else:
             strides = {"small": 1, "half": 2, "scaled": max(1, round(min(height, width) / 16))}
             shape = small(int(match["width"]), strides[match["kind"]])
-        return ResidualNet(channels, data.num_classes, shape, norm=norm, dropout=dropout, momentum=momentum)
+        return ResidualNet(
+            channels, data.num_classes, shape, norm=norm, dropout=dropout, momentum=momentum
+        )
     if ":" in text:
         _refuse_norm(text, norm, dropout)
         net = discovery.load(discovery.find("models", text))(data)
         if not isinstance(net, nn.Module):
-            raise PluginError(f"{text} gave a {type(net).__name__} for {data.name}; it must return a torch.nn.Module.")
+            raise PluginError(
+                f"{text} gave a {type(net).__name__} for {data.name}; it must return a torch.nn.Module."
+            )
         check_net(text, net, data)
         return net
     raise SpecError(f"There is no net named {text[:40]!r}. {_FORMS}")
@@ -113,7 +136,9 @@ def build_net(
 
 def _refuse_norm(text: str, norm: str, dropout: float) -> None:
     if norm != "none" or dropout:
-        raise SpecError(f"norm and dropout have no effect on the net {text}, which brings its own. Leave them out.")
+        raise SpecError(
+            f"norm and dropout have no effect on the net {text}, which brings its own. Leave them out."
+        )
 
 
 def check_net(path: str, net: nn.Module, data: DataSpec) -> None:

@@ -4,9 +4,10 @@
       + w_px  (mean E(x_p) - mean E(x_q))
       + w_pxy (mean E(x_l, y_l) - mean E(x_q, y_q))
 
-x_p and (x_l, y_l) are draws of the data, independent unless the recipe has them share one; x_q are the model's samples.
-(1, 1, 0) is JEM, (0, 0, 1) the "p(x|y) factored" ablation, (1, 0, 0) a plain classifier. Algorithm 1 of Grathwohl et
-al. (2020) prints the second term with the sign of a quantity to be maximised; this is the loss, to be minimised.
+x_p and (x_l, y_l) are draws of the data, independent unless the recipe has them share one; x_q are
+the model's samples. (1, 1, 0) is JEM, (0, 0, 1) the "p(x|y) factored" ablation, (1, 0, 0) a plain
+classifier. Algorithm 1 of Grathwohl et al. (2020) prints the second term with the sign of a
+quantity to be maximised; this is the loss, to be minimised.
 
 Legend: B batch, C channels, H height, W width, K classes.
 """
@@ -22,7 +23,17 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from jembench.errors import PluginError, Remark
-from jembench.interfaces import Batch, Chains, Classifier, DataSpec, Energies, Energy, Loss, Negatives, Trainable
+from jembench.interfaces import (
+    Batch,
+    Chains,
+    Classifier,
+    DataSpec,
+    Energies,
+    Energy,
+    Loss,
+    Negatives,
+    Trainable,
+)
 from jembench.models.capabilities import capabilities
 from jembench.models.energies import (
     JointEnergyModel,
@@ -43,15 +54,18 @@ class Weights:
     cross_entropy: float = 0.0
     marginal: float = 0.0  # of log p(x)
     conditional: float = 0.0  # of log p(x|y)
-    ramp: int = 0  # the first iterations of a training, over which the weight of log p(x) rises from 0
+    # the first iterations of a training, over which the weight of log p(x) rises from 0
+    ramp: int = 0
 
 
-def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, weights: Weights) -> Loss:
+def hybrid_loss(
+    model: Classifier, batch: Batch, negatives: Negatives | None, weights: Weights
+) -> Loss:
     """Return the loss above for a model whose energies follow from its logits.
 
-    The parts are ``cross_entropy``, the mean energies E(x) ``energy_data`` and ``energy_samples``, and the mean
-    energies E(x, y) ``joint_energy_data`` and ``joint_energy_samples``. Only terms with a weight are computed, and each
-    image passes through the network once.
+    The parts are ``cross_entropy``, the mean energies E(x) ``energy_data`` and ``energy_samples``,
+    and the mean energies E(x, y) ``joint_energy_data`` and ``joint_energy_samples``. Only terms
+    with a weight are computed, and each image passes through the network once.
     """
     images: dict[str, Tensor] = {}  # in the order of the passes, see logits_of_each
     if weights.marginal:
@@ -62,7 +76,8 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
         images["samples"] = negatives.x
     if weights.cross_entropy or weights.conditional:
         images["labelled"] = batch.x_labelled
-    shared = "data" in images and images["data"] is images.get("labelled")  # both terms on the same images
+    # both terms on the same images
+    shared = "data" in images and images["data"] is images.get("labelled")
     passed = {"data": batch.logits} if "data" in images and batch.logits is not None else {}
     if shared or passed:
         del images["data"]
@@ -74,15 +89,25 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
     parts: dict[str, Tensor] = {}
     energies = of_chains = None
     if weights.cross_entropy:
-        parts["cross_entropy"] = F.cross_entropy(at_least_float32(logits["labelled"]), batch.y_labelled)
+        parts["cross_entropy"] = F.cross_entropy(
+            at_least_float32(logits["labelled"]), batch.y_labelled
+        )
         terms.append(weights.cross_entropy * parts["cross_entropy"])
     if weights.conditional:
         assert negatives is not None
         assert negatives.y is not None
-        joint = joint_energy(logits["labelled"], batch.y_labelled), joint_energy(logits["samples"], negatives.y)
+        joint = (
+            joint_energy(logits["labelled"], batch.y_labelled),
+            joint_energy(logits["samples"], negatives.y),
+        )
         energies = of_chains = Energies(*joint)
-        parts |= {"joint_energy_data": energies.data.mean(), "joint_energy_samples": energies.samples.mean()}
-        terms.append(weights.conditional * (parts["joint_energy_data"] - parts["joint_energy_samples"]))
+        parts |= {
+            "joint_energy_data": energies.data.mean(),
+            "joint_energy_samples": energies.samples.mean(),
+        }
+        terms.append(
+            weights.conditional * (parts["joint_energy_data"] - parts["joint_energy_samples"])
+        )
     if weights.marginal:
         energies = Energies(marginal_energy(logits["data"]), marginal_energy(logits["samples"]))
         parts |= {"energy_data": energies.data.mean(), "energy_samples": energies.samples.mean()}
@@ -115,11 +140,11 @@ def checked_loss(loss: Loss, model: Any) -> Loss:
 def logits_of_each(model: Classifier, images: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return f(x) of several batches, in one pass of all of them unless the network has batch norm.
 
-    With batch norm, logits depend on the other images of a pass. Each batch then has a pass of its own, and the order
-    matters, since the running statistics that evaluation uses are mostly those of the last pass. The order is data,
-    samples, labelled images, as in the code of JEM, which has the samples last for the loss of
-    p(x|y) alone. In the code of JEM++ and SADA-JEM the data pass before the chains
-    (``Batch.logits``), which also change the running statistics.
+    With batch norm, logits depend on the other images of a pass. Each batch then has a pass of its
+    own, and the order matters, since the running statistics that evaluation uses are mostly those
+    of the last pass. The order is data, samples, labelled images, as in the code of JEM, which has
+    the samples last for the loss of p(x|y) alone. In the code of JEM++ and SADA-JEM the data pass
+    before the chains (``Batch.logits``), which also change the running statistics.
     """
     logits = logits_function(model, 0)
     if has_batch_norm(model):
@@ -133,7 +158,9 @@ def has_batch_norm(model: Classifier) -> bool:
 
 
 class PlainClassifier(LogitModel):
-    """Any network that returns logits, trained by cross-entropy: torchvision's, timm's, Hugging Face's, one's own."""
+    """Any network that returns logits, trained by cross-entropy: torchvision's, timm's, Hugging
+    Face's, one's own.
+    """
 
     chains: Chains = "none"
 
@@ -143,10 +170,11 @@ class PlainClassifier(LogitModel):
 
 
 def as_model(made: Any, data: DataSpec, name: str) -> Any:
-    """Return a network without the methods of a model as a classifier, after a check on two images; else ``made``.
+    """Return a network without the methods of a model as a classifier, after a check on two images;
+    else ``made``.
 
-    A model that is not trained here and has only E(x, y) becomes a :class:`JointEnergyModel`. Weights
-    in half precision become float32, as images are.
+    A model that is not trained here and has only E(x, y) becomes a :class:`JointEnergyModel`.
+    Weights in half precision become float32, as images are.
 
     Args:
         made: by the factory of a model.

@@ -17,7 +17,13 @@ from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
 from jembench.interfaces import DataSpec, GradEnergy, Quantity
 from jembench.limits import Limit
 from jembench.models.capabilities import require_gradients
-from jembench.models.energies import LogitModel, energy_function, gradient, logits_function, marginal_energy
+from jembench.models.energies import (
+    LogitModel,
+    energy_function,
+    gradient,
+    logits_function,
+    marginal_energy,
+)
 from jembench.models.execution import frozen, mode
 
 Done = TypeVar("Done")
@@ -26,14 +32,19 @@ Readings = dict[Quantity, Tensor]
 """On the CPU, float32 (float64 of a float64 model): logits (N, K), energy (N,), grad-norm (N,)."""
 
 CPU_BATCH = 100
-"""Images per pass on CPUs: faster than 500, whose maps do not fit the caches. No value depends on it."""
+"""Images per pass on CPUs: faster than 500, whose maps do not fit the caches. No value depends on
+it.
+"""
 
 GPU_PIXEL = 32 * 2**10
-"""Bytes of a GPU's memory per pixel of a pass: 2,400 images of 32x32 in 80 GB. For the backward pass WRN-28-10 keeps
-14.5 KiB per pixel, beside the maps that are being computed."""
+"""Bytes of a GPU's memory per pixel of a pass: 2,400 images of 32x32 in 80 GB. For the backward
+pass WRN-28-10 keeps 14.5 KiB per pixel, beside the maps that are being computed.
+"""
 
 SETTING = "JEMBENCH_BATCH"
-"""Environment variable: images per forward pass in evaluation; by default 100 on a CPU and more on a GPU."""
+"""Environment variable: images per forward pass in evaluation; by default 100 on a CPU and more on
+a GPU.
+"""
 
 
 def read(
@@ -44,20 +55,22 @@ def read(
     wanted: Set[Quantity],
     seed: int = 0,
 ) -> Readings:
-    """Return every wanted quantity of every image, each image passing through the network once, in evaluation mode.
+    """Return every wanted quantity of every image, each image passing through the network once, in
+    evaluation mode.
 
     Logits and energy come from one forward pass where the energy is that of the logits (a
-    :class:`~jembench.models.energies.LogitModel`), and one backward pass, towards the images alone, gives the gradient.
-    The norm is that of dE/dx in the model's own units of x, as in Grathwohl et al. (2020), section 5.3. Images are
-    pixel levels, or already in the model's units.
+    :class:`~jembench.models.energies.LogitModel`), and one backward pass, towards the images alone,
+    gives the gradient. The norm is that of dE/dx in the model's own units of x, as in Grathwohl et
+    al. (2020), section 5.3. Images are pixel levels, or already in the model's units.
 
-    The random numbers of a network that draws some, such as those of dropout, depend on the seed and on the number of
-    images per pass.
+    The random numbers of a network that draws some, such as those of dropout, depend on the seed
+    and on the number of images per pass.
 
     Raises:
         NotApplicable: if gradients are wanted and the model has none.
         PluginError: if an output has another shape, or is no tensor of real floating-point numbers.
-        torch.OutOfMemoryError: if a batch is too large for the device; JEMBENCH_BATCH sets its size.
+        torch.OutOfMemoryError: if a batch is too large for the device; JEMBENCH_BATCH sets its
+        size.
     """
     if "grad-norm" in wanted:
         require_gradients(model)
@@ -74,24 +87,29 @@ def read(
 
 
 def noisy(images: UInt8[Tensor, "N C H W"], std: float, bounds: Bounds) -> Float[Tensor, "N C H W"]:
-    """Return the images in the model's units with Gaussian noise, not clamped, as in the reference code of JEM.
+    """Return the images in the model's units with Gaussian noise, not clamped, as in the reference
+    code of JEM.
 
-    ``std`` is its standard deviation on [-1, 1], whatever the bounds are. Each image has its own generator, derived
-    from the content of the set and the image's position in it: every model gets the same noise, whatever the size of
-    its batches.
+    ``std`` is its standard deviation on [-1, 1], whatever the bounds are. Each image has its own
+    generator, derived from the content of the set and the image's position in it: every model gets
+    the same noise, whatever the size of its batches.
     """
     content = content_hash(images)
     drawn = [
-        torch.randn(images.shape[1:], generator=seeds.generator(0, f"evaluation/noise {content} {place}"))
+        torch.randn(
+            images.shape[1:], generator=seeds.generator(0, f"evaluation/noise {content} {place}")
+        )
         for place in range(len(images))
     ]
     return to_float(images, bounds) + noise_to_model(std, bounds) * torch.stack(drawn)
 
 
 def batch(device: torch.device, shape: Sequence[int], copies: int = 1) -> int:
-    """Return the number of images of a shape (C, H, W) per pass, each of which takes ``copies`` rows of the batch.
+    """Return the number of images of a shape (C, H, W) per pass, each of which takes ``copies``
+    rows of the batch.
 
-    The environment variable JEMBENCH_BATCH sets it, for networks that take more of a GPU's memory than WRN-28-10.
+    The environment variable JEMBENCH_BATCH sets it, for networks that take more of a GPU's memory
+    than WRN-28-10.
 
     Raises:
         SpecError: if the variable is no whole number from 1 up.
@@ -106,9 +124,14 @@ def batch(device: torch.device, shape: Sequence[int], copies: int = 1) -> int:
 
 
 def in_parts(
-    work: Callable[[slice], Done], count: int, device: torch.device, shape: Sequence[int], copies: int = 1
+    work: Callable[[slice], Done],
+    count: int,
+    device: torch.device,
+    shape: Sequence[int],
+    copies: int = 1,
 ) -> list[Done]:
-    """Return the results of ``work`` for each batch of ``count`` images; for one empty batch, if there are none.
+    """Return the results of ``work`` for each batch of ``count`` images; for one empty batch, if
+    there are none.
 
     ``shape`` and ``copies`` as for :func:`batch`.
     """
@@ -123,11 +146,16 @@ def in_parts(
 
 
 def batched(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
-    """Return the function that evaluates energies and gradients in batches. No random number depends on their size."""
+    """Return the function that evaluates energies and gradients in batches. No random number
+    depends on their size.
+    """
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         found = in_parts(
-            lambda part: grad_energy(x[part], None if y is None else y[part]), len(x), x.device, data.shape
+            lambda part: grad_energy(x[part], None if y is None else y[part]),
+            len(x),
+            x.device,
+            data.shape,
         )
         energies, grads = zip(*found, strict=True)
         return torch.cat(energies), torch.cat(grads)
@@ -151,17 +179,26 @@ def one_pass(
         PluginError: if an output has another shape, or is no tensor of real floating-point numbers.
     """
     # an autocast context of the caller would also affect the backward pass
-    with torch.set_grad_enabled(graph or "grad-norm" in wanted), torch.autocast(x.device.type, enabled=False):
+    with (
+        torch.set_grad_enabled(graph or "grad-norm" in wanted),
+        torch.autocast(x.device.type, enabled=False),
+    ):
         x = x if graph else x.detach().requires_grad_("grad-norm" in wanted)
         readings: Readings = {}
         if "logits" in wanted or (wanted and energy_follows_from_logits(model)):
             readings["logits"] = logits_function(model, classes)(x)
         if wanted & {"energy", "grad-norm"}:
             logits = readings["logits"] if energy_follows_from_logits(model) else None
-            readings["energy"] = energy_function(model)(x) if logits is None else marginal_energy(logits)
+            readings["energy"] = (
+                energy_function(model)(x) if logits is None else marginal_energy(logits)
+            )
         if "grad-norm" in wanted:
-            readings["grad-norm"] = gradient(readings["energy"], x, graph=graph).flatten(1).norm(dim=1)
-    return {name: each if graph else each.detach() for name, each in readings.items() if name in wanted}
+            readings["grad-norm"] = (
+                gradient(readings["energy"], x, graph=graph).flatten(1).norm(dim=1)
+            )
+    return {
+        name: each if graph else each.detach() for name, each in readings.items() if name in wanted
+    }
 
 
 def energy_follows_from_logits(model: Any) -> bool:

@@ -76,7 +76,8 @@ def _read_handlers() -> list[Any]:
 
 def _write_handlers(handlers: list[Any]) -> None:
     for number, handler in zip(_SIGNALS, handlers, strict=True):
-        with suppress(ValueError, TypeError):  # in another thread, or of a handler that is not Python's
+        # in another thread, or of a handler that is not Python's
+        with suppress(ValueError, TypeError):
             signal.signal(number, handler)
 
 
@@ -86,7 +87,9 @@ def _read_outputs() -> list[Any]:
 
 def _write_outputs(outputs: list[Any]) -> None:
     """Set stdout and stderr; one that was closed meanwhile is opened again."""
-    for descriptor, (name, (stream, was_closed)) in enumerate(zip(("stdout", "stderr"), outputs, strict=True), 1):
+    for descriptor, (name, (stream, was_closed)) in enumerate(
+        zip(("stdout", "stderr"), outputs, strict=True), 1
+    ):
         if stream is not None and stream.closed and not was_closed:
             if getattr(sys, f"__{name}__") is stream:
                 setattr(sys, f"__{name}__", open(descriptor, "w", closefd=False))  # noqa: SIM115
@@ -108,11 +111,25 @@ SETTINGS = (
     Setting("the grad mode", torch.is_grad_enabled, torch.set_grad_enabled, standard=True),
     Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     Setting("the default device", torch.get_default_device, _write_device, torch.device("cpu")),
-    Setting("the precision of float32 matrix products", _read_precision, torch.set_float32_matmul_precision),
+    Setting(
+        "the precision of float32 matrix products",
+        _read_precision,
+        torch.set_float32_matmul_precision,
+    ),
     Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
-    Setting("deterministic algorithms", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
-    Setting("cuDNN's TF32", partial(getattr, cudnn, "allow_tf32"), partial(setattr, cudnn, "allow_tf32")),
-    Setting("cuDNN's benchmark", partial(getattr, cudnn, "benchmark"), partial(setattr, cudnn, "benchmark")),
+    Setting(
+        "deterministic algorithms",
+        torch.are_deterministic_algorithms_enabled,
+        torch.use_deterministic_algorithms,
+    ),
+    Setting(
+        "cuDNN's TF32", partial(getattr, cudnn, "allow_tf32"), partial(setattr, cudnn, "allow_tf32")
+    ),
+    Setting(
+        "cuDNN's benchmark",
+        partial(getattr, cudnn, "benchmark"),
+        partial(setattr, cudnn, "benchmark"),
+    ),
 )
 
 
@@ -122,13 +139,18 @@ def isolated(what: str, note: Callable[[str], object] | None = None) -> Iterator
 
     Args:
         what: the subject of messages: "The factory of jem".
-        note: called with a sentence if the code left settings changed; by default a warning is issued.
+        note: called with a sentence if the code left settings changed; by default a warning is
+            issued.
 
     Raises:
-        PluginError: if the code raises a ``BaseException`` that is no ``Exception``, such as SystemExit.
+        PluginError: if the code raises a ``BaseException`` that is no ``Exception``, such as
+            SystemExit.
     """
     before = [setting.read() for setting in SETTINGS]
-    within = [value if each.standard is None else each.standard for each, value in zip(SETTINGS, before, strict=True)]
+    within = [
+        value if each.standard is None else each.standard
+        for each, value in zip(SETTINGS, before, strict=True)
+    ]
     _write(within)
     try:
         with contained(what):
@@ -142,7 +164,9 @@ def isolated(what: str, note: Callable[[str], object] | None = None) -> Iterator
 
 def _write(values: list[Any]) -> list[str]:
     """Write the settings that have other values, and return their names."""
-    changed = [(each, value) for each, value in zip(SETTINGS, values, strict=True) if each.read() != value]
+    changed = [
+        (each, value) for each, value in zip(SETTINGS, values, strict=True) if each.read() != value
+    ]
     for setting, value in changed:
         setting.write(value)
     return [setting.name for setting, _ in changed]

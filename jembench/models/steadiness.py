@@ -19,19 +19,23 @@ ROUNDING = 1e-2
 """The largest change by rounding, relative to the range of the outputs.
 
 Kernels sum in another order for other numbers of images. In float32, on a CPU with AVX-512, this
-changed the outputs of ten networks of this project by at most 8e-6 of their range. TF32 and bfloat16
-round to 11 and 8 bits. Statistics of a batch and dropout usually change the outputs by more.
+changed the outputs of ten networks of this project by at most 8e-6 of their range. TF32 and
+bfloat16 round to 11 and 8 bits. Statistics of a batch and dropout usually change the outputs by
+more.
 """
 
 MAGNITUDE = 1e-3
 """The weight of the largest output in that range: energies near 1e4 have a resolution of 1e-3."""
 
 
-def unsteady(model: Any, images: Tensor, data: DataSpec, device: torch.device, wanted: Set[Quantity]) -> str:
+def unsteady(
+    model: Any, images: Tensor, data: DataSpec, device: torch.device, wanted: Set[Quantity]
+) -> str:
     """Return a remark on outputs that are random or depend on other images; "" for steady ones.
 
-    A few images pass through the network, and then copies of the last one alone, with other random numbers. Outputs
-    that differ are computed once more to find out why. Neither the network's buffers nor later random numbers change.
+    A few images pass through the network, and then copies of the last one alone, with other random
+    numbers. Outputs that differ are computed once more to find out why. Neither the network's
+    buffers nor later random numbers change.
 
     Args:
         model: in evaluation mode during the passes.

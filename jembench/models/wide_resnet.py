@@ -1,8 +1,9 @@
 """Wide residual networks as joint energy-based models use them.
 
-Pre-activation blocks, LeakyReLU, a bias on every convolution, the stride on the *second* convolution of a block, and
-no normalisation unless asked for. Zagoruyko & Komodakis (2016), arXiv:1605.07146, table 1; the departures from it are
-those of Grathwohl et al. (2020), arXiv:1912.03263, appendix A, and of its published weights.
+Pre-activation blocks, LeakyReLU, a bias on every convolution, the stride on the *second*
+convolution of a block, and no normalisation unless asked for. Zagoruyko & Komodakis (2016),
+arXiv:1605.07146, table 1; the departures from it are those of Grathwohl et al. (2020),
+arXiv:1912.03263, appendix A, and of its published weights.
 
 Legend: B batch, C channels, H height, W width, K classes.
 """
@@ -21,11 +22,15 @@ LEAK = 0.2
 """The slope of every LeakyReLU below 0."""
 
 MOMENTUM = 0.9
-"""The share that a batch has in the running statistics of batch norm, as in the code of JEM, JEM++ and SADA-JEM."""
+"""The share that a batch has in the running statistics of batch norm, as in the code of JEM, JEM++
+and SADA-JEM.
+"""
 
 
 class Shape(NamedTuple):
-    """The channels of a residual network's first convolution and of its three groups, and the blocks of a group."""
+    """The channels of a residual network's first convolution and of its three groups, and the
+    blocks of a group.
+    """
 
     stem: int
     widths: tuple[int, int, int]
@@ -40,11 +45,14 @@ Norm = Callable[[int], nn.Module]
 class Block(nn.Module):
     """Two 3x3 convolutions, each after norm and activation, added to the block's raw input.
 
-    Where the shape changes, the raw input passes through a bare 1x1 convolution of every ``stride``-th pixel. Dropout
-    stands between the convolutions (Zagoruyko & Komodakis, section 2.4), before the second norm as in the code of JEM.
+    Where the shape changes, the raw input passes through a bare 1x1 convolution of every
+    ``stride``-th pixel. Dropout stands between the convolutions (Zagoruyko & Komodakis, section
+    2.4), before the second norm as in the code of JEM.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int, norm: Norm, dropout: float) -> None:
+    def __init__(
+        self, in_channels: int, out_channels: int, stride: int, norm: Norm, dropout: float
+    ) -> None:
         super().__init__()
         self.norm1 = norm(in_channels)
         self.conv1 = nn.Conv2d(in_channels, out_channels, 3, padding=1)
@@ -61,20 +69,22 @@ class Block(nn.Module):
         # in place: no backward pass reads the output of a convolution, dropout or a norm
         hidden = self.conv2(F.leaky_relu_(self.norm2(hidden), LEAK))
         if self.stride > 1:
-            # not a stride of the 1x1 convolution, whose weight gradient PyTorch 2.14 and 2.15 write past its memory on
-            # CPUs, in the channels-last layout, where it has few channels (oneDNN issue 6035); not a slice, whose
-            # gradient is contiguous, so that all former layers would convert theirs
+            # not a stride of the 1x1 convolution, whose weight gradient PyTorch 2.14 and 2.15 write
+            # past its memory on CPUs, in the channels-last layout, where it has few channels
+            # (oneDNN issue 6035); not a slice, whose gradient is contiguous, so that all former
+            # layers would convert theirs
             x = F.avg_pool2d(x, 1, self.stride)
         return cast(Tensor, hidden.add_(self.shortcut(x)))
 
 
 class ResidualNet(nn.Module):
-    """A first convolution, three groups of blocks at full, half and quarter size, mean pooling, a linear head.
+    """A first convolution, three groups of blocks at full, half and quarter size, mean pooling, a
+    linear head.
 
     With a stride of s > 1, the first convolution is 2s x 2s and divides all these sizes by s.
 
-    Images may have any size, since pooling is over the whole map. The initialisation is PyTorch's default. Pooling and
-    the head compute in float32 under autocast too.
+    Images may have any size, since pooling is over the whole map. The initialisation is PyTorch's
+    default. Pooling and the head compute in float32 under autocast too.
 
     Args:
         channels: C of the images.
@@ -100,7 +110,9 @@ class ResidualNet(nn.Module):
     ) -> None:
         super().__init__()
         if not (0 <= dropout < 1 and 0 < momentum <= 1):
-            raise SpecError(f"dropout is {dropout} and momentum {momentum}; they must be shares in [0, 1) and (0, 1].")
+            raise SpecError(
+                f"dropout is {dropout} and momentum {momentum}; they must be shares in [0, 1) and (0, 1]."
+            )
         norms: dict[str, Norm] = {
             "none": lambda channels: nn.Identity(),
             "batch": lambda channels: nn.BatchNorm2d(channels, momentum=momentum),
@@ -111,13 +123,19 @@ class ResidualNet(nn.Module):
             raise SpecError(f"There is no norm named {norm!r}. Write one of {', '.join(norms)}.")
         make_norm = norms[norm]
         stem, widths, blocks, stride = shape
-        # with a stride, a kernel of twice its size: every pixel then contributes to equally many outputs
+        # with a stride, a kernel of twice its size: every pixel then contributes to equally many
+        # outputs
         self.conv1 = nn.Conv2d(
-            channels, stem, 3 if stride == 1 else 2 * stride, stride=stride, padding=max(1, stride // 2)
+            channels,
+            stem,
+            3 if stride == 1 else 2 * stride,
+            stride=stride,
+            padding=max(1, stride // 2),
         )
         groups, inside = [], stem
         for width, step in zip(widths, (1, 2, 2), strict=True):
-            first = Block(inside, width, step, make_norm, dropout)  # it changes the shape, the others keep it
+            # it changes the shape, the others keep it
+            first = Block(inside, width, step, make_norm, dropout)
             others = (Block(width, width, 1, make_norm, dropout) for _ in range(blocks - 1))
             groups.append(nn.Sequential(first, *others))
             inside = width
@@ -129,4 +147,6 @@ class ResidualNet(nn.Module):
         """Return f(x)."""
         hidden = self.layer3(self.layer2(self.layer1(self.conv1(x))))
         hidden = F.leaky_relu_(self.norm(hidden), LEAK)
-        return in_full(self.class_output, hidden.mean(dim=(2, 3), dtype=self.class_output.weight.dtype))
+        return in_full(
+            self.class_output, hidden.mean(dim=(2, 3), dtype=self.class_output.weight.dtype)
+        )

@@ -1,4 +1,6 @@
-"""The model card of a trained model that is shared: what it is, how good, how it was made and how it is loaded."""
+"""The model card of a trained model that is shared: what it is, how good, how it was made and how
+it is loaded.
+"""
 
 import json
 import math
@@ -19,7 +21,9 @@ LICENSE = "unknown"
 """The licence of a card whose author names none; the hub knows the word."""
 
 
-def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, license: str = LICENSE) -> str:
+def card(
+    of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, license: str = LICENSE
+) -> str:
     """Return a model card in Markdown. Its front matter is YAML, as the Hugging Face Hub reads it.
 
     Args:
@@ -46,7 +50,13 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
         values.append({"type": name, "of": row, "finite": finite, "text": text})
     limits = {cell.limit for cell in measured if cell.limit}
     pictures = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
-    provenance = {"command": "not known", "python": "", "packages": {}, "hardware": {}, **of.provenance}
+    provenance = {
+        "command": "not known",
+        "python": "",
+        "packages": {},
+        "hardware": {},
+        **of.provenance,
+    }
     for name in ("packages", "hardware"):
         if not isinstance(provenance[name], Mapping):  # of a record that somebody else wrote
             provenance[name] = {}
@@ -55,10 +65,17 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
     processor = f": {hardware['processor']}" if hardware.get("processor") else ""
     gpu = f", {hardware['gpu']}" if hardware.get("gpu") else ""
     # a part without a distribution is named with its file
-    parts = ["jembench", *(str(line).partition(" [")[0] for line in of.provenance.get("plugins", ()))]
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, finalize=plain)
+    parts = [
+        "jembench",
+        *(str(line).partition(" [")[0] for line in of.provenance.get("plugins", ())),
+    ]
+    environment = Environment(
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, finalize=plain
+    )
     environment.filters["prose"] = lambda text: Markup(in_markdown(str(text)))
-    return environment.from_string(resources.files("jembench.report").joinpath("card.md.jinja").read_text()).render(
+    return environment.from_string(
+        resources.files("jembench.report").joinpath("card.md.jinja").read_text()
+    ).render(
         record=of,
         fit=of.key,
         model=spec.parse(of.key.model).name,
@@ -73,7 +90,9 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
         manifest=MANIFEST,
         provenance=provenance,
         hardware=f"{device}{processor}{gpu}",
-        distributions=dict.fromkeys(Markup(f"`{plain(part)}`") for part in parts if not part.startswith("jembench ")),
+        distributions=dict.fromkeys(
+            Markup(f"`{plain(part)}`") for part in parts if not part.startswith("jembench ")
+        ),
         recipe=list(_toml(of.recipe)),
     )
 

@@ -32,7 +32,8 @@ class Finding(NamedTuple):
     claim: Claim
     row: comparison.Difference  # without dataset and recipes: not measured
     metrics: tuple[str, ...]  # of the claim, that it is about
-    remarks: tuple[str, ...] = ()  # on limited images, other protocols than the paper's, and models at chance
+    # on limited images, other protocols than the paper's, and models at chance
+    remarks: tuple[str, ...] = ()
 
 
 Known = Mapping[tuple[Fit, str, str], Side]
@@ -61,12 +62,16 @@ def judge(
     values, test = rows(cells), partial(comparison.contrast, read=read, resamples=resamples)
     known = sides(values)
     at_chance = {row.fit: f"{row.model} {row.at_chance}" for row in mean(values) if row.at_chance}
-    findings = [finding for claim in claims for finding in _judge(claim, known, at_chance, test, store)]
+    findings = [
+        finding for claim in claims for finding in _judge(claim, known, at_chance, test, store)
+    ]
     judged = []
     for finding, row in zip(findings, _adjusted(findings), strict=True):
         above = (row.difference or 0.0) + finding.claim.margin > 0
         holds = above == (finding.claim.direction == "higher")
-        verdict = comparison.conclusion(row, *(("held", "for") if holds else ("against", "against")))
+        verdict = comparison.conclusion(
+            row, *(("held", "for") if holds else ("against", "against"))
+        )
         judged.append(finding._replace(row=replace(row, verdict=verdict)))
     return judged
 
@@ -92,18 +97,31 @@ def _judge(
     missing = dict.fromkeys(claim.metric)
     alike = claim.alike if claim.alike or claim.than_metric else None
     for a, b in _pairs(claim, dict.fromkeys(fit for fit, *_ in known)):
-        for metric, than_metric in zip(claim.metric, claim.than_metric or claim.metric, strict=True):
-            for free in _free_options(claim, metric, [measured for fit, measured, _ in known if fit == a]):
+        for metric, than_metric in zip(
+            claim.metric, claim.than_metric or claim.metric, strict=True
+        ):
+            for free in _free_options(
+                claim, metric, [measured for fit, measured, _ in known if fit == a]
+            ):
                 side = _side(known, a, with_options(metric, free), claim.label)
-                other = _side(known, b, with_options(than_metric, free), claim.than_label or claim.label)
+                other = _side(
+                    known, b, with_options(than_metric, free), claim.than_label or claim.label
+                )
                 if claim.number is not None:
                     other = comparison.number(claim.number, side)
                 if side.keys() & other.keys():
                     missing.pop(metric, None)
                     limits = {one.cell.limit for one in side.values() if one.cell}
-                    limited = (f"on {limit} of the test images, by --limit" for limit in limits if limit)
+                    limited = (
+                        f"on {limit} of the test images, by --limit" for limit in limits if limit
+                    )
                     remarks = (*limited, *_remarks(claim, a, b, at_chance))
-                    yield Finding(claim, test(side, other, margin=claim.margin, alike=alike), (metric,), remarks)
+                    yield Finding(
+                        claim,
+                        test(side, other, margin=claim.margin, alike=alike),
+                        (metric,),
+                        remarks,
+                    )
     if missing or claim.unmeasured:
         reason = claim.unmeasured or _remedy(claim, store, partly=len(missing) < len(claim.metric))
         row = comparison.Difference(
@@ -117,7 +135,9 @@ def _judge(
 
 
 def _remarks(claim: Claim, a: Fit, b: Fit, at_chance: Mapping[Fit, str]) -> Iterator[str]:
-    """Yield how models depart from the protocol of the claim's paper, if it states one, and which are at chance."""
+    """Yield how models depart from the protocol of the claim's paper, if it states one, and which
+    are at chance.
+    """
     paper = claim.paper
     recipes = dict.fromkeys(recipe for *_, recipe in (a, b) if recipe not in paper.recipes)
     departs = [f"dataset {a[1]}"] * (bare_name(a[1]) not in paper.datasets)
@@ -128,7 +148,8 @@ def _remarks(claim: Claim, a: Fit, b: Fit, at_chance: Mapping[Fit, str]) -> Iter
 
 
 def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
-    """Return why nothing was measured, as far as it can be known without the store, or the commands that do it.
+    """Return why nothing was measured, as far as it can be known without the store, or the commands
+    that do it.
 
     Args:
         claim: of which there are no values under some or all metrics.
@@ -136,32 +157,46 @@ def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
         partly: there are values under some, of those that digits can judge.
     """
     installed = {component.name for component in discovery.components("models")}
-    absent = [model for model in dict.fromkeys(map(bare_name, claim.models)) if model not in installed]
+    absent = [
+        model for model in dict.fromkeys(map(bare_name, claim.models)) if model not in installed
+    ]
     if absent:
         return f"no model {' or '.join(absent)} is installed"
     elsewhere = " --dataset cifar10" if partly and claim.not_on_digits else ""
-    commands = " and ".join(f"`{command}{elsewhere}{store_option(store)}`" for command in claim.measure)
-    never = claim.not_on_digits and (partly or all("--dataset" in command for command in claim.measure))
+    commands = " and ".join(
+        f"`{command}{elsewhere}{store_option(store)}`" for command in claim.measure
+    )
+    never = claim.not_on_digits and (
+        partly or all("--dataset" in command for command in claim.measure)
+    )
     return f"not by digits, {claim.not_on_digits}: {commands}" if never else commands
 
 
-# --- models and values ------------------------------------------------------------------------------------------------
+# --- models and values
+# ------------------------------------------------------------------------------------------------
 
 
 def _pairs(claim: Claim, known: Iterable[Fit]) -> list[tuple[Fit, Fit]]:
-    """Return the models that a claim is about, on each dataset; without named recipes, those trained by the same."""
+    """Return the models that a claim is about, on each dataset; without named recipes, those
+    trained by the same.
+    """
     fits = list(known)
     return [
         (a, b)
         for own, other in zip(claim.fits, claim.than or claim.fits, strict=True)
         for a in fits
         for b in fits
-        if a[1] == b[1] and _is(a, own, claim) and _is(b, other, claim) and (other.recipe or a[2] == b[2])
+        if a[1] == b[1]
+        and _is(a, own, claim)
+        and _is(b, other, claim)
+        and (other.recipe or a[2] == b[2])
     ]
 
 
 def _is(fit: Fit, named: Named, claim: Claim) -> bool:
-    """Return if a claim names a model, whose spec has the options that its recipe adds, and no or this recipe."""
+    """Return if a claim names a model, whose spec has the options that its recipe adds, and no or
+    this recipe.
+    """
     model, _, recipe = fit
     base, *_ = _CHANGE.split(recipe)
     means_recipe = named.recipe == recipe if named.recipe else base not in claim.paper.apart
@@ -172,7 +207,9 @@ _CHANGE = re.compile(r"\+(?=[\w.]+=)")  # in the label of a recipe: "digits+epoc
 
 
 def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[dict[str, str]]:
-    """Return every combination of the options that a claim leaves free under which a model was measured."""
+    """Return every combination of the options that a claim leaves free under which a model was
+    measured.
+    """
     found: list[dict[str, str]] = [{}]
     for parsed_metric in map(spec.parse, measured if claim.free else ()):
         options = {key: value for key, value in parsed_metric.arguments if key in claim.free}
@@ -182,18 +219,27 @@ def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[di
 
 
 def _side(known: Known, fit: Fit, metric: str, label: str) -> Side:
-    """Return the values of seeds; none, if there are none or if it is not clear which label is meant."""
+    """Return the values of seeds; none, if there are none or if it is not clear which label is
+    meant.
+    """
     canonical = registry.canonical("metrics", metric)
-    found = [side for place, side in known.items() if place[:2] == (fit, canonical) and label in ("", place[2])]
+    found = [
+        side
+        for place, side in known.items()
+        if place[:2] == (fit, canonical) and label in ("", place[2])
+    ]
     return found[0] if len(found) == 1 else {}
 
 
-# --- for people and for programs --------------------------------------------------------------------------------------
+# --- for people and for programs
+# --------------------------------------------------------------------------------------
 
 
 def document(findings: Sequence[Finding]) -> Document:
     """Return the verdicts for people, a table for each paper, and for programs."""
-    return Document(_tables(findings), list(map(_record, findings)), CLAIM_FIELDS, level=comparison.LEVEL)
+    return Document(
+        _tables(findings), list(map(_record, findings)), CLAIM_FIELDS, level=comparison.LEVEL
+    )
 
 
 def _record(finding: Finding) -> dict[str, Any]:
@@ -212,11 +258,15 @@ def _record(finding: Finding) -> dict[str, Any]:
 def _tables(findings: Sequence[Finding]) -> list[Table]:
     tables = list[Table]()
     measured = [finding for finding in findings if finding.row.dataset]
-    for group in grouped(measured, lambda finding: (finding.claim.paper, finding.row.dataset, finding.row.recipe_a)):
+    for group in grouped(
+        measured, lambda finding: (finding.claim.paper, finding.row.dataset, finding.row.recipe_a)
+    ):
         lines, (paper, first) = list[Line](), (group[0].claim.paper, group[0].row)
         for claim, row, _, remarks in group:
             text = " · ".join((claim.text, *_context(claim, row)))
-            lines.append(Line((TableCell(text, notes=(claim.where,)),), row, (row.reason, *remarks)))
+            lines.append(
+                Line((TableCell(text, notes=(claim.where,)),), row, (row.reason, *remarks))
+            )
         title = f"Claims · {paper.cite} · dataset {first.dataset} · recipe {first.recipe_a}"
         source = ", ".join(filter(None, (paper.title, paper.url)))
         tables.append(table(title, ["claim"], ["ours", "than"], lines, source))
@@ -237,7 +287,9 @@ def _families(findings: Sequence[Finding]) -> list[int]:
 
 
 def _context(claim: Claim, row: comparison.Difference) -> Iterator[str]:
-    """Yield what a claim's text does not say: which of several metrics and models this is, and the other recipe."""
+    """Yield what a claim's text does not say: which of several metrics and models this is, and the
+    other recipe.
+    """
     if len(claim.metric) > 1:
         yield row.metric
     yield from (model for model in claim.models if ":" in model)
@@ -246,12 +298,16 @@ def _context(claim: Claim, row: comparison.Difference) -> Iterator[str]:
 
 
 def _not_measured(findings: Sequence[Finding]) -> Iterator[Table]:
-    """Yield a table of each paper's claims that are not measured, as notes: what measures them, and which they are."""
+    """Yield a table of each paper's claims that are not measured, as notes: what measures them, and
+    which they are.
+    """
     for group in grouped(findings, lambda finding: finding.claim.paper):
         texts: dict[str, list[str]] = {}
         for claim, row, metrics, _ in group:
             part = f" (only {', '.join(metrics)})" if len(metrics) < len(claim.metric) else ""
             texts.setdefault(row.reason, []).append(f"· {claim.text}{part}")
-        notes = tuple(Footnote("\n".join((f"{reason}:", *claims))) for reason, claims in texts.items())
+        notes = tuple(
+            Footnote("\n".join((f"{reason}:", *claims))) for reason, claims in texts.items()
+        )
         title = f"Claims that are not measured · {group[0].claim.paper.cite} · {len(group)}"
         yield Table(title=title, footnotes=notes)

@@ -1,9 +1,10 @@
 """The test of a difference of two values: its intervals and its p values.
 
-Two sources of randomness are kept apart. *Test images*: a bootstrap in which both models see the same resamples of the
-images, their values averaged over the seeds that both have. *Training*: Student's t over the differences of those
-seeds. The p value of a difference is the larger of the two, adjusted by Holm for the number of
-values compared: those of two models, of a store that was measured again, or of one paper's claims.
+Two sources of randomness are kept apart. *Test images*: a bootstrap in which both models see the
+same resamples of the images, their values averaged over the seeds that both have. *Training*:
+Student's t over the differences of those seeds. The p value of a difference is the larger of the
+two, adjusted by Holm for the number of values compared: those of two models, of a store that was
+measured again, or of one paper's claims.
 
 Legend: N images, R resamples.
 """
@@ -34,11 +35,15 @@ LEVEL = 0.05
 """A p value below it counts."""
 
 SEEDS = 3
-"""The fewest seeds from which a difference is tested over training; two leave one degree of freedom."""
+"""The fewest seeds from which a difference is tested over training; two leave one degree of
+freedom.
+"""
 
 RESAMPLES = 10_000
 PILOT = 1_000
-"""The size of a first bootstrap. It suffices for a p value above ``HOPELESS``; more would not bring it to the level."""
+"""The size of a first bootstrap. It suffices for a p value above ``HOPELESS``; more would not bring
+it to the level.
+"""
 HOPELESS = 0.2
 
 Test = Literal["McNemar", "paired bootstrap", "bootstrap", "intervals"]
@@ -48,8 +53,8 @@ Test = Literal["McNemar", "paired bootstrap", "bootstrap", "intervals"]
 class Difference:
     """One value of two models, or of a model and a number: a - b, the mean over the seeds of both.
 
-    Its fields are the columns of the CSV. ``images``: the 95 % interval and the p value on other test images;
-    ``training``: the same if the models were trained again.
+    Its fields are the columns of the CSV. ``images``: the 95 % interval and the p value on other
+    test images; ``training``: the same if the models were trained again.
     """
 
     metric: str
@@ -110,7 +115,9 @@ def _count_in_words(count: int) -> str:
 
 
 def adjusted(rows: Iterable[Difference]) -> list[Difference]:
-    """Return each difference with its p value after Holm; what was not tested has None and is not counted."""
+    """Return each difference with its p value after Holm; what was not tested has None and is not
+    counted.
+    """
     given = list(rows)
     after = iter(paired.holm([row.larger_p for row in given if row.larger_p is not None]))
     return [row if row.larger_p is None else replace(row, p=next(after)) for row in given]
@@ -118,7 +125,10 @@ def adjusted(rows: Iterable[Difference]) -> list[Difference]:
 
 def number(value: float, of: Side) -> Side:
     """Return a number as a value of each seed, to be compared with those of a model."""
-    return {seed: replace(row, model="", value=value, low=value, high=value, cell=None) for seed, row in of.items()}
+    return {
+        seed: replace(row, model="", value=value, low=value, high=value, cell=None)
+        for seed, row in of.items()
+    }
 
 
 def described(a: Side, b: Side) -> Difference:
@@ -187,19 +197,28 @@ def contrast(
         if ends_a is None or ends_b is None:
             return replace(row, reason=str(error))
         found, test = paired.from_intervals(ends_a, ends_b, -margin), "intervals"
-        row = replace(row, reason=f"{error}: the 95 % intervals of both values decide, as of independent images")
-    return replace(row, images_low=found.low, images_high=found.high, images_p=found.p, images_test=test)
+        row = replace(
+            row,
+            reason=f"{error}: the 95 % intervals of both values decide, as of independent images",
+        )
+    return replace(
+        row, images_low=found.low, images_high=found.high, images_p=found.p, images_test=test
+    )
 
 
 def _parts(protocol: str, names: Collection[str] | None) -> str:
-    """Return the parts of a protocol with these names, whatever the metric; None, or no spec: the whole."""
+    """Return the parts of a protocol with these names, whatever the metric; None, or no spec: the
+    whole.
+    """
     if names is None or (found := parsed(protocol)) is None:
         return protocol
     return str(Spec("parts", tuple(part for part in found.arguments if part[0] in names)))
 
 
 def _with_ends(rows: Sequence[Row]) -> tuple[float, float, float] | None:
-    """Return a value with the ends of its interval, means over the seeds; None if the interval is not known."""
+    """Return a value with the ends of its interval, means over the seeds; None if the interval is
+    not known.
+    """
     value, low, high = mean_of(rows)
     return None if low is None or high is None else (value, low, high)
 
@@ -208,11 +227,17 @@ def _values(rows: Iterable[Row]) -> list[float]:
     return [row.value for row in rows if row.value is not None]
 
 
-# --- over test images -------------------------------------------------------------------------------------------------
+# --- over test images
+# -------------------------------------------------------------------------------------------------
 
 
 def _images(
-    a: Sequence[Row], b: Sequence[Row], read: Read | None, difference: float, null: float, resamples: int
+    a: Sequence[Row],
+    b: Sequence[Row],
+    read: Read | None,
+    difference: float,
+    null: float,
+    resamples: int,
 ) -> tuple[paired.Difference, Test]:
     """Test ``difference``, a - b, against ``null`` over other test images.
 
@@ -244,11 +269,12 @@ def _images(
 
 @lru_cache(maxsize=512)
 def _resampling(rows: tuple[Row, ...], read: Read) -> Resampling:
-    """Return the mean over the rows, of one seed each, as one statistic: every seed is given the same resamples.
+    """Return the mean over the rows, of one seed each, as one statistic: every seed is given the
+    same resamples.
 
     Raises:
-        JembenchError: if the metric has no statistic behind its value, cannot be made or is code that only the store
-            names, or the store has no per-example values.
+        JembenchError: if the metric has no statistic behind its value, cannot be made or is code
+            that only the store names, or the store has no per-example values.
     """
     text, found = rows[0].metric, list[Resampling]()
     trust.refuse_code([text], "A result of the store")
@@ -260,7 +286,9 @@ def _resampling(rows: tuple[Row, ...], read: Read) -> Resampling:
         try:
             found.append(metric.resamplings(arrays)[row.label])
         except (KeyError, ValueError) as error:
-            raise Unavailable(f"its per-example values are not what {text} makes its value of ({error})") from error
+            raise Unavailable(
+                f"its per-example values are not what {text} makes its value of ({error})"
+            ) from error
     if len({resampling.sizes for resampling in found}) > 1:
         raise Unavailable("the seeds have per-example values of different numbers")
 
@@ -284,11 +312,15 @@ def _metric(text: str) -> Any:
 def _constant(number: Row, beside: Resampling) -> Resampling:
     """Return a number as a statistic of the images that another one is of."""
     value = _values([number])[0]
-    return beside._replace(statistic=lambda first, *_: np.full(len(first), value), within=(value, value))
+    return beside._replace(
+        statistic=lambda first, *_: np.full(len(first), value), within=(value, value)
+    )
 
 
 def _right(rows: Sequence[Row], read: Read) -> NDArray[np.bool_] | None:
-    """Return if each image was classified rightly, where a value is the share of those and of one seed; else None."""
+    """Return if each image was classified rightly, where a value is the share of those and of one
+    seed; else None.
+    """
     if len(rows) > 1 or rows[0].cell is None:
         return None
     arrays = list(read(rows[0].cell).values())

@@ -5,10 +5,29 @@ from dataclasses import asdict, fields, replace
 from typing import NamedTuple
 
 from jembench.report import headings
-from jembench.report.comparison import LEVEL, RESAMPLES, SEEDS, Difference, Read, adjusted, conclusion, contrast
+from jembench.report.comparison import (
+    LEVEL,
+    RESAMPLES,
+    SEEDS,
+    Difference,
+    Read,
+    adjusted,
+    conclusion,
+    contrast,
+)
 from jembench.report.formats import Document
 from jembench.report.rows import Row, sides
-from jembench.report.table import ABSENT, NOTES, Footnote, Heading, Table, TableCell, decimals_for, detail, fixed
+from jembench.report.table import (
+    ABSENT,
+    NOTES,
+    Footnote,
+    Heading,
+    Table,
+    TableCell,
+    decimals_for,
+    detail,
+    fixed,
+)
 
 FIELDS = tuple(field.name for field in fields(Difference))
 """The columns of the CSV."""
@@ -22,8 +41,11 @@ class Line(NamedTuple):
     remarks: tuple[str, ...] = ()  # footnotes of the verdict
 
 
-def table(title: str, names: Sequence[str], sides: Sequence[str], lines: Iterable[Line], *legend: str) -> Table:
-    """Return a table of differences: both values, the difference with either interval, p and the verdict.
+def table(
+    title: str, names: Sequence[str], sides: Sequence[str], lines: Iterable[Line], *legend: str
+) -> Table:
+    """Return a table of differences: both values, the difference with either interval, p and the
+    verdict.
 
     Args:
         title: of the table.
@@ -33,26 +55,40 @@ def table(title: str, names: Sequence[str], sides: Sequence[str], lines: Iterabl
         legend: sentences that hold for the whole table.
     """
     given = list(lines)
-    retrained, tested = (any(getattr(line.row, of) is not None for line in given) for of in ("training_low", "p"))
+    retrained, tested = (
+        any(getattr(line.row, of) is not None for line in given) for of in ("training_low", "p")
+    )
     numbers = [*map(Heading, sides), Heading("difference", "other images")]
-    numbers += [*[Heading("difference", "other seeds")] * retrained, Heading("verdict", "p" * tested)]
+    numbers += [
+        *[Heading("difference", "other seeds")] * retrained,
+        Heading("verdict", "p" * tested),
+    ]
     rows = []
     for line in given:
         *values, training = _numbers(line.row)
         verdict = TableCell(line.row.verdict, _p_text(line.row.p), notes=line.remarks)
         rows.append((*line.name, *values, *[training] * retrained, verdict))
     headings = (*(Heading(name, identifies=True) for name in names), *numbers)
-    return Table(title=title, headings=headings, rows=tuple(rows), footnotes=tuple(map(Footnote, legend)))
+    return Table(
+        title=title, headings=headings, rows=tuple(rows), footnotes=tuple(map(Footnote, legend))
+    )
 
 
 def _numbers(row: Difference) -> tuple[TableCell, ...]:
-    """Return both values and their difference with either interval: digits as the narrower interval allows."""
+    """Return both values and their difference with either interval: digits as the narrower interval
+    allows.
+    """
     if row.a is None or row.b is None or row.difference is None:
         return (TableCell(ABSENT),) * 4
     ends = ((row.images_low, row.images_high), (row.training_low, row.training_high))
-    half = min(((high - low) / 2 for low, high in ends if low is not None and high is not None), default=None)
+    half = min(
+        ((high - low) / 2 for low, high in ends if low is not None and high is not None),
+        default=None,
+    )
     decimals = decimals_for(row.difference or row.a, half)
-    a, b, difference = (TableCell(fixed(number, decimals)) for number in (row.a, row.b, row.difference))
+    a, b, difference = (
+        TableCell(fixed(number, decimals)) for number in (row.a, row.b, row.difference)
+    )
     images, training = (_interval(*both) for both in ends)
     return a, b, difference._replace(interval=images), TableCell(training or ABSENT)
 
@@ -61,7 +97,9 @@ def _p_text(p: float | None) -> str:
     """Return a p value with two significant digits, none below .001, in parentheses."""
     if p is None:
         return ""
-    return "(p < 0.001)" if p < 0.001 else f"(p = {fixed(p, decimals_for(p, p) if p < 0.995 else 0)})"
+    return (
+        "(p < 0.001)" if p < 0.001 else f"(p = {fixed(p, decimals_for(p, p) if p < 0.995 else 0)})"
+    )
 
 
 def _interval(low: float | None, high: float | None) -> str:
@@ -72,7 +110,9 @@ def _interval(low: float | None, high: float | None) -> str:
 
 
 def value_name(row: Difference, among: Sequence[Difference]) -> TableCell:
-    """Return the name of a compared value, with its metric if another metric in ``among`` has a value of that label."""
+    """Return the name of a compared value, with its metric if another metric in ``among`` has a
+    value of that label.
+    """
     alone = {other.metric for other in among if other.label == row.label} == {row.metric}
     name = headings.in_words(row.label) + f" ({row.metric})" * (not alone)
     return TableCell(f"{name} {detail(row.unit, row.better)}".strip())
@@ -110,7 +150,8 @@ def legend(
     yield NOTES["p"].format(adjustment, LEVEL)
 
 
-# --- two models -------------------------------------------------------------------------------------------------------
+# --- two models
+# -------------------------------------------------------------------------------------------------------
 
 
 class Comparison(NamedTuple):
@@ -124,10 +165,16 @@ class Comparison(NamedTuple):
     @property
     def names(self) -> tuple[str, str]:
         """The names of the models or, where these are the same, of their recipes."""
-        return (self.a.name, self.b.name) if self.a.name != self.b.name else (self.a.recipe, self.b.recipe)
+        return (
+            (self.a.name, self.b.name)
+            if self.a.name != self.b.name
+            else (self.a.recipe, self.b.recipe)
+        )
 
 
-def compare(a: Sequence[Row], b: Sequence[Row], read: Read, resamples: int = RESAMPLES) -> Comparison:
+def compare(
+    a: Sequence[Row], b: Sequence[Row], read: Read, resamples: int = RESAMPLES
+) -> Comparison:
     """Compare every value that two models have under the same options of a metric.
 
     Args:
@@ -154,12 +201,18 @@ def of_comparison(comparison: Comparison) -> Document:
     models = a.name if a.name == b.name else f"{a.name} and {b.name}"
     title = f"{models} · dataset {a.dataset_name} · {recipes_text(a.recipe, b.recipe)} · {_seeds_text(seeds)}"
     lines = [
-        Line((value_name(row, rows),), row, (row.reason, *(f"{_seeds_text(row.seeds)} alone",) * (row.seeds < seeds)))
+        Line(
+            (value_name(row, rows),),
+            row,
+            (row.reason, *(f"{_seeds_text(row.seeds)} alone",) * (row.seeds < seeds)),
+        )
         for row in rows
     ]
     shown = table(title, ["value"], comparison.names, lines, *legend(rows, resamples))
     of_a, of_b = (dict(zip(("model", "dataset", "recipe"), of.fit, strict=True)) for of in (a, b))
-    return Document([shown], list(map(asdict, rows)), FIELDS, level=LEVEL, a=of_a, b=of_b, resamples=resamples)
+    return Document(
+        [shown], list(map(asdict, rows)), FIELDS, level=LEVEL, a=of_a, b=of_b, resamples=resamples
+    )
 
 
 def recipes_text(a: str | None, b: str | None) -> str:

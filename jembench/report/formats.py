@@ -1,7 +1,7 @@
 """The document that a command shows, and the formats that render it.
 
-A format is a function from a :class:`Document` to text, with options if it likes. The entry-point group
-``jembench.formats`` names the formats; ``--format`` takes such a name or an import path.
+A format is a function from a :class:`Document` to text, with options if it likes. The entry-point
+group ``jembench.formats`` names the formats; ``--format`` takes such a name or an import path.
 """
 
 import csv
@@ -49,7 +49,9 @@ class Document:
         self.fields = fields or self.fields
 
     def tables(self, *, paper: bool = False) -> Sequence[Table]:
-        """Return the tables; ``paper``: with the best values marked, which may take a while, and without hints."""
+        """Return the tables; ``paper``: with the best values marked, which may take a while, and
+        without hints.
+        """
         return self._tables
 
     def records(self) -> Sequence[Mapping[str, Any]]:
@@ -57,7 +59,9 @@ class Document:
         return self._records
 
     def page(self) -> Any:
-        """Return the :class:`jembench.report.page.content.Page` of all that is known; None: the tables are."""
+        """Return the :class:`jembench.report.page.content.Page` of all that is known; None: the
+        tables are.
+        """
         return None
 
 
@@ -86,10 +90,11 @@ def to_csv(document: Document) -> str:
 
 
 def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a line for each row below the names of the fields; the items of a list have spaces between them.
+    """Return a line for each row below the names of the fields; the items of a list have spaces
+    between them.
 
-    It is safe to open in a spreadsheet: a text that would run as a formula (``=HYPERLINK(...)``) gets an apostrophe
-    before it.
+    It is safe to open in a spreadsheet: a text that would run as a formula (``=HYPERLINK(...)``)
+    gets an apostrophe before it.
     """
     stream = io.StringIO()
     writer = csv.DictWriter(stream, fields, lineterminator="\n")
@@ -99,12 +104,17 @@ def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def table_csv(table: Table) -> str:
-    """Return one table as CSV in full precision, with columns for the ends of intervals and deviations over seeds."""
+    """Return one table as CSV in full precision, with columns for the ends of intervals and
+    deviations over seeds.
+    """
     columns: dict[str, Sequence[Any]] = {}
     for heading, cells in zip(table.headings, zip(*table.rows, strict=True), strict=True):
         name, rows = heading.in_one_line, [cell.row for cell in cells]
         values = [row.value if row else None for row in rows]
-        columns[name] = [cell.in_one_line if one is None else one for cell, one in zip(cells, values, strict=True)]
+        columns[name] = [
+            cell.in_one_line if one is None else one
+            for cell, one in zip(cells, values, strict=True)
+        ]
         for end in ("low", "high", "sd"):
             found = [getattr(row, end, None) for row in rows]
             columns |= {f"{name} {end}": found} if any(one is not None for one in found) else {}
@@ -113,7 +123,8 @@ def table_csv(table: Table) -> str:
 
 
 def to_parquet(document: Document) -> bytes:
-    """Return a Parquet file in full precision, a row for each value; the items of a list have spaces between them.
+    """Return a Parquet file in full precision, a row for each value; the items of a list have
+    spaces between them.
 
     Raises:
         Unavailable: if pyarrow is not installed.
@@ -138,18 +149,23 @@ def _joined(value: Any) -> Any:
 
 
 def _inert(value: Any) -> Any:
-    """Return a value for CSV; a text that a spreadsheet may take for a formula gets an apostrophe before it."""
+    """Return a value for CSV; a text that a spreadsheet may take for a formula gets an apostrophe
+    before it.
+    """
     value = _joined(value)
     if not isinstance(value, str) or number_in(value) is not None:
         return value
     value = printable(value)
-    narrow = unicodedata.normalize("NFKC", value)  # programs read a full-width sign as the usual one
-    visible = (sign for sign in narrow if sign.isprintable() and not sign.isspace())  # and drop what is before it
+    # programs read a full-width sign as the usual one
+    narrow = unicodedata.normalize("NFKC", value)
+    # and drop what is before it
+    visible = (sign for sign in narrow if sign.isprintable() and not sign.isspace())
     may_run = value[:1] in tuple("\t\n") or next(visible, "") in tuple("=+-@")
     return f"'{value}" if may_run else value
 
 
-# --- Markdown (GitHub, GitLab, Pandoc, notebooks) ---------------------------------------------------------------------
+# --- Markdown (GitHub, GitLab, Pandoc, notebooks)
+# ---------------------------------------------------------------------
 
 
 def markdown(document: Document) -> str:
@@ -167,7 +183,10 @@ def _table(table: Table) -> str:
             *([*map(_text, row)] for row in table.rows),
         ]
         blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    notes = [f"{_marks([footnote.mark])} {in_markdown(footnote.text)}".strip() for footnote in table.footnotes]
+    notes = [
+        f"{_marks([footnote.mark])} {in_markdown(footnote.text)}".strip()
+        for footnote in table.footnotes
+    ]
     blocks.append("\n".join(f"- {note}" for note in notes))
     return "\n\n".join(block for block in blocks if block)
 

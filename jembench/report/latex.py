@@ -1,4 +1,6 @@
-"""Tables as LaTeX: one float for each, in two columns and scaled down where it is wide, and one block of notes."""
+"""Tables as LaTeX: one float for each, in two columns and scaled down where it is wide, and one
+block of notes.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,27 +21,34 @@ _MOST_IN_COLUMN = 4
 """The largest number of columns of a table that fits into a column of a paper in two columns."""
 
 
-def latex(document: Document, *, width: str = "column", interval: Interval = "below", label: str = "") -> str:
+def latex(
+    document: Document, *, width: str = "column", interval: Interval = "below", label: str = ""
+) -> str:
     r"""Return tables in LaTeX with ``booktabs``, significantly best values in bold.
 
     Args:
         document: the tables.
-        width: at most this wide: ``column``, which is a page for tables of more than four columns, ``page`` of a paper
-            in two columns, or a length such as ``5.5in``.
+        width: at most this wide: ``column``, which is a page for tables of more than four columns,
+            ``page`` of a paper in two columns, or a length such as ``5.5in``.
         interval: ``below`` its value, or as ``pm``: half its width behind the value, with one seed.
         label: of the first table; further ones add their titles. Empty: the titles.
 
     Raises:
-        SpecError: if ``width`` is none of these, or ``label`` has other characters than letters, digits and ``:._+-``.
+        SpecError: if ``width`` is none of these, or ``label`` has other characters than letters,
+            digits and ``:._+-``.
     """
     inches(width)
     if not re.fullmatch(r"[A-Za-z0-9:._+-]*", label):
         raise SpecError(f"label is {label!r}; it may have letters, digits and :._+- only.")
     tables = document.tables(paper=True)
-    tables = [table for table in tables if table.rows] or tables  # notes alone, such as commands, are not for a paper
+    # notes alone, such as commands, are not for a paper
+    tables = [table for table in tables if table.rows] or tables
     labels = _labels([table.title for table in tables], label)
     alone = len(tables) == 1
-    floats = [_float(one, width, interval, name, notes=alone) for one, name in zip(tables, labels, strict=True)]
+    floats = [
+        _float(one, width, interval, name, notes=alone)
+        for one, name in zip(tables, labels, strict=True)
+    ]
     to = "and" if len(tables) == 2 else "to"
     of_all = rf"\textbf{{Notes to Tables~\ref{{{labels[0]}}} {to}~\ref{{{labels[-1]}}}.}}"
     blocks = [] if alone else _notes(tables, interval, of_all)
@@ -48,17 +57,31 @@ def latex(document: Document, *, width: str = "column", interval: Interval = "be
 
 def _labels(titles: Sequence[str], label: str) -> list[str]:
     """Return distinct labels of tables; numbered where their names are equal."""
-    names = [slug(re.sub(r"[^a-z0-9]+", "-", title.partition(" · ")[0].lower()), 50) or "table" for title in titles]
+    names = [
+        slug(re.sub(r"[^a-z0-9]+", "-", title.partition(" · ")[0].lower()), 50) or "table"
+        for title in titles
+    ]
     first = label if ":" in label else f"tab:{label}"
-    names = [first, *(f"{first}-{name}" for name in names[1:])] if label else [f"tab:{name}" for name in names]
-    return [f"{name}-{count + 1}" if (count := names[:i].count(name)) else name for i, name in enumerate(names)]
+    names = (
+        [first, *(f"{first}-{name}" for name in names[1:])]
+        if label
+        else [f"tab:{name}" for name in names]
+    )
+    return [
+        f"{name}-{count + 1}" if (count := names[:i].count(name)) else name
+        for i, name in enumerate(names)
+    ]
 
 
 def _float(table: Table, width: str, interval: Interval, label: str, *, notes: bool) -> str:
     caption = table.title.replace(" · ", ": ", 1).replace(" · ", ", ")
     star = "*" * (width == "page" or (width == "column" and len(table.headings) > _MOST_IN_COLUMN))
     widest = width if width[0].isdigit() else r"\linewidth"
-    box = [rf"\begin{{adjustbox}}{{max width={widest}}}", *_tabular(table, interval), r"\end{adjustbox}"]
+    box = [
+        rf"\begin{{adjustbox}}{{max width={widest}}}",
+        *_tabular(table, interval),
+        r"\end{adjustbox}",
+    ]
     lines = [
         rf"\begin{{table{star}}}[tp]",
         r"\centering\footnotesize",
@@ -70,25 +93,31 @@ def _float(table: Table, width: str, interval: Interval, label: str, *, notes: b
     return "\n".join(lines)
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+# --- rows
+# -------------------------------------------------------------------------------------------------------------
 
 
 def _tabular(table: Table, interval: Interval) -> Iterator[str]:
     alignment = "".join("l" if heading.identifies else "r" for heading in table.headings)
     yield rf"\begin{{tabular}}{{@{{}}{alignment}@{{}}}}"
     yield r"\toprule"
-    yield from _lines([(_protected(escaped(one.label)), escaped(one.detail)) for one in table.headings])
+    yield from _lines(
+        [(_protected(escaped(one.label)), escaped(one.detail)) for one in table.headings]
+    )
     yield r"\midrule"
     for row in table.rows:
         pairs = zip(table.headings, row, strict=True)
-        yield from _lines([_cell(text, interval, name=heading.identifies) for heading, text in pairs])
+        yield from _lines(
+            [_cell(text, interval, name=heading.identifies) for heading, text in pairs]
+        )
     yield r"\bottomrule"
     yield r"\end{tabular}"
 
 
 def _lines(cells: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield a row of upper texts and, where a cell has one, the row of lower texts in small type."""
-    upper, lower = ([pair[place] for pair in cells] for place in (0, 1))  # a table of no results has no cells
+    # a table of no results has no cells
+    upper, lower = ([pair[place] for pair in cells] for place in (0, 1))
     yield rf"{' & '.join(upper)} \\"
     if any(lower):
         small = [rf"{{\scriptsize {text}}}" if text else "" for text in lower]
@@ -112,7 +141,9 @@ def _protected(text: str) -> str:
 
 
 def _notes(tables: Sequence[Table], interval: Interval, heading: str = "") -> list[str]:
-    """Return the block of notes of some tables: each once, the numbered ones last; none if they have none."""
+    """Return the block of notes of some tables: each once, the numbered ones last; none if they
+    have none.
+    """
     notes = list(dict.fromkeys(note for table in tables for note in table.footnotes))
     notes.sort(key=lambda note: bool(note.mark))
     if interval == "pm":
@@ -120,13 +151,16 @@ def _notes(tables: Sequence[Table], interval: Interval, heading: str = "") -> li
         if any(cell.half for table in tables for row in table.rows for cell in row):
             notes.insert(0, Footnote(NOTES["half"]))
     marks = [rf"\textsuperscript{{{escaped(note.mark)}}} " if note.mark else "" for note in notes]
-    texts = [f"{mark}{escaped(note.text.rstrip('.'))}." for mark, note in zip(marks, notes, strict=True)]
+    texts = [
+        f"{mark}{escaped(note.text.rstrip('.'))}." for mark, note in zip(marks, notes, strict=True)
+    ]
     texts = [re.sub(r"(?<=[/,=:+])(?=\w)", r"\\allowbreak{}", text) for text in texts]
     begin, end = r"{\par\medskip\footnotesize\raggedright\noindent", r"\par\medskip}"
     return ["\n".join([begin, *filter(None, [heading]), *texts, end])] if texts else []
 
 
-# --- characters -------------------------------------------------------------------------------------------------------
+# --- characters
+# -------------------------------------------------------------------------------------------------------
 
 _CHARACTERS = str.maketrans(table_of("latex.toml"))
 
@@ -134,7 +168,9 @@ _CODE = re.compile(r"(?<!\w)`([^`\s](?:[^`]*[^`\s])?)`(?!\w)")
 
 
 def escaped(text: str) -> str:
-    """Return a text for LaTeX, in one line. Greek letters are those of formulas, and text between backticks is code."""
+    """Return a text for LaTeX, in one line. Greek letters are those of formulas, and text between
+    backticks is code.
+    """
     parts = [part.translate(_CHARACTERS) for part in _CODE.split(text.replace("\n", " "))]
     parts[1::2] = [rf"\texttt{{{code}}}" for code in parts[1::2]]
     return re.sub("-(?=-)", "-{}", "".join(parts))  # two are no dash
@@ -143,4 +179,8 @@ def escaped(text: str) -> str:
 def _number(text: str) -> str:
     """Return a number with its minus sign, and powers of ten."""
     text = re.sub(r"(?<![\w.])-(?=\d)", r"$-$", escaped(text))
-    return re.sub(r"e([+-])0*(\d+)", lambda found: rf"$\cdot10^{{{found[1].replace('+', '')}{found[2]}}}$", text)
+    return re.sub(
+        r"e([+-])0*(\d+)",
+        lambda found: rf"$\cdot10^{{{found[1].replace('+', '')}{found[2]}}}$",
+        text,
+    )

@@ -13,7 +13,17 @@ from jembench.experiment.plan import Part
 from jembench.report import respects
 from jembench.report.formats import Document
 from jembench.report.published import Published, beside, published_table
-from jembench.report.rows import FIELDS, ORIGIN, Row, headed, mark_chance, mark_incomparable, mean, rows, spread
+from jembench.report.rows import (
+    FIELDS,
+    ORIGIN,
+    Row,
+    headed,
+    mark_chance,
+    mark_incomparable,
+    mean,
+    rows,
+    spread,
+)
 from jembench.report.select import WHOLE, Selection, select
 from jembench.report.table import Footnote, Table, numbered
 from jembench.report.tables import Tables
@@ -28,7 +38,8 @@ NO_RESPECT = "No result has a value that stands for a respect of the joint view.
 
 
 class Report(Document):
-    """The results of cells as means over their seeds, with published rows, and below them the published tables.
+    """The results of cells as means over their seeds, with published rows, and below them the
+    published tables.
 
     Args:
         cells: in the order in which their models shall appear.
@@ -37,7 +48,8 @@ class Report(Document):
         selection: which metrics and columns are shown.
         names: display names by canonical specs and recipes.
         joint: whether the joint view is the table of ours.
-        read: gives a cell's per-example values, by which the best values are found; None: none are marked.
+        read: gives a cell's per-example values, by which the best values are found; None: none are
+            marked.
         page: makes the page of the report; None: it is one of the tables.
 
     Attributes:
@@ -59,32 +71,59 @@ class Report(Document):
         read: Read | None = None,
         page: Callable[[Report], Any] | None = None,
     ) -> None:
-        self.cells, self.names, self._joint, self._read, self._page = cells, names, joint, read, page
+        self.cells, self.names, self._joint, self._read, self._page = (
+            cells,
+            names,
+            joint,
+            read,
+            page,
+        )
         seeds = rows(cells, names)
-        labels = list(dict.fromkeys(select("column", selection.columns, [row.column for row in seeds], str)))
+        labels = list(
+            dict.fromkeys(select("column", selection.columns, [row.column for row in seeds], str))
+        )
         self.seeds = [row for row in seeds if row.column in labels]
         means = mark_chance(mark_incomparable(mean(self.seeds)))
         fits = list(dict.fromkeys(row.fit for row in means))
         means = spread([*means, *_not_run(means, parts, names)], lambda row: row.metric)
-        means = select("metric", selection.metrics if means else None, means, lambda row: row.metric)
+        means = select(
+            "metric", selection.metrics if means else None, means, lambda row: row.metric
+        )
         metrics = list(dict.fromkeys(row.metric for row in means))
         if selection.columns is not None:
-            means = sorted((row for row in means if row.column in labels), key=lambda row: labels.index(row.column))
+            means = sorted(
+                (row for row in means if row.column in labels),
+                key=lambda row: labels.index(row.column),
+            )
         self.rows = sorted(means, key=lambda row: fits.index(row.fit))
         if selection.metrics is not None:
             own = [tuple(name for name in metrics if name in part.metrics) for part in parts]
-            parts = [part._replace(metrics=of_part) for part, of_part in zip(parts, own, strict=True)]
+            parts = [
+                part._replace(metrics=of_part) for part, of_part in zip(parts, own, strict=True)
+            ]
         if selection.metrics is not None or selection.columns is not None:
             published = [number for number in published if number.quantity in labels]
-        self._parts, self._published, self._order = parts, published, labels if selection.columns else ()
+        self._parts, self._published, self._order = (
+            parts,
+            published,
+            labels if selection.columns else (),
+        )
 
     def tables(self, *, paper: bool = False) -> list[Table]:
-        """Return our tables, then the published tables that were asked for; not for a paper: a hint at the others."""
+        """Return our tables, then the published tables that were asked for; not for a paper: a hint
+        at the others.
+        """
         ours, others = self.tables_of(self.significance if paper or self._joint else None)
         if others and not all(number.requested for number in self._published):
             names = ",".join(dict.fromkeys(number.table for number in self._published))
-            hint = Footnote(f"Published numbers that are not comparable with these: --reference {names} shows them.")
-            return ours if paper else [*ours[:-1], replace(ours[-1], footnotes=(*ours[-1].footnotes, hint))]
+            hint = Footnote(
+                f"Published numbers that are not comparable with these: --reference {names} shows them."
+            )
+            return (
+                ours
+                if paper
+                else [*ours[:-1], replace(ours[-1], footnotes=(*ours[-1].footnotes, hint))]
+            )
         return [*ours, *others]
 
     def tables_of(self, significance: Significance | None) -> tuple[list[Table], list[Table]]:
@@ -99,10 +138,17 @@ class Report(Document):
             ours = [view] if view else []
         else:
             best = significance.best if significance else None
-            ours = list(Tables([*self.rows, *placed], self._parts, self._order, best, self.names).of_parts())
-        ours = ours or [Table(title="Results", footnotes=(Footnote(NO_RESPECT if self.rows else NOTHING),))]
-        if limit := next((cell.limit for cell in self.cells), None):  # which all selected cells share
-            ours = [replace(table, title=f"{table.title} · {limit:,} test images") for table in ours]
+            ours = list(
+                Tables([*self.rows, *placed], self._parts, self._order, best, self.names).of_parts()
+            )
+        ours = ours or [
+            Table(title="Results", footnotes=(Footnote(NO_RESPECT if self.rows else NOTHING),))
+        ]
+        # which all selected cells share
+        if limit := next((cell.limit for cell in self.cells), None):
+            ours = [
+                replace(table, title=f"{table.title} · {limit:,} test images") for table in ours
+            ]
         found = numbered([*ours, *(published_table(rest, self.rows) for rest in left)])
         return found[: len(ours)], found[len(ours) :]
 
@@ -141,13 +187,17 @@ class PerSeed(Document):
         Raises:
             SpecError: always.
         """
-        raise SpecError("The values of each seed are for programs. Choose --format csv, json or parquet.")
+        raise SpecError(
+            "The values of each seed are for programs. Choose --format csv, json or parquet."
+        )
 
 
 def _not_run(rows: Sequence[Row], parts: Iterable[Part], names: Names) -> Iterator[Row]:
     """Yield a row for each metric that a part of a suite asks for and a trained model lacks."""
     known, fits = {(row.fit, row.metric) for row in rows}, {row.fit: row for row in rows}
-    asked = dict.fromkeys((fit, metric) for part in parts for fit in part.rows for metric in part.rows[fit])
+    asked = dict.fromkeys(
+        (fit, metric) for part in parts for fit in part.rows for metric in part.rows[fit]
+    )
     for fit, metric in asked:
         if fit in fits and (fit, metric) not in known:
             model: dict[str, Any] = {name: getattr(fits[fit], name) for name in _MODEL}

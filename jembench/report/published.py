@@ -1,7 +1,9 @@
-"""The published numbers: read from files, set beside ours where their protocols agree, or shown below as tables.
+"""The published numbers: read from files, set beside ours where their protocols agree, or shown
+below as tables.
 
-The files are the TOML files in ``reference/`` of every suite package. A file is one paper, a ``[[table]]`` in it one
-place of that paper; ``jem-iclr2020/table1`` names one. The layout is described at the head of ``jem-iclr2020.toml``.
+The files are the TOML files in ``reference/`` of every suite package. A file is one paper, a
+``[[table]]`` in it one place of that paper; ``jem-iclr2020/table1`` names one. The layout is
+described at the head of ``jem-iclr2020.toml``.
 """
 
 import re
@@ -29,9 +31,12 @@ class Published(NamedTuple):
     title: str  # the paper's
     note: str  # of the table
     column: int  # place of its column, from 0
-    quantity: str  # the label of ours that it corresponds to, "auroc"; "": no metric of ours gives it
+    # the label of ours that it corresponds to, "auroc"; "": no metric of ours gives it
+    quantity: str
     status: Standing  # "as quoted": read in another text than the paper
-    row: Row  # the model as the paper names it; the protocol as far as it is stated, "" without a metric of ours
+    # the model as the paper names it; the protocol as far as it is stated, "" without a metric of
+    # ours
+    row: Row
     requested: bool = True  # False: of a table that the suite names, not the user
 
 
@@ -77,8 +82,11 @@ class _File(NamedTuple):
     table: tuple[_Table, ...]
 
 
-def published_numbers(requested: Sequence[str] | None, of_suite: Sequence[str] = ()) -> list[Published]:
-    """Return the numbers of the requested tables in that order; of None those of a suite, of ``none`` nothing.
+def published_numbers(
+    requested: Sequence[str] | None, of_suite: Sequence[str] = ()
+) -> list[Published]:
+    """Return the numbers of the requested tables in that order; of None those of a suite, of
+    ``none`` nothing.
 
     Raises:
         SpecError: for a name that no reference file answers to.
@@ -93,7 +101,9 @@ def published_numbers(requested: Sequence[str] | None, of_suite: Sequence[str] =
     for name in names:
         if name not in found:
             raise unknown("published table", name, found or files, "jembench list references")
-    return [number._replace(requested=requested is not None) for name in names for number in found[name]]
+    return [
+        number._replace(requested=requested is not None) for name in names for number in found[name]
+    ]
 
 
 def read_file(stem: str, file: Traversable) -> list[Published]:
@@ -104,7 +114,12 @@ def read_file(stem: str, file: Traversable) -> list[Published]:
     """
     try:
         written = validation.read(_File, validation.parse(file.read_bytes(), str(file)), str(file))
-        return [number for table in written.table for row in table.rows for number in _row(stem, row, table, written)]
+        return [
+            number
+            for table in written.table
+            for row in table.rows
+            for number in _row(stem, row, table, written)
+        ]
     except SpecError as error:
         raise PluginError(
             f"The reference file {file} cannot be used: {error} Correct it, or tell the author of its package."
@@ -124,7 +139,9 @@ def _row(stem: str, written: Mapping[str, Any], table: _Table, file: _File) -> I
     if other := sorted(row.protocol.keys() - {*columns, _ALL}):
         raise unknown(f"label with a protocol in a row of {table.name}", other[0], columns, "")
     dataset = row.dataset or table.dataset
-    source = ", ".join(filter(None, (row.cite or file.paper.cite, row.where or table.where, file.paper.url)))
+    source = ", ".join(
+        filter(None, (row.cite or file.paper.cite, row.where or table.where, file.paper.url))
+    )
     for place, (label, column) in enumerate(columns.items()):
         if label in values:
             quantity, protocol = _protocol(row, column, table, dataset)
@@ -142,11 +159,15 @@ def _row(stem: str, written: Mapping[str, Any], table: _Table, file: _File) -> I
                 dataset_name=dataset,
             )
             name = f"{stem}/{table.name}"
-            yield Published(name, file.paper.title, table.note, place, quantity, file.paper.status, number)
+            yield Published(
+                name, file.paper.title, table.note, place, quantity, file.paper.status, number
+            )
 
 
 def _protocol(row: _Row, column: _Column, table: _Table, dataset: str) -> tuple[str, str]:
-    """Return the label of ours, and the protocol that table, column and row state together; "": no metric of ours."""
+    """Return the label of ours, and the protocol that table, column and row state together; "": no
+    metric of ours.
+    """
     if column.protocol is None and table.protocol is None:
         return "", ""
     parts = {"data": re.sub(r"[^a-z0-9]", "", dataset.lower()), "metric": column.label}
@@ -154,10 +175,13 @@ def _protocol(row: _Row, column: _Column, table: _Table, dataset: str) -> tuple[
     quantity = parts.pop("value", parts["metric"])
     parts |= {**row.protocol.get(_ALL, {}), **row.protocol.get(column.label, {})}
     metric = parts.pop("metric")
-    return quantity, str(Spec(metric, tuple((part, value) for part, value in parts.items() if value != "*")))
+    return quantity, str(
+        Spec(metric, tuple((part, value) for part, value in parts.items() if value != "*"))
+    )
 
 
-# --- beside ours ------------------------------------------------------------------------------------------------------
+# --- beside ours
+# ------------------------------------------------------------------------------------------------------
 
 
 class Elsewhere(NamedTuple):
@@ -167,8 +191,11 @@ class Elsewhere(NamedTuple):
     differs: Set[str]  # parts of their protocols that differ from what is nearest of ours
 
 
-def beside(published: Sequence[Published], ours: Sequence[Row]) -> tuple[list[Row], list[Elsewhere]]:
-    """Find the published numbers that are of the same quantity as ours in a column, and the tables of the others.
+def beside(
+    published: Sequence[Published], ours: Sequence[Row]
+) -> tuple[list[Row], list[Elsewhere]]:
+    """Find the published numbers that are of the same quantity as ours in a column, and the tables
+    of the others.
 
     Args:
         published: the numbers.
@@ -177,7 +204,9 @@ def beside(published: Sequence[Published], ours: Sequence[Row]) -> tuple[list[Ro
     Returns:
         The numbers as rows in our columns, and the tables that have others.
     """
-    measured = grouped((row for row in ours if row.value is not None), lambda row: (row.dataset, row.place))
+    measured = grouped(
+        (row for row in ours if row.value is not None), lambda row: (row.dataset, row.place)
+    )
     columns = [(column[0], {row.protocol for row in column}) for column in measured]
     found: list[Row] = []
     elsewhere: list[Elsewhere] = []
@@ -192,7 +221,11 @@ def beside(published: Sequence[Published], ours: Sequence[Row]) -> tuple[list[Ro
                     parts = (set[str]().union(*of_all) for of_all in zip(*known, strict=True))
                     matches.append((one, Match(*parts)))
             wanted = (number.quantity, number.row.unit)
-            same = [(one, match) for one, match in matches if not match.differs and (one.label, one.unit) == wanted]
+            same = [
+                (one, match)
+                for one, match in matches
+                if not match.differs and (one.label, one.unit) == wanted
+            ]
             found += (_in_column(number, one, match.unstated, ours) for one, match in same)
             placed += bool(same)
             if not same:
@@ -210,26 +243,38 @@ def _in_column(number: Published, own: Row, unstated: Set[str], ours: Sequence[R
         label=own.label,
         better=own.better,
         headed=own.headed,
-        reason=f"same quantity, protocol incompletely stated there: {in_words(unstated)}" if unstated else "",
+        reason=f"same quantity, protocol incompletely stated there: {in_words(unstated)}"
+        if unstated
+        else "",
     )
 
 
 def _named(number: Published, ours: Sequence[Row], standing: str = "") -> Row:
-    """Return a row under the paper's name of a model, with ours where that does not tell it: ``WRN (baseline)``."""
+    """Return a row under the paper's name of a model, with ours where that does not tell it: ``WRN
+    (baseline)``.
+    """
     row = number.row
     is_ours = any(_bare(one.model) == _bare(row.model) for one in ours)
-    says_it = set(re.findall(r"\w+", row.model.lower())) <= set(re.findall(r"\w+", row.name.lower()))
+    says_it = set(re.findall(r"\w+", row.model.lower())) <= set(
+        re.findall(r"\w+", row.name.lower())
+    )
     name = f"{row.name} ({row.model})" if is_ours and not says_it else row.name
     return replace(row, name=name + standing, notes=(*row.notes, f"{number.status}: {row.source}"))
 
 
-# --- their tables -----------------------------------------------------------------------------------------------------
+# --- their tables
+# -----------------------------------------------------------------------------------------------------
 
 
 def published_table(elsewhere: Elsewhere, ours: Sequence[Row]) -> Table:
     """Return a published table as a whole, to stand below ours."""
-    in_order = [number.row for number in sorted(elsewhere.numbers, key=lambda number: number.column)]
-    columns = {row.label: Heading(headings.in_words(row.label), detail(row.unit, row.better)) for row in in_order}
+    in_order = [
+        number.row for number in sorted(elsewhere.numbers, key=lambda number: number.column)
+    ]
+    columns = {
+        row.label: Heading(headings.in_words(row.label), detail(row.unit, row.better))
+        for row in in_order
+    }
     rows = [_named(number, ours) for number in elsewhere.numbers]
     datasets = list(dict.fromkeys(row.dataset for row in rows))
     is_other = {_bare(row.dataset) for row in ours}.isdisjoint(map(_bare, datasets))

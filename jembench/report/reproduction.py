@@ -25,26 +25,37 @@ class Pair(NamedTuple):
 
 
 def compare(pairs: Sequence[Pair]) -> list[comparison.Difference]:
-    """Compare what was measured again (a) with what it was (b): a difference for each value of each model.
+    """Compare what was measured again (a) with what it was (b): a difference for each value of each
+    model.
 
-    A value is ``equal`` if each seed gives the same number: with the same code, versions and processor, training is
-    repeated bit for bit. Other processors round differently, so that training gives other weights, as another seed
-    would. Then there are two intervals of the difference of the means over the seeds, and a two-sided p value
-    from each. *Other images*: from the 95 % intervals of both
-    (:func:`jembench.stats.paired.from_intervals`). *Training*: Student's t over the differences of at least
-    three seeds. The larger p counts, as in :mod:`jembench.report.comparison`, after Holm for the number of values.
-    Below .05 a value is ``outside``, else it is ``within``: if nothing but chance differs, all are so in about 95 of
-    100 reproductions.
+    A value is ``equal`` if each seed gives the same number: with the same code, versions and
+    processor, training is repeated bit for bit. Other processors round differently, so that
+    training gives other weights, as another seed would. Then there are two intervals of the
+    difference of the means over the seeds, and a two-sided p value from each. *Other images*: from
+    the 95 % intervals of both (:func:`jembench.stats.paired.from_intervals`). *Training*: Student's
+    t over the differences of at least three seeds. The larger p counts, as in
+    :mod:`jembench.report.comparison`, after Holm for the number of values. Below .05 a value is
+    ``outside``, else it is ``within``: if nothing but chance differs, all are so in about 95 of 100
+    reproductions.
 
-    Times are not judged: they are of one machine. A value without an interval, of fewer than three seeds, is
-    ``not testable`` unless it is equal.
+    Times are not judged: they are of one machine. A value without an interval, of fewer than three
+    seeds, is ``not testable`` unless it is equal.
     """
     again = sides(
-        rows(replace(pair.ours, fit=pair.theirs.fit, metric=pair.theirs.metric) for pair in pairs if pair.ours)
+        rows(
+            replace(pair.ours, fit=pair.theirs.fit, metric=pair.theirs.metric)
+            for pair in pairs
+            if pair.ours
+        )
     )
-    found = [_row(again.get(key, {}), side, pairs) for key, side in sides(rows(pair.theirs for pair in pairs)).items()]
+    found = [
+        _row(again.get(key, {}), side, pairs)
+        for key, side in sides(rows(pair.theirs for pair in pairs)).items()
+    ]
     return [
-        row if row.p is None else replace(row, verdict="outside" if row.p < comparison.LEVEL else "within")
+        row
+        if row.p is None
+        else replace(row, verdict="outside" if row.p < comparison.LEVEL else "within")
         for row in comparison.adjusted(found)
     ]
 
@@ -57,13 +68,23 @@ def is_reproduced(rows: Iterable[comparison.Difference]) -> bool:
 def _row(ours: Side, theirs: Side, pairs: Sequence[Pair]) -> comparison.Difference:
     if not ours.keys() & theirs.keys():
         places = {(one.fit, one.metric) for one in theirs.values()}
-        again = (pair.ours for pair in pairs if (pair.theirs.fit.names, pair.theirs.metric) in places)
-        reason = "; ".join(dict.fromkeys(cell.outcome.reason for cell in again if cell and cell.outcome.reason))
+        again = (
+            pair.ours for pair in pairs if (pair.theirs.fit.names, pair.theirs.metric) in places
+        )
+        reason = "; ".join(
+            dict.fromkeys(cell.outcome.reason for cell in again if cell and cell.outcome.reason)
+        )
         described = comparison.described(theirs, theirs)
-        return replace(described, seeds=(), verdict="missing", reason=reason or "it was not measured again")
+        return replace(
+            described, seeds=(), verdict="missing", reason=reason or "it was not measured again"
+        )
     found = comparison.contrast(ours, theirs, None)
     untested = replace(
-        comparison.described(ours, theirs), seeds=found.seeds, a=found.a, b=found.b, difference=found.difference
+        comparison.described(ours, theirs),
+        seeds=found.seeds,
+        a=found.a,
+        b=found.b,
+        difference=found.difference,
     )
     if found.unit in TIMES:
         return replace(untested, verdict="not judged", reason="a time is of one machine")
@@ -73,7 +94,8 @@ def _row(ours: Side, theirs: Side, pairs: Sequence[Pair]) -> comparison.Differen
     return found if len(found.protocols) > 1 or not found.images_test else replace(found, reason="")
 
 
-# --- for people and for programs --------------------------------------------------------------------------------------
+# --- for people and for programs
+# --------------------------------------------------------------------------------------
 
 
 def document(differences: Sequence[comparison.Difference], differing: Sequence[str]) -> Document:
@@ -94,7 +116,10 @@ def document(differences: Sequence[comparison.Difference], differing: Sequence[s
             f"Measured again · dataset {group[0].dataset} · recipe {group[0].recipe_a}",
             ["model", "value"],
             ["ours", "theirs"],
-            [Line((TableCell(row.model_a), value_name(row, group)), row, (row.reason,)) for row in group],
+            [
+                Line((TableCell(row.model_a), value_name(row, group)), row, (row.reason,))
+                for row in group
+            ],
             *(below if group is groups[-1] else ()),
         )
         for group in groups

@@ -1,4 +1,6 @@
-"""Results as flat rows: one value of one metric, of a seed or as the mean over seeds. Tables are pivots of them."""
+"""Results as flat rows: one value of one metric, of a seed or as the mean over seeds. Tables are
+pivots of them.
+"""
 
 import math
 import re
@@ -24,8 +26,8 @@ Better = Literal["higher", "lower", ""]
 class Row:
     """A value of a metric on a model, or why there is none. Its fields are the columns of the CSV.
 
-    The interval is that of the test set or of the samples, its ends averaged over the seeds;
-    ``sd`` is the standard deviation of the value over the seeds. The two answer different questions.
+    The interval is that of the test set or of the samples, its ends averaged over the seeds; ``sd``
+    is the standard deviation of the value over the seeds. The two answer different questions.
     """
 
     model: str = ""  #: canonical spec
@@ -44,12 +46,14 @@ class Row:
     unit: str = ""
     better: Better = ""
     protocol: str = ""
-    comparable: bool | None = None  #: False: most models have another protocol in this column, or none is that of most
+    #: False: most models have another protocol in this column, or none is that of most
+    comparable: bool | None = None
     reason: str = ""  #: why there is no value, which seeds gave none, or a remark on the value
     source: str = ""  #: of a published number; "": it is ours
     notes: tuple[str, ...] = ()  #: remarks on the model
     dataset_name: str = ""  #: for tables
-    chance: float | None = None  #: the value of guessing; None: not known, or not to be compared with
+    #: the value of guessing; None: not known, or not to be compared with
+    chance: float | None = None
     headed: str = ""  #: the heading that its column was given
     cell: Cell | None = field(default=None, repr=False, compare=False)  #: the outcome, of one seed
 
@@ -81,7 +85,9 @@ class Row:
 
     @property
     def at_chance(self) -> str:
-        """A remark on a value whose interval is not above the value of guessing; "": it is, or none is known."""
+        """A remark on a value whose interval is not above the value of guessing; "": it is, or none
+        is known.
+        """
         if self.chance is None or self.low is None or self.low > self.chance:
             return ""
         return f"at chance: not above the {self.chance:.3g} {self.unit} of guessing, by the 95 % interval"
@@ -97,7 +103,9 @@ class Row:
         return flat | dict(zip(ORIGIN, origin, strict=True))
 
 
-FIELDS = tuple(one.name for one in fields(Row) if one.name not in ("cell", "dataset_name", "chance", "headed"))
+FIELDS = tuple(
+    one.name for one in fields(Row) if one.name not in ("cell", "dataset_name", "chance", "headed")
+)
 """The columns of the CSV."""
 
 ORIGIN = ("seed", "limit", "fit", "cell", "time", "seconds", "training_passes", "sample_passes")
@@ -115,11 +123,13 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     return list(groups.values())
 
 
-# --- from cells -------------------------------------------------------------------------------------------------------
+# --- from cells
+# -------------------------------------------------------------------------------------------------------
 
 
 def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
-    """Return the values of cells, a row each; a cell without values has rows as :func:`spread` makes them.
+    """Return the values of cells, a row each; a cell without values has rows as :func:`spread`
+    makes them.
 
     Args:
         cells: in the order of the rows.
@@ -152,9 +162,15 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
             cell=cell,
         )
         if outcome.status == "ok":
-            found += [replace(base, label=label, **value._asdict()) for label, value in outcome.values.items()]
+            found += [
+                replace(base, label=label, **value._asdict())
+                for label, value in outcome.values.items()
+            ]
             undefined = outcome.details.get("undefined", {})
-            found += [replace(base, label=label, status="na", reason=reason) for label, reason in undefined.items()]
+            found += [
+                replace(base, label=label, status="na", reason=reason)
+                for label, reason in undefined.items()
+            ]
         else:
             found.append(base)
     return [headed(row, names) for row in spread(found, lambda row: row.metric)]
@@ -165,7 +181,9 @@ _COLUMN = ("label", "unit", "better", "headed")
 
 
 def spread(rows: Sequence[Row], like: Callable[[Row], Hashable]) -> list[Row]:
-    """Return rows in which one without a value stands under its label, or under all labels of the values like it."""
+    """Return rows in which one without a value stands under its label, or under all labels of the
+    values like it.
+    """
     labels: dict[Hashable, dict[str, Row]] = {}
     for row in rows:
         if row.value is not None:
@@ -186,19 +204,29 @@ def headed(row: Row, names: Names) -> Row:
 
 
 def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:
-    """Return for each dataset the name in its protocols, or its spec where that is not one name of its own."""
+    """Return for each dataset the name in its protocols, or its spec where that is not one name of
+    its own.
+    """
     filed: dict[str, set[str]] = {}
     for dataset, protocol in {(cell.fit.dataset, cell.outcome.protocol) for cell in cells}:
         known = parsed(protocol)
         name = dict(known.arguments).get("data") if known else None
         filed.setdefault(dataset, set()).update([name] if name else [])
-    return distinct({dataset: found.pop() if len(found) == 1 else dataset for dataset, found in filed.items()})
+    return distinct(
+        {dataset: found.pop() if len(found) == 1 else dataset for dataset, found in filed.items()}
+    )
 
 
 def _added(fit: FitKey, name: str) -> Iterator[str]:
-    """Yield the options that the recipe added to a model, if its display name is its spec without them."""
+    """Yield the options that the recipe added to a model, if its display name is its spec without
+    them.
+    """
     named, whole = parsed(name), spec.parse(fit.model)
-    if named and named.name == whole.name and (added := sorted({*whole.arguments} - {*named.arguments})):
+    if (
+        named
+        and named.name == whole.name
+        and (added := sorted({*whole.arguments} - {*named.arguments}))
+    ):
         yield f"added by the recipe {fit.recipe}: {', '.join(f'{key}={value}' for key, value in added)}"
 
 
@@ -221,7 +249,8 @@ def _outputs(cell: Cell) -> Iterator[str]:
     yield from cell.provenance.get("outputs", ())
 
 
-# --- over seeds -------------------------------------------------------------------------------------------------------
+# --- over seeds
+# -------------------------------------------------------------------------------------------------------
 
 _SEVERITY: tuple[Status, ...] = ("na", "not run", "failed")
 
@@ -232,7 +261,9 @@ def mean(rows: Iterable[Row]) -> list[Row]:
     seeds: dict[Fit, set[int]] = {}
     for group in groups:
         seeds.setdefault(group[0].fit, set()).update(row.seeds[0] for row in group)
-    return [_mean(sorted(group, key=lambda row: row.seeds), seeds[group[0].fit]) for group in groups]
+    return [
+        _mean(sorted(group, key=lambda row: row.seeds), seeds[group[0].fit]) for group in groups
+    ]
 
 
 def _mean(group: Sequence[Row], seeds: set[int]) -> Row:
@@ -253,7 +284,9 @@ def _mean(group: Sequence[Row], seeds: set[int]) -> Row:
     protocols = list(dict.fromkeys(row.protocol for row in measured))
     if len(protocols) > 1:
         reason = f"measured under protocols that must not be averaged: {'; '.join(peculiarities(protocols))}"
-        return replace(base, status="na", value=None, low=None, high=None, n=None, protocol="", reason=reason)
+        return replace(
+            base, status="na", value=None, low=None, high=None, n=None, protocol="", reason=reason
+        )
     value, low, high = mean_of(measured)
     several = len(measured) > 1 and math.isfinite(value)
     remarks = {row.seeds[0]: row.reason for row in measured if row.reason}
@@ -264,14 +297,20 @@ def _mean(group: Sequence[Row], seeds: set[int]) -> Row:
         value=value,
         low=low,
         high=high,
-        sd=statistics.stdev(row.value for row in measured if row.value is not None) if several else None,
+        sd=statistics.stdev(row.value for row in measured if row.value is not None)
+        if several
+        else None,
         n=min(row.n or 0 for row in measured),
-        reason="; ".join(f"seed {seed} {text}" if len(seeds) > 1 else text for seed, text in sorted(remarks.items())),
+        reason="; ".join(
+            f"seed {seed} {text}" if len(seeds) > 1 else text
+            for seed, text in sorted(remarks.items())
+        ),
     )
 
 
 def mean_of(rows: Sequence[Row]) -> tuple[float, float | None, float | None]:
-    """Return the mean of some values and of either end of their intervals, None where one is not known.
+    """Return the mean of some values and of either end of their intervals, None where one is not
+    known.
 
     Of values that are not all finite it is not finite, where ``statistics`` may raise.
     """
@@ -294,24 +333,35 @@ def sides(rows: Iterable[Row]) -> dict[tuple[Fit, str, str], Side]:
 
 def mark_chance(rows: Iterable[Row]) -> list[Row]:
     """Add the remark on values that are at chance to their reasons."""
-    return [replace(row, reason="; ".join(filter(None, (row.reason, row.at_chance)))) for row in rows]
+    return [
+        replace(row, reason="; ".join(filter(None, (row.reason, row.at_chance)))) for row in rows
+    ]
 
 
-# --- protocols --------------------------------------------------------------------------------------------------------
+# --- protocols
+# --------------------------------------------------------------------------------------------------------
 
 _DIRECT = re.compile(r"([:,])source=direct(,|$)")
 _BUFFER = re.compile(r"[:,]source=buffer(,|$)")
 
 
 def mark_incomparable(rows: Sequence[Row]) -> list[Row]:
-    """Mark the values of a column on one dataset that are of another protocol than most; all, without a majority.
+    """Mark the values of a column on one dataset that are of another protocol than most; all,
+    without a majority.
 
-    Samples that a model draws directly stand beside the kept chains of others, as in Table 1 of the JEM paper, with a
-    remark: such a model has no chains to choose from.
+    Samples that a model draws directly stand beside the kept chains of others, as in Table 1 of the
+    JEM paper, with a remark: such a model has no chains to choose from.
     """
-    measured = grouped((row for row in rows if row.value is not None), lambda row: (row.dataset, row.place))
-    columns = {(column[0].dataset, column[0].place): [row.protocol for row in column] for column in measured}
-    return [row if row.value is None else _marked(row, columns[row.dataset, row.place]) for row in rows]
+    measured = grouped(
+        (row for row in rows if row.value is not None), lambda row: (row.dataset, row.place)
+    )
+    columns = {
+        (column[0].dataset, column[0].place): [row.protocol for row in column]
+        for column in measured
+    }
+    return [
+        row if row.value is None else _marked(row, columns[row.dataset, row.place]) for row in rows
+    ]
 
 
 def _marked(row: Row, protocols: Sequence[str]) -> Row:
@@ -319,8 +369,15 @@ def _marked(row: Row, protocols: Sequence[str]) -> Row:
     counts = Counter(map(_like_kept_chains, protocols))
     own = counts.pop(_like_kept_chains(row.protocol))
     is_direct = _DIRECT.search(row.protocol) and any(map(_BUFFER.search, protocols))
-    remarks = (row.reason, "drawn directly; the samples of others are the chains that training kept" * bool(is_direct))
-    return replace(row, comparable=own > max(counts.values(), default=0), reason="; ".join(filter(None, remarks)))
+    remarks = (
+        row.reason,
+        "drawn directly; the samples of others are the chains that training kept" * bool(is_direct),
+    )
+    return replace(
+        row,
+        comparable=own > max(counts.values(), default=0),
+        reason="; ".join(filter(None, remarks)),
+    )
 
 
 def _like_kept_chains(protocol: str) -> str:

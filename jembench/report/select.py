@@ -1,4 +1,6 @@
-"""Selection of a store's results by fields, their order, and the display names of models. Imports no torch."""
+"""Selection of a store's results by fields, their order, and the display names of models. Imports
+no torch.
+"""
 
 import shlex
 import warnings
@@ -31,8 +33,11 @@ T = TypeVar("T")
 _KINDS: Mapping[str, Kind] = {"model": "models", "dataset": "datasets", "metric": "metrics"}
 
 
-def select(field: str, wanted: Sequence[str] | None, items: Sequence[T], *of: Callable[[T], str | None]) -> list[T]:
-    """Return the items whose field is wanted, in the order of what is wanted; of equal ones, in theirs. None: all.
+def select(
+    field: str, wanted: Sequence[str] | None, items: Sequence[T], *of: Callable[[T], str | None]
+) -> list[T]:
+    """Return the items whose field is wanted, in the order of what is wanted; of equal ones, in
+    theirs. None: all.
 
     Args:
         field: its name, for errors: model, dataset, metric, recipe, seed or column.
@@ -46,7 +51,11 @@ def select(field: str, wanted: Sequence[str] | None, items: Sequence[T], *of: Ca
     if wanted is None:
         return list(items)
     keys = [tuple(get(item) or "" for get in of) for item in items]
-    known, others, ranks = [key[0] for key in keys], [name for key in keys for name in key[1:]], dict[Any, int]()
+    known, others, ranks = (
+        [key[0] for key in keys],
+        [name for key in keys for name in key[1:]],
+        dict[Any, int](),
+    )
     for text in wanted:
         found = {*matching(_KINDS.get(field), text, known), *matching(None, text, others)}
         if field == "column":
@@ -70,7 +79,8 @@ def find_pair(
     recipe_b: str | None = None,
     names: Names = NO_NAMES,
 ) -> tuple[Fit, Fit]:
-    """Find two models on the same dataset and, if no recipe is given, trained by the same recipe where there is one.
+    """Find two models on the same dataset and, if no recipe is given, trained by the same recipe
+    where there is one.
 
     Args:
         fits: of a store.
@@ -87,21 +97,30 @@ def find_pair(
 
     def chosen(model: str, label: str | None) -> list[Fit]:
         found = select("dataset", [dataset] if dataset else None, fits, lambda fit: fit[1])
-        found = select("model", [model], found, lambda fit: fit[0], lambda fit: names.get((fit[0], fit[2])))
+        found = select(
+            "model", [model], found, lambda fit: fit[0], lambda fit: names.get((fit[0], fit[2]))
+        )
         return select("recipe", [label] if label else None, found, lambda fit: fit[2])
 
     ours, theirs = chosen(a, recipe), chosen(b, recipe_b or recipe)
-    pairs = [(one, other) for one in ours for other in theirs if one[1] == other[1] and one != other]
+    pairs = [
+        (one, other) for one in ours for other in theirs if one[1] == other[1] and one != other
+    ]
     alike = [(one, other) for one, other in pairs if one[2] == other[2]]
     candidates = pairs if recipe_b or not alike else alike
     if len(candidates) == 1:
         return candidates[0]
-    texts = [f"({i}) {_fit_text(one)}, with {_fit_text(other)}" for i, (one, other) in enumerate(candidates, 1)]
+    texts = [
+        f"({i}) {_fit_text(one)}, with {_fit_text(other)}"
+        for i, (one, other) in enumerate(candidates, 1)
+    ]
     problem = f"More than one comparison is meant by {a} and {b}: {'; '.join(texts)}"
     if not candidates:
         found = "; ".join(map(_fit_text, dict.fromkeys(ours + theirs)))
         problem = f"{a} and {b} are not two models on one dataset: {found}"
-    raise SpecError(f"{problem}. Say which with --dataset, --recipe and --recipe-b, or with a model's spec in full.")
+    raise SpecError(
+        f"{problem}. Say which with --dataset, --recipe and --recipe-b, or with a model's spec in full."
+    )
 
 
 def _fit_text(fit: Fit) -> str:
@@ -109,17 +128,21 @@ def _fit_text(fit: Fit) -> str:
     return f"{model} on {dataset}, recipe {recipe}"
 
 
-# --- what a store has -------------------------------------------------------------------------------------------------
+# --- what a store has
+# -------------------------------------------------------------------------------------------------
 
 
 def warn(problem: str) -> None:
-    """Warn that a file of a store was left out, at the line that called the function reading the store."""
+    """Warn that a file of a store was left out, at the line that called the function reading the
+    store.
+    """
     warnings.warn(f"Left out: {problem}", Fallback, stacklevel=4)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """Filters of results by fields, each also an order; None: all, or the ones that the file of an experiment gives.
+    """Filters of results by fields, each also an order; None: all, or the ones that the file of an
+    experiment gives.
 
     A text is a spec, a bare name, which means all specs of that name, or a pattern.
     """
@@ -134,7 +157,8 @@ class Selection:
     columns: Sequence[str] | None = None  # labels of values
     names: Mapping[str, str] = field(default_factory=dict)  # display names by specs
     some_names: bool = False  # True if only some of the names need be of results that are shown
-    limit: int | None = None  # number of test images; None: all, or the number of all results if that is one
+    # number of test images; None: all, or the number of all results if that is one
+    limit: int | None = None
 
     def of(
         self,
@@ -142,28 +166,38 @@ class Selection:
         problem: Callable[[str], None] = warn,
         left_out: Callable[[str], object] = lambda note: None,
     ) -> tuple[list[Cell], Sequence[Part], Names]:
-        """Return the selected results of a store in the order asked for, the parts of the suite and display names.
+        """Return the selected results of a store in the order asked for, the parts of the suite and
+        display names.
 
         Args:
             store: a folder that exists.
-            problem: called with a sentence for each file that cannot be read; by default it is a warning.
+            problem: called with a sentence for each file that cannot be read; by default it is a
+                warning.
             left_out: called with a sentence for each reason why other results are not selected.
 
         Raises:
             SpecError: if there is no such folder, or no result of something that is named.
         """
         if not store.root.exists():
-            raise SpecError(f"There are no results and no store {store.root} yet: {_remedy(store.root)}")
+            raise SpecError(
+                f"There are no results and no store {store.root} yet: {_remedy(store.root)}"
+            )
         current = newest(store.cells(problem), left_out)
         if self.suite and not self.suite.joint:
-            current = [cell for cell in current if bare_name(cell.metric) in self.suite.metric_names]
+            current = [
+                cell for cell in current if bare_name(cell.metric) in self.suite.metric_names
+            ]
         suite = with_imports(self.suite, store) if self.suite else None
         if suite and not suite.datasets:  # those of --dataset
-            suite = suite.replaced(datasets=list(dict.fromkeys(cell.fit.dataset for cell in current)))
+            suite = suite.replaced(
+                datasets=list(dict.fromkeys(cell.fit.dataset for cell in current))
+            )
         if suite and self.file:
             every, current = current, self._of_experiment(current, suite)
             if others := len(every) - len(current):
-                left_out(f"{outcomes(others)} of models, data, recipes or seeds that {self.file} does not name.")
+                left_out(
+                    f"{outcomes(others)} of models, data, recipes or seeds that {self.file} does not name."
+                )
         limits = Counter(cell.limit for cell in current)
         shown_limit = next(iter(limits)) if self.limit is None and len(limits) == 1 else self.limit
         for limit, count in limits.items():
@@ -176,7 +210,10 @@ class Selection:
         specs = {names: _requested(fit, store) for names, fit in shown.items()}
         parts, of_suite = presentation(suite, shown.values()) if suite else ((), NO_NAMES)
         ranks = {
-            names: rank for rank, names in enumerate(dict.fromkeys(names for part in parts for names in part.rows))
+            names: rank
+            for rank, names in enumerate(
+                dict.fromkeys(names for part in parts for names in part.rows)
+            )
         }
         cells.sort(key=lambda cell: ranks.get(cell.fit.names, len(ranks)))
         if cells:
@@ -188,25 +225,41 @@ class Selection:
         given = suite.display if suite else {}  # for all results of the file
         specs = {cell.fit.names: specs[cell.fit.names] for cell in cells}
         also = self.names if self.some_names else given
-        return cells, parts, display_names({**given, **self.names}, specs, of_suite, columns, also=also)
+        return (
+            cells,
+            parts,
+            display_names({**given, **self.names}, specs, of_suite, columns, also=also),
+        )
 
     def nothing(self, store: Path, results: str = "") -> str:
-        """Return the remedy for a store without the selected results, or without ``results`` among them."""
+        """Return the remedy for a store without the selected results, or without ``results`` among
+        them.
+        """
         results = results or ("such results" if listed(store / "cells") else "results")
         suite = self.file or (self.suite.name if self.suite else None)
         return f"{store} holds no {results} yet: {_remedy(store, suite, self.limit)}"
 
-    def among(self, cells: Sequence[Cell], names: Mapping[Fit, str] = MappingProxyType({})) -> list[Cell]:
-        """Return the selected ones of some cells, sorted by datasets, then by models, then by recipes.
+    def among(
+        self, cells: Sequence[Cell], names: Mapping[Fit, str] = MappingProxyType({})
+    ) -> list[Cell]:
+        """Return the selected ones of some cells, sorted by datasets, then by models, then by
+        recipes.
 
         ``names`` are other names of the models of fits, which may be selected by them.
         """
         seeds = None if self.seeds is None else [str(seed) for seed in self.seeds]
-        found = select("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)  # a bare name is of one's models
+        # a bare name is of one's models
+        found = select("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)
         found = select("metric", self.metrics, found, lambda cell: cell.metric)
         found = select("seed", seeds, found, lambda cell: str(cell.fit.seed))
         found = select("recipe", self.recipe, found, lambda cell: cell.fit.recipe)
-        found = select("model", self.models, found, lambda cell: cell.fit.model, lambda cell: names.get(cell.fit.names))
+        found = select(
+            "model",
+            self.models,
+            found,
+            lambda cell: cell.fit.model,
+            lambda cell: names.get(cell.fit.names),
+        )
         found = select("dataset", self.dataset, found, lambda cell: cell.fit.dataset)
         labels = [label for cell in found for label in (*cell.outcome.values, cell.metric)]
         try:
@@ -215,20 +268,25 @@ class Selection:
             if not self.suite or self.suite.joint:
                 raise
             of_suite = f"{self.file or self.suite.name} shows {', '.join(sorted(self.suite.metric_names))} alone"
-            raise SpecError(f"{error} {of_suite}; leave it out to choose among all results.") from error
+            raise SpecError(
+                f"{error} {of_suite}; leave it out to choose among all results."
+            ) from error
         return found
 
     def _of_experiment(self, cells: Sequence[Cell], suite: Suite) -> list[Cell]:
         """Return the cells of the fits of a suite; selected fields replace those that it names.
 
-        Of models that cannot be resolved here, all results with their names are returned, with a note.
+        Of models that cannot be resolved here, all results with their names are returned, with a
+        note.
         """
         selected = (self.models, self.dataset, self.recipe, self.seeds)
         fields = [index for index, given in enumerate(selected) if given is None]
         named = {tuple(fit[index] for index in fields) for fit in fit_names_of(suite)}
         absent = absent_of(suite)
         for (model, _), (_, reason) in absent.items():
-            note = f"All results named {model} are shown, whatever their options and recipe: {reason}"
+            note = (
+                f"All results named {model} are shown, whatever their options and recipe: {reason}"
+            )
             warnings.warn(note, Remark, stacklevel=2)
 
         def is_named(fit: FitKey) -> bool:
@@ -240,7 +298,9 @@ class Selection:
 
 
 def _requested(fit: FitKey, store: Store) -> str:
-    """Return the name of an import, or the spec of a model as it was requested; of an unreadable record, its own."""
+    """Return the name of an import, or the spec of a model as it was requested; of an unreadable
+    record, its own.
+    """
     with suppress(*UNREADABLE):
         record = fits.read(store.fit_folder(fit))
         return record.import_name or recorded(fit.model, record.identity, record.recipe)
@@ -248,23 +308,31 @@ def _requested(fit: FitKey, store: Store) -> str:
 
 
 def _measured(part: Part, measured: Set[str]) -> Part:
-    """Return a part of a suite with the metrics that were measured under added options, such as a sampler.
+    """Return a part of a suite with the metrics that were measured under added options, such as a
+    sampler.
 
     They take the place of metrics without these options that were not measured.
     """
-    found = {plain: metric for metric in sorted(measured) if (plain := without_sampler(metric)) not in measured}
+    found = {
+        plain: metric
+        for metric in sorted(measured)
+        if (plain := without_sampler(metric)) not in measured
+    }
 
     def of(metrics: Sequence[str]) -> tuple[str, ...]:
         return tuple(found.get(metric, metric) for metric in metrics)
 
-    return part._replace(metrics=of(part.metrics), rows={fit: of(metrics) for fit, metrics in part.rows.items()})
+    return part._replace(
+        metrics=of(part.metrics), rows={fit: of(metrics) for fit, metrics in part.rows.items()}
+    )
 
 
 WHOLE = Selection()
 """All that a store holds."""
 
 
-# --- sentences --------------------------------------------------------------------------------------------------------
+# --- sentences
+# --------------------------------------------------------------------------------------------------------
 
 
 def outcomes(count: int) -> str:

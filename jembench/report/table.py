@@ -1,4 +1,5 @@
-"""Tables of short texts, for people: headings, values with their intervals, numbered footnotes; the pivot of rows.
+"""Tables of short texts, for people: headings, values with their intervals, numbered footnotes; the
+pivot of rows.
 
 A number shows two significant digits of its uncertainty.
 """
@@ -22,7 +23,9 @@ _MOST_DECIMALS = 6
 
 
 class Heading(NamedTuple):
-    """The head of a column. What identifies a row (the model, its dataset) is aligned left, a number right."""
+    """The head of a column. What identifies a row (the model, its dataset) is aligned left, a
+    number right.
+    """
 
     label: str
     detail: str = ""  # unit and arrow
@@ -44,13 +47,20 @@ class TableCell(NamedTuple):
     row: Row | None = None  # that it shows
     best: bool = False  # of its column, with significance
     href: str = ""  # in a page: the address that it leads to, or the page that a number is from
-    details: tuple[tuple[str, str], ...] = ()  # in a page: what it opens to, at the address ``href``
+    # in a page: what it opens to, at the address ``href``
+    details: tuple[tuple[str, str], ...] = ()
 
     @property
     def half(self) -> str:
         """Half the width of the interval, of a value without a deviation over seeds."""
         shown = self.row
-        if shown is None or shown.value is None or shown.low is None or shown.high is None or shown.sd is not None:
+        if (
+            shown is None
+            or shown.value is None
+            or shown.low is None
+            or shown.high is None
+            or shown.sd is not None
+        ):
             return ""
         half = (shown.high - shown.low) / 2
         return fixed(half, decimals_for(shown.value, half))
@@ -78,7 +88,8 @@ class Table:
     footnotes: tuple[Footnote, ...] = ()
 
     def blocks(self, widths: Sequence[int], gap: int, most: int) -> list[list[int]]:
-        """Return its columns in as few blocks as fit, each with those that identify a row; else one block a column.
+        """Return its columns in as few blocks as fit, each with those that identify a row; else one
+        block a column.
 
         They are evenly filled: six columns read better as 3 + 3 than as 5 + 1.
 
@@ -92,14 +103,20 @@ class Table:
         blocks = [names]
         for count in range(1, len(numbers) + 1):
             size = -(-len(numbers) // count)
-            blocks = [names + numbers[start : start + size] for start in range(0, len(numbers), size)]
-            if all(sum(widths[index] for index in block) + gap * (len(block) - 1) <= most for block in blocks):
+            blocks = [
+                names + numbers[start : start + size] for start in range(0, len(numbers), size)
+            ]
+            if all(
+                sum(widths[index] for index in block) + gap * (len(block) - 1) <= most
+                for block in blocks
+            ):
                 break
         return blocks
 
 
 def numbered(tables: Iterable[Table]) -> list[Table]:
-    """Return tables that are shown together, the notes of their cells as numbered footnotes; equal texts have one.
+    """Return tables that are shown together, the notes of their cells as numbered footnotes; equal
+    texts have one.
 
     A remark on a whole table stands below the first that has it.
     """
@@ -113,14 +130,17 @@ def numbered(tables: Iterable[Table]) -> list[Table]:
     for table in tables:
         known = len(numbers)
         rows = tuple(tuple(map(marked, line)) for line in table.rows)
-        remarks = [note for note in dict.fromkeys(table.footnotes) if note.mark or note.text not in said]
+        remarks = [
+            note for note in dict.fromkeys(table.footnotes) if note.mark or note.text not in said
+        ]
         said.update(note.text for note in remarks)
         new = [Footnote(text, mark) for text, mark in numbers.items()][known:]
         found.append(replace(table, rows=rows, footnotes=(*remarks, *new)))
     return found
 
 
-# --- pivot ------------------------------------------------------------------------------------------------------------
+# --- pivot
+# ------------------------------------------------------------------------------------------------------------
 
 
 def pivot(
@@ -132,11 +152,13 @@ def pivot(
     title: str,
     best: Collection[Row] = (),
 ) -> Table:
-    """Return a table with a line for each model, option or source of some rows and a column for each of their values.
+    """Return a table with a line for each model, option or source of some rows and a column for
+    each of their values.
 
     Args:
         rows: in the order of the lines.
-        index: headings of the texts that identify a line, each with a function from a row to the text.
+        index: headings of the texts that identify a line, each with a function from a row to the
+            text.
         columns: the headings of values, in their order.
         column: a function from a row to the heading of its value.
         title: of the table.
@@ -148,7 +170,8 @@ def pivot(
         names, values = line[0][0], {column(row): row for _, row in line}
         notes = tuple(dict.fromkeys(note for _, row in line for note in row.notes))
         identity = [
-            TableCell(text, notes=notes if name == "model" else ()) for name, text in zip(index, names, strict=True)
+            TableCell(text, notes=notes if name == "model" else ())
+            for name, text in zip(index, names, strict=True)
         ]
         cells = [row_cell(values.get(heading)) for heading in columns]
         lines.append((*identity, *(cell._replace(best=cell.row in best) for cell in cells)))
@@ -160,14 +183,18 @@ def pivot(
 
 
 def row_cell(row: Row | None) -> TableCell:
-    """Return a value with the digits that its interval allows, or why there is none; None: it is not asked for."""
+    """Return a value with the digits that its interval allows, or why there is none; None: it is
+    not asked for.
+    """
     if row is None:
         return TableCell(ABSENT)
     cell = TableCell("", notes=(row.reason,), row=row)
     if row.value is None:
         return cell._replace(value="N/A" if row.status == "na" else row.status)
     if row.source:  # as printed there
-        return cell._replace(value=f"{row.value:.10g}" if math.isfinite(row.value) else "not finite")
+        return cell._replace(
+            value=f"{row.value:.10g}" if math.isfinite(row.value) else "not finite"
+        )
     if not math.isfinite(row.value):
         return cell._replace(value="not finite", notes=(row.reason, f"the value is {row.value}"))
     decimals = decimals_for(row.value, row.sd)
@@ -179,7 +206,9 @@ def row_cell(row: Row | None) -> TableCell:
     value = fixed(row.value, decimals)
     if row.sd is not None:
         value += f" ± {fixed(row.sd, decimals)}"
-    return cell._replace(value=value, interval=interval, marks=(DAGGER,) if row.comparable is False else ())
+    return cell._replace(
+        value=value, interval=interval, marks=(DAGGER,) if row.comparable is False else ()
+    )
 
 
 def flat(text: str) -> str:
@@ -200,11 +229,14 @@ def detail(unit: str, better: Better) -> str:
     return f"{unit} {_ARROWS[better]}".strip()
 
 
-# --- digits -----------------------------------------------------------------------------------------------------------
+# --- digits
+# -----------------------------------------------------------------------------------------------------------
 
 
 def decimals_for(value: float, uncertainty: float | None) -> int:
-    """Return the decimals that show two significant digits of the uncertainty, or four of the value without one."""
+    """Return the decimals that show two significant digits of the uncertainty, or four of the value
+    without one.
+    """
     if uncertainty is not None and math.isfinite(uncertainty) and uncertainty > 0:
         return max(0, 1 - math.floor(math.log10(uncertainty)))
     magnitude = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
@@ -212,7 +244,8 @@ def decimals_for(value: float, uncertainty: float | None) -> int:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """Return ``value`` with that number of decimals, or in scientific notation if that would be many digits.
+    """Return ``value`` with that number of decimals, or in scientific notation if that would be
+    many digits.
 
     A value whose uncertainty is far smaller has as many decimals as are shown at most.
     """
@@ -221,6 +254,10 @@ def fixed(value: float, decimals: int) -> str:
     if abs(value) >= 10 ** (2 - _MOST_DECIMALS):
         decimals = min(decimals, _MOST_DECIMALS)
     if decimals > _MOST_DECIMALS or abs(value) >= 10**_MOST_DECIMALS:
-        digits = max(2, decimals + math.floor(math.log10(abs(value)))) if 0 < decimals <= _MOST_DECIMALS else 2
+        digits = (
+            max(2, decimals + math.floor(math.log10(abs(value))))
+            if 0 < decimals <= _MOST_DECIMALS
+            else 2
+        )
         return f"{value:.{digits}e}" if value else "0"
     return f"{round(value, decimals) or 0.0:.{decimals}f}"  # no "-0.0"

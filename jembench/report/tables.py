@@ -1,7 +1,7 @@
 """From rows to tables: those that a suite names, or without a suite one of each kind of metric.
 
-A part of a suite has a main table of its metrics and a table for each of its grids. Metrics that differ in their
-options alone (an attack) have a table with a line for each choice of options.
+A part of a suite has a main table of its metrics and a table for each of its grids. Metrics that
+differ in their options alone (an attack) have a table with a line for each choice of options.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -40,14 +40,22 @@ class Tables:
     names: Names
 
     def of_parts(self) -> Iterator[Table]:
-        """Yield the tables of each part; without parts, one of metrics of one value and one of each other metric."""
+        """Yield the tables of each part; without parts, one of metrics of one value and one of each
+        other metric.
+        """
         if not self.parts:
-            groups = grouped(dict.fromkeys(row.place for row in self.rows), lambda place: bare_name(place[0]))
-            yield from self.main("Results", [group[0][0] for group in groups if len(group) == 1], self.rows)
+            groups = grouped(
+                dict.fromkeys(row.place for row in self.rows), lambda place: bare_name(place[0])
+            )
+            yield from self.main(
+                "Results", [group[0][0] for group in groups if len(group) == 1], self.rows
+            )
             for group in groups:
                 if len(group) > 1:
                     metrics = list(dict.fromkeys(metric for metric, _ in group))
-                    yield from self.by_options(headings.in_words(bare_name(metrics[0])), metrics, self.rows)
+                    yield from self.by_options(
+                        headings.in_words(bare_name(metrics[0])), metrics, self.rows
+                    )
         for part in self.parts:
             rows = [row for row in self.rows if row.source or row.fit in part.rows]
             title = part.title if part.title and len(self.parts) > 1 else "Results"
@@ -65,23 +73,35 @@ class Tables:
         """Yield a table with a column for each value of some metrics."""
         shown = _known(rows, metrics)
         in_order = sorted(shown, key=lambda row: metrics.index(row.metric))
-        outliers = {row.metric: outliers_in(row.protocol) for row in shown if row.protocol and not row.source}
-        headings = _headings(in_order, lambda row: row.place, lambda row: outliers.get(row.metric, ""))
+        outliers = {
+            row.metric: outliers_in(row.protocol)
+            for row in shown
+            if row.protocol and not row.source
+        }
+        headings = _headings(
+            in_order, lambda row: row.place, lambda row: outliers.get(row.metric, "")
+        )
         yield from self._table([title], metrics, shown, {}, lambda row: headings[row.place])
 
-    def by_options(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
-        """Yield a table of one metric under several options: a line for each choice, a column for each value.
+    def by_options(
+        self, title: str, metrics: Sequence[str], rows: Sequence[Row]
+    ) -> Iterator[Table]:
+        """Yield a table of one metric under several options: a line for each choice, a column for
+        each value.
 
-        Options that the label of a value tells, such as the norm of an attack, or that follow from others, such as the
-        chains of a refined model, have no column.
+        Options that the label of a value tells, such as the norm of an attack, or that follow from
+        others, such as the chains of a refined model, have no column.
         """
         shown = spread(_known(rows, metrics), _metric)
         options = {
-            row.metric: parts_of(row.protocol) | row.options for row in sorted(shown, key=lambda row: row.protocol)
+            row.metric: parts_of(row.protocol) | row.options
+            for row in sorted(shown, key=lambda row: row.protocol)
         }
 
         def distinct(names: Iterable[str]) -> int:
-            return len({(row.label, *(options[row.metric].get(name) for name in names)) for row in shown})
+            return len(
+                {(row.label, *(options[row.metric].get(name) for name in names)) for row in shown}
+            )
 
         chosen: list[str] = []
         names = dict.fromkeys(name for row in shown for name in row.options)
@@ -93,12 +113,26 @@ class Tables:
         yield from self._table([title], metrics, shown, lines, lambda row: headings[row.label])
 
     def of_grid(self, grid: Grid, rows: Sequence[Row]) -> Iterator[Table]:
-        """Yield a table for each value of a grid: its row options and models across its column options."""
+        """Yield a table for each value of a grid: its row options and models across its column
+        options.
+        """
         places = {place.metric: place for place in grid.places}
-        shown = spread(_known([row for row in rows if covers(grid.datasets, row.dataset)], places), _metric)
-        options = {metric: dict(zip(grid.rows, place.row, strict=True)) for metric, place in places.items()}
-        lines = {in_words([name]): _option_of(options, name) for name, values in grid.rows.items() if len(values) > 1}
-        fixed = [f"{in_words([name])} {values[0]}" for name, values in grid.rows.items() if len(values) == 1]
+        shown = spread(
+            _known([row for row in rows if covers(grid.datasets, row.dataset)], places), _metric
+        )
+        options = {
+            metric: dict(zip(grid.rows, place.row, strict=True)) for metric, place in places.items()
+        }
+        lines = {
+            in_words([name]): _option_of(options, name)
+            for name, values in grid.rows.items()
+            if len(values) > 1
+        }
+        fixed = [
+            f"{in_words([name])} {values[0]}"
+            for name, values in grid.rows.items()
+            if len(values) == 1
+        ]
         for of_label in grouped(sorted(shown, key=self._rank), lambda row: row.label):
             first, label = of_label[0], of_label[0].label or grid.metric
             wanted = self.labels or grid.values or [label]
@@ -108,13 +142,18 @@ class Tables:
 
             def heading(row: Row, label: str = label) -> Heading:
                 axes = zip(grid.columns.items(), places[row.metric].column, strict=True)
-                return Heading(" ".join(_option_text(name, value, among) for (name, among), value in axes) or label)
+                return Heading(
+                    " ".join(_option_text(name, value, among) for (name, among), value in axes)
+                    or label
+                )
 
             yield from self._table(titles, list(places), of_label, lines, heading)
 
     def _labels(self, shown: set[str]) -> Iterator[str]:
         """Yield the labels of shown recipes that the suite names."""
-        for alike in grouped((label for label in self._recipes if label in shown), self._recipes.__getitem__):
+        for alike in grouped(
+            (label for label in self._recipes if label in shown), self._recipes.__getitem__
+        ):
             yield f"{self._recipes[alike[0]]}: recipe {', '.join(alike)}."
 
     def _rank(self, row: Row) -> int:
@@ -152,9 +191,12 @@ class Tables:
         seeds: dict[Fit, set[int]] = {}
         for row in self.rows:
             seeds.setdefault(row.fit, set()).update(row.seeds)
-        context: dict[str, Callable[[Row], str]] = {  # what tells trained models apart besides their names
+        # what tells trained models apart besides their names
+        context: dict[str, Callable[[Row], str]] = {
             "dataset": lambda row: row.dataset_name,
-            "recipe": lambda row: self._recipes.get(row.recipe) or recipe_name(row.recipe) or ABSENT,
+            "recipe": lambda row: (
+                self._recipes.get(row.recipe) or recipe_name(row.recipe) or ABSENT
+            ),
             "seeds": lambda row: ", ".join(map(str, sorted(seeds[row.fit]))) or ABSENT,
         }
         texts = {name: list(dict.fromkeys(map(text, ours))) for name, text in context.items()}
@@ -173,7 +215,11 @@ class Tables:
         )
         legend = (
             *([NOTES["bold"]] if best else []),
-            *(f"{heading(row).label}: {row.metric}." for row in ours if heading(row).label.endswith("*")),
+            *(
+                f"{heading(row).label}: {row.metric}."
+                for row in ours
+                if heading(row).label.endswith("*")
+            ),
             *remarks(ours, (cell.value for line in table.rows for cell in line)),
             *self._labels({row.recipe for row in ours}),
         )
@@ -197,17 +243,22 @@ def recipe_name(label: str) -> str:
 
 
 def outliers_in(protocol: str) -> str:
-    """Return the score and the set of outliers of a protocol, or the number of sets; "" where it has none."""
+    """Return the score and the set of outliers of a protocol, or the number of sets; "" where it
+    has none.
+    """
     score, sets = (parts_of(protocol).get(part, "") for part in ("score", "set"))
     several = f"{sets.count('+') + 1} sets" if "+" in sets else sets
     return ", ".join(filter(None, (score, several)))
 
 
 def heading_of(row: Row, about: str = "") -> Heading:
-    """Return the heading of a row's column, with a feature network or what else it is about before the unit."""
+    """Return the heading of a row's column, with a feature network or what else it is about before
+    the unit.
+    """
     text, network = row.heading
     unit = ", ".join(filter(None, (network or about, row.unit)))
-    return Heading(text, detail(unit, row.better) + " → 0" * (row.label == "energy-gap"))  # near 0 is good
+    # near 0 is good
+    return Heading(text, detail(unit, row.better) + " → 0" * (row.label == "energy-gap"))
 
 
 def _headings(
@@ -224,14 +275,17 @@ def _headings(
 
 
 def _option_of(options: Mapping[str, Mapping[str, str]], name: str) -> Callable[[Row], str]:
-    """Return a function from a row to an option of its metric: of samplers and sets the name, if that will do."""
+    """Return a function from a row to an option of its metric: of samplers and sets the name, if
+    that will do.
+    """
     values = {metric: of.get(name, ABSENT) for metric, of in options.items()}
     names = headings.without_options(values.values()) if name in ("sampler", "set") else {}
     return lambda row: names.get(value := values[row.metric], value)
 
 
 def _option_text(name: str, value: str, values: Sequence[str]) -> str:
-    """Return ``interp`` alone, ``0.1`` with the name of its option, and ``celeba:root=/data`` without its own options.
+    """Return ``interp`` alone, ``0.1`` with the name of its option, and ``celeba:root=/data``
+    without its own options.
 
     Options that alone tell it from another value are kept.
     """
@@ -240,12 +294,15 @@ def _option_text(name: str, value: str, values: Sequence[str]) -> str:
     return headings.without_options(values)[value]
 
 
-# --- remarks on whole tables ------------------------------------------------------------------------------------------
+# --- remarks on whole tables
+# ------------------------------------------------------------------------------------------
 
 
 def _differing_protocols(rows: Iterable[Row]) -> Iterator[Footnote]:
     """Yield which parts of the protocols of a column differ, where its values must not be compared."""
-    for column in grouped((row for row in rows if row.value is not None), lambda row: (row.dataset, row.place)):
+    for column in grouped(
+        (row for row in rows if row.value is not None), lambda row: (row.dataset, row.place)
+    ):
         others = [row for row in column if not row.comparable]
         protocols = {row.name: row.protocol for row in others}
         usual = [row.protocol for row in column if row.comparable]
@@ -258,13 +315,19 @@ def _differing_protocols(rows: Iterable[Row]) -> Iterator[Footnote]:
 
 
 def _origins(row: Row) -> Iterator[str]:
-    """Yield that a given sampler drew the samples, and that features of one's own images are not Inception's."""
+    """Yield that a given sampler drew the samples, and that features of one's own images are not
+    Inception's.
+    """
     parts = parts_of(row.protocol)
     sampler = parsed(parts.get("source", "")) if "sampler" in row.options else None
     if sampler and sampler.arguments:
         how = ", ".join(" ".join(option) for option in sampler.arguments)
         yield NOTES["sampler"].format(f"{sampler.name}, {how}")
-    if "data_content" in parts and "features" not in row.options and "-cnn@" in parts.get("features", ""):
+    if (
+        "data_content" in parts
+        and "features" not in row.options
+        and "-cnn@" in parts.get("features", "")
+    ):
         yield NOTES["own-features"]
     if "+" in (sets := parts.get("set", "")):
         yield NOTES["sets"].format(", ".join(sets.split("+")))
@@ -272,13 +335,21 @@ def _origins(row: Row) -> Iterator[str]:
 
 def remarks(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:
     """Yield what the intervals, deviations and signs in a table of some rows with these texts mean."""
-    labels = [row.label for row in rows if row.low is not None and not row.label.startswith("fid-infinity")]
-    for origins in grouped(((text, row.heading[0]) for row in rows for text in _origins(row)), lambda one: one[0]):
+    labels = [
+        row.label
+        for row in rows
+        if row.low is not None and not row.label.startswith("fid-infinity")
+    ]
+    for origins in grouped(
+        ((text, row.heading[0]) for row in rows for text in _origins(row)), lambda one: one[0]
+    ):
         yield f"{', '.join(dict.fromkeys(label for _, label in origins))}: {origins[0][0]}"
     if any(row.low is not None for row in rows):
         yield NOTES["interval"]
     for remark, names in NOTES["labels"].items():
-        if found := [name for name in names if any(f"{label}-".startswith(f"{name}-") for label in labels)]:
+        if found := [
+            name for name in names if any(f"{label}-".startswith(f"{name}-") for label in labels)
+        ]:
             yield NOTES["of-labels"][remark].format(", ".join(map(headings.in_words, found)))
     if any(label.endswith("-expected") for label in labels):
         yield NOTES["expected"]

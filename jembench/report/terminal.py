@@ -1,4 +1,6 @@
-"""Tables on a terminal, with ``rich``. What does not fit into the width goes on below; nothing is cut off."""
+"""Tables on a terminal, with ``rich``. What does not fit into the width goes on below; nothing is
+cut off.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +25,9 @@ _GAP = 2  # between two columns of a table
 
 
 def render(document: Document, *, width: int = 0) -> str:
-    """Return tables for the terminal, in colour if it shows colours; ``width=0`` means the terminal's own width."""
+    """Return tables for the terminal, in colour if it shows colours; ``width=0`` means the
+    terminal's own width.
+    """
     console = Console(width=width or None)
     with console.capture() as capture:
         numbers = dict[str, str]()
@@ -44,14 +48,20 @@ def render(document: Document, *, width: int = 0) -> str:
 
 
 def _in_order(table: Table, width: int, numbers: dict[str, str]) -> Table:
-    """Return a table whose footnotes are numbered in the order in which its blocks show their marks.
+    """Return a table whose footnotes are numbered in the order in which its blocks show their
+    marks.
 
     Args:
         table: with numbers in the order of its lines.
         width: of the terminal.
         numbers: of the tables before it, by their former numbers, to which its own are added.
     """
-    cells = [row[index] for columns in _layout(table, width).blocks for row in table.rows for index in columns]
+    cells = [
+        row[index]
+        for columns in _layout(table, width).blocks
+        for row in table.rows
+        for index in columns
+    ]
     for mark in (mark for cell in cells for mark in cell.marks if mark.isdecimal()):
         numbers.setdefault(mark, str(len(numbers) + 1))
 
@@ -74,17 +84,26 @@ class _Layout(NamedTuple):
 
 
 def _layout(table: Table, width: int) -> _Layout:
-    """Return one block if the table fits, with each interval beside or else below its value; several if not."""
+    """Return one block if the table fits, with each interval beside or else below its value;
+    several if not.
+    """
     headings, identify = list[RichText](), [heading.identifies for heading in table.headings]
     for heading in table.headings:
         text = RichText("\n".join(wrap(heading.label, _HEADING_AT_MOST)), style="bold")
-        headings.append(text.append(f"\n{heading.detail}", style="not bold dim") if heading.detail else text)
+        headings.append(
+            text.append(f"\n{heading.detail}", style="not bold dim") if heading.detail else text
+        )
     for separator in (" ", "\n"):
-        rows = [[_cell(*one, separator) for one in zip(row, identify, strict=True)] for row in table.rows]
+        rows = [
+            [_cell(*one, separator) for one in zip(row, identify, strict=True)]
+            for row in table.rows
+        ]
         widths = []
         for index, is_name in enumerate(identify):
             texts = [headings[index], *(row[index] for row in rows)]
-            widest = max(cell_len(line) for text in texts for line in text.plain.splitlines() or [""])
+            widest = max(
+                cell_len(line) for text in texts for line in text.plain.splitlines() or [""]
+            )
             widths.append(min(widest, _NAMES_AT_MOST) if is_name else widest)
         excess = sum(widths) + _GAP * (len(widths) - 1) - width
         if excess <= 0:
@@ -100,7 +119,13 @@ def _blocks(table: Table, width: int) -> Iterator[RichTable]:
     headings, rows, widths, blocks = _layout(table, width)
     identify = [heading.identifies for heading in table.headings]
     for columns in blocks:
-        rich = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="")
+        rich = RichTable(
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            collapse_padding=True,
+            header_style="",
+        )
         for index in columns:
             if identify[index]:
                 rich.add_column(headings[index], overflow="fold", max_width=widths[index])

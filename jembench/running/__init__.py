@@ -1,1 +1,3 @@
-"""The execution of a plan: the driver, workers and executors, fits, evaluation, events and provenance."""
+"""The execution of a plan: the driver, workers and executors, fits, evaluation, events and
+provenance.
+"""

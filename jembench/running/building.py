@@ -22,22 +22,31 @@ CPU = torch.device("cpu")
 
 
 def make_model(
-    fit: FitPlan, dataset: Dataset, note: Callable[[str], object] | None = None, device: torch.device | None = None
+    fit: FitPlan,
+    dataset: Dataset,
+    note: Callable[[str], object] | None = None,
+    device: torch.device | None = None,
 ) -> Any:
     """Make the model before training, deterministically, including parts that are not in its state.
 
     A network without the methods of a model becomes a classifier. ``note`` is that of
-    :func:`~jembench.models.settings.isolated`, and ``device`` the device of training, the CPU by default.
+    :func:`~jembench.models.settings.isolated`, and ``device`` the device of training, the CPU by
+    default.
 
     Raises:
         SpecError: if it does not fit into the device's memory.
-        PluginError: if its factory fails or returns no model, or if the model cannot be trained and is not marked as
-            pretrained.
+        PluginError: if its factory fails or returns no model, or if the model cannot be trained and
+            is not marked as pretrained.
     """
     try:
         if not fit.is_pretrained:
-            check_memory(lambda: fit.model.make(dataset.spec), f"The model {fit.requested}", device or CPU)
-        with isolated(f"The factory of {fit.requested}", note), seeds.drawing(fit.seed, "initialisation"):
+            check_memory(
+                lambda: fit.model.make(dataset.spec), f"The model {fit.requested}", device or CPU
+            )
+        with (
+            isolated(f"The factory of {fit.requested}", note),
+            seeds.drawing(fit.seed, "initialisation"),
+        ):
             # the first pass of a network may create weights
             model = as_model(fit.model.make(dataset.spec), dataset.spec, fit.requested)
     except JembenchError:
@@ -48,7 +57,9 @@ def make_model(
             f"factory is {fit.model.component.target}; `jembench --debug` shows where it fails."
         ) from error
     if not isinstance(model, nn.Module):
-        raise PluginError(f"The model {fit.requested} is of type {type(model).__name__}; it must be a torch.nn.Module.")
+        raise PluginError(
+            f"The model {fit.requested} is of type {type(model).__name__}; it must be a torch.nn.Module."
+        )
     wrong = ""
     if not isinstance(model, Trainable):
         wrong = f"{type(model).__name__} lacks `chains` and `training_loss` (jembench.interfaces.Trainable)"
@@ -77,7 +88,9 @@ def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: An
     """
     data = dataset.spec
     try:
-        return Trainer(model, data, dataset.split("train"), fit.recipe, seed=fit.seed, device=device)
+        return Trainer(
+            model, data, dataset.split("train"), fit.recipe, seed=fit.seed, device=device
+        )
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:  # of the network's first pass
@@ -88,7 +101,8 @@ def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: An
 
 
 def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
-    """Fit a :class:`~jembench.interfaces.Fittable` model to the training images, without the validation images.
+    """Fit a :class:`~jembench.interfaces.Fittable` model to the training images, without the
+    validation images.
 
     Raises:
         PluginError: if its method fails, or the model has no buffers.
@@ -114,4 +128,6 @@ def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
             "in buffers (register_buffer)."
         )
     if not_finite := [name for name, values in state.items() if not bool(values.isfinite().all())]:
-        raise Diverged(f"fit of {fit.requested} left values that are not finite in {', '.join(not_finite[:3])}.")
+        raise Diverged(
+            f"fit of {fit.requested} left values that are not finite in {', '.join(not_finite[:3])}."
+        )

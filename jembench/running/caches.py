@@ -25,7 +25,9 @@ WAIT = 0.2
 
 @contextmanager
 def when_free(store: Store, lease: str) -> Iterator[None]:
-    """Hold a lease, after waiting for other processes to release it. Their results can be read then."""
+    """Hold a lease, after waiting for other processes to release it. Their results can be read
+    then.
+    """
     while True:
         with store.lease(lease) as mine:
             if mine:
@@ -39,8 +41,8 @@ def when_free(store: Store, lease: str) -> Iterator[None]:
 class TensorCache:
     """A cache of tensors on disk, with one file per name.
 
-    The folder and the name identify everything that the tensors depend on, and each file records them, so that no file
-    is read for other weights or images.
+    The folder and the name identify everything that the tensors depend on, and each file records
+    them, so that no file is read for other weights or images.
 
     Args:
         folder: of the files; None: nothing is cached.
@@ -52,7 +54,11 @@ class TensorCache:
         """Return the tensors of a name; empty, with a warning, for a damaged or exchanged file."""
         path = self._path(name)
         try:
-            return tensors.read(path, "It is computed again.", placed=True).tensors if path and path.exists() else {}
+            return (
+                tensors.read(path, "It is computed again.", placed=True).tensors
+                if path and path.exists()
+                else {}
+            )
         except CheckpointError as error:
             warnings.warn(str(error), Fallback, stacklevel=2)
             return {}
@@ -96,7 +102,8 @@ class FeatureBank:
     _features: dict[str, Features] = field(default_factory=dict, init=False)
 
     def network(self, spec: str) -> FeatureNetwork:
-        """Return the feature network of a spec, ready for use. Only one process of a store trains a network.
+        """Return the feature network of a spec, ready for use. Only one process of a store trains a
+        network.
 
         Raises:
             Unavailable: if its weights are missing.

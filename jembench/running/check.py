@@ -1,4 +1,6 @@
-"""The check of a plan before training: it reads every dataset, builds every model and checks every metric."""
+"""The check of a plan before training: it reads every dataset, builds every model and checks every
+metric.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Ready(NamedTuple):
     dataset: Dataset
     has: frozenset[Capability]
     iterations: int
-    reasons: dict[str, Unavailable]  # metric -> the reason why it cannot be computed, with the remedy
+    # metric -> the reason why it cannot be computed, with the remedy
+    reasons: dict[str, Unavailable]
 
 
 class Outlook(NamedTuple):
@@ -58,7 +61,9 @@ class Outlook(NamedTuple):
             reason = ready.reasons.get(str(cell.metric)) if ready else None
             if reason and not isinstance(reason, NotApplicable):
                 lacking.setdefault(str(reason), []).append(cell.metric.component.name)
-        reasons = [f"{', '.join(dict.fromkeys(metrics))}: {reason}" for reason, metrics in lacking.items()]
+        reasons = [
+            f"{', '.join(dict.fromkeys(metrics))}: {reason}" for reason, metrics in lacking.items()
+        ]
         if self.absent:
             raise Unavailable(" ".join([*self.absent.values(), *reasons]))
         if lacking and not skip_missing:
@@ -78,11 +83,13 @@ class Datasets:
     """
 
     dry: bool = False
-    absent: dict[str, str] = field(default_factory=dict)  # dataset -> why it is missing, with the remedy
+    # dataset -> why it is missing, with the remedy
+    absent: dict[str, str] = field(default_factory=dict)
     data: dict[tuple[str, int | None], PlannedFit | None] = field(default_factory=dict)
 
     def find(self, fit: FitPlan, limit: int | None) -> PlannedFit | None:
-        """Return the fits' dataset; with ``dry``, blank images for a missing one, or None if its size is unknown.
+        """Return the fits' dataset; with ``dry``, blank images for a missing one, or None if its
+        size is unknown.
 
         Raises:
             Unavailable: if it is missing and ``dry`` is False.
@@ -104,7 +111,9 @@ class Datasets:
                 self.absent[str(dataset)] = str(error)
             made = blank(make(dataset, download=True)) if "download" in dataset.arguments else None
         test = limited(made.split("test"), limit) if made else None
-        self.data[key] = PlannedFit(dataset=made, test=test, fetching=not self.dry) if made and test else None
+        self.data[key] = (
+            PlannedFit(dataset=made, test=test, fetching=not self.dry) if made and test else None
+        )
         return self.data[key]
 
 
@@ -121,7 +130,8 @@ def _remark_on_flips(fit: FitPlan) -> None:
 
 
 def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
-    """Read every dataset, build every model and check every metric, so that errors are known before training.
+    """Read every dataset, build every model and check every metric, so that errors are known before
+    training.
 
     Args:
         plan: the cells to compute.
@@ -129,8 +139,8 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
 
     Raises:
         Unavailable: if a dataset is missing.
-        SpecError: if a model cannot be made for a dataset, its training cannot work, or an option of a metric fits
-            neither.
+        SpecError: if a model cannot be made for a dataset, its training cannot work, or an option
+            of a metric fits neither.
     """
     datasets = datasets or Datasets()
     families: dict[str, list[FitPlan]] = {}
@@ -142,17 +152,27 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
         data = datasets.find(fit, plan.cells_of(fit)[0].limit)
         if data is None:
             continue
-        with progress.phase(f"building {fit.requested}"), isolated(f"The training of {fit.requested}", _ignore):
+        with (
+            progress.phase(f"building {fit.requested}"),
+            isolated(f"The training of {fit.requested}", _ignore),
+        ):
             model = make_model(fit, data.dataset, _ignore)
             if fit.is_pretrained or is_fitted(model):
                 sampler = make_sampler(model, data.spec, fit.recipe, data.dataset.split("train"))
             else:
                 _remark_on_flips(fit)
                 trainer = make_trainer(fit, data.dataset, torch.device("cpu"), model)
-                sampler, iterations, buffers = trainer.sampler, trainer.iterations, len(snapshots.moments(trainer))
+                sampler, iterations, buffers = (
+                    trainer.sampler,
+                    trainer.iterations,
+                    len(snapshots.moments(trainer)),
+                )
         held = 0 if fit.is_pretrained else fit.recipe.data.validation
         start = {"model": model, "sampler": sampler, "validation": held, "buffers": buffers}
-        start |= {"pretrained": fit.is_pretrained, "content": "" if fit.absent else fit.dataset.content}
+        start |= {
+            "pretrained": fit.is_pretrained,
+            "content": "" if fit.absent else fit.dataset.content,
+        }
         planned = replace(data, **start)
         for selecting in selection.metrics(fit.recipe).values() if iterations else ():
             on_held = replace(planned, test=trainer.held.validation or planned.test)
@@ -160,7 +180,9 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
             if isinstance(selecting, Checked):
                 selecting.check(on_held)
         reasons: dict[str, Unavailable] = {}
-        for name, metric in {str(cell.metric): cell.metric for fit in fits for cell in plan.cells_of(fit)}.items():
+        for name, metric in {
+            str(cell.metric): cell.metric for fit in fits for cell in plan.cells_of(fit)
+        }.items():
             with isolated(f"The metric {name}", _ignore):
                 try:
                     made = metric.make()

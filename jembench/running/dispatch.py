@@ -1,4 +1,6 @@
-"""The submission of the units of a run to an executor, and their states, until all have ended. Imports no torch."""
+"""The submission of the units of a run to an executor, and their states, until all have ended.
+Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,10 @@ class Dispatch:
     store: Store
     executor: Executor
     events: Events
-    _open: dict[str, float] = field(default_factory=dict, init=False)  # not done, with the time of the next attempt
-    _running: dict[str, WorkStatus] = field(default_factory=dict, init=False)  # submitted, with the last known status
+    # not done, with the time of the next attempt
+    _open: dict[str, float] = field(default_factory=dict, init=False)
+    # submitted, with the last known status
+    _running: dict[str, WorkStatus] = field(default_factory=dict, init=False)
     _failures: list[Ended] = field(default_factory=list, init=False)
     _next_read: float = field(default=0.0, init=False)
 
@@ -65,7 +69,9 @@ class Dispatch:
         try:
             for unit in self.units:
                 self._queue(unit)
-            deadline = min((work.deadline or math.inf for work in self.units.values()), default=math.inf)
+            deadline = min(
+                (work.deadline or math.inf for work in self.units.values()), default=math.inf
+            )
             late = False
             while self._running or (self._open and not late):
                 if not late and time.time() >= deadline:
@@ -82,7 +88,9 @@ class Dispatch:
         except (KeyboardInterrupt, Stopped, OutOfTime) as error:
             if self._running and not self.executor.in_process:  # which receives interrupts itself
                 self._cancel()
-            self._mark_unstarted("Received SIGINT" if isinstance(error, KeyboardInterrupt) else stopping.reason())
+            self._mark_unstarted(
+                "Received SIGINT" if isinstance(error, KeyboardInterrupt) else stopping.reason()
+            )
             raise
         if self._failures:
             raise self._failed()
@@ -124,7 +132,9 @@ class Dispatch:
             self.events.send(Event(kind="queued", text=reason), self.units[unit].fit, unit)
 
     def _record(self, ended: Ended) -> None:
-        """Record the ending of a unit. Results in the store count: another run may have done the unit."""
+        """Record the ending of a unit. Results in the store count: another run may have done the
+        unit.
+        """
         if self._running.pop(ended.id, None) is None:
             return
         if ended.how != "done" and is_done(self.units[ended.id], self.store):
@@ -160,8 +170,9 @@ class Dispatch:
     def _finish(self, unit: str, *, failed: bool = False) -> None:
         """Mark a unit as done, so that units that depend on it can start.
 
-        ``failed`` is the failure of a training by the ending, since on a network file system the store may show the
-        model later. The units of its fit have their outcomes; those of fits that start from it get theirs in a worker.
+        ``failed`` is the failure of a training by the ending, since on a network file system the
+        store may show the model later. The units of its fit have their outcomes; those of fits that
+        start from it get theirs in a worker.
         """
         self.store.works.remove(unit)
         if failed:
@@ -170,11 +181,17 @@ class Dispatch:
             del self._open[unit]
 
     def _drop(self, unit: str, fit: str = "") -> None:
-        """Leave out a unit and the units that depend on it; ``fit``: only those of the fit with this id."""
+        """Leave out a unit and the units that depend on it; ``fit``: only those of the fit with
+        this id.
+        """
         del self._open[unit]
         for follower in [other for other in self._open if unit in self.units[other].after]:
             if follower in self._open and fit in ("", self.units[follower].fit.id):
-                self.events.send(Event(kind="ended", values={"how": "dropped"}), self.units[follower].fit, follower)
+                self.events.send(
+                    Event(kind="ended", values={"how": "dropped"}),
+                    self.units[follower].fit,
+                    follower,
+                )
                 self._drop(follower, fit)
 
     def _cancel(self) -> None:
@@ -232,9 +249,13 @@ class Dispatch:
             if status.state == "queued" and status.text:
                 self.events.send(Event(kind="queued", text=status.text), fit, unit)
             elif status.state == "running":
-                at = Event(kind="progress", worker=status.worker, time=status.since, text=status.text)
+                at = Event(
+                    kind="progress", worker=status.worker, time=status.since, text=status.text
+                )
                 values = {"unit": status.counted}
-                self.events.send(replace(at, done=status.done, total=status.total, values=values), fit, unit)
+                self.events.send(
+                    replace(at, done=status.done, total=status.total, values=values), fit, unit
+                )
                 for note in status.notes[len(before.notes) :]:
                     self.events.send(replace(at, kind="warning", text=note), fit, unit)
         now = time.monotonic()
@@ -243,11 +264,15 @@ class Dispatch:
 
 def is_done(work: Work, store: Store) -> bool:
     """Return whether the results of a unit are in the store, from any process."""
-    return all(map(store.is_settled, work.cells)) and (bool(work.cells) or store.is_trained(work.fit))
+    return all(map(store.is_settled, work.cells)) and (
+        bool(work.cells) or store.is_trained(work.fit)
+    )
 
 
 def sweep(store: Store) -> None:
-    """Remove the files of units that are done, left by killed runs, and the logs of workers if no unit is left."""
+    """Remove the files of units that are done, left by killed runs, and the logs of workers if no
+    unit is left.
+    """
     for unit in store.works.ids():
         with suppress(JembenchError):
             if is_done(store.works.read(unit).read(Work), store):

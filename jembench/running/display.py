@@ -1,4 +1,6 @@
-"""The display of a run's progress on stderr: a bar per running unit of work on a terminal, lines in a log."""
+"""The display of a run's progress on stderr: a bar per running unit of work on a terminal, lines in
+a log.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ MINUTE = 60.0
 """Seconds between two lines about the running units in a log."""
 
 SPEED_WINDOW = 600.0
-"""Seconds over which the speed of a unit is averaged, since windows of a large training are minutes apart."""
+"""Seconds over which the speed of a unit is averaged, since windows of a large training are minutes
+apart.
+"""
 
 MOST = 3
 """The number of running units in the line of each minute."""
@@ -35,32 +39,41 @@ MOST = 3
 FAILURES = ("failed", "refused", "lost")
 
 BLANK: dict[str, Any] = {"unit": "", "counted": "", "note": "", "idle": None, "began": 0.0}
-"""The fields of a task. ``idle`` is what the run waits for while no unit runs; None: some run, or it is a unit."""
+"""The fields of a task. ``idle`` is what the run waits for while no unit runs; None: some run, or
+it is a unit.
+"""
 
 
 class _Note(TextColumn):
-    """A column with the work of each unit and, while none runs, with that of this process beside the whole run."""
+    """A column with the work of each unit and, while none runs, with that of this process beside
+    the whole run.
+    """
 
     def render(self, task: Task) -> Text:
         return Text(_note(task))
 
 
 class Display:
-    """A :class:`~jembench.interfaces.Tracker` that shows the running units of work, and prints their endings.
+    """A :class:`~jembench.interfaces.Tracker` that shows the running units of work, and prints
+    their endings.
 
-    Each running unit is a task of rich; the first task is the whole run. Events may come from several threads.
+    Each running unit is a task of rich; the first task is the whole run. Events may come from
+    several threads.
 
     Args:
         names: display names of models by their specs and recipes.
-        live: True to draw the tasks as bars, for a terminal; False to print a line about them each minute; None: True
-            if stderr is a terminal.
+        live: True to draw the tasks as bars, for a terminal; False to print a line about them each
+            minute; None: True if stderr is a terminal.
     """
 
     def __init__(self, names: Names = NO_NAMES, *, live: bool | None = None) -> None:
         self._names = names
         self._live = sys.stderr.isatty() if live is None else live
         self._next = time.monotonic() + MINUTE
-        text, cut = functools.partial(TextColumn, markup=False), Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        text, cut = (
+            functools.partial(TextColumn, markup=False),
+            Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        )
         self.tasks = Progress(
             text("{task.description}", table_column=cut),
             BarColumn(bar_width=16),
@@ -103,7 +116,10 @@ class Display:
             if self._queued or self._running:
                 running = list(self._running.values())
                 more = [f"and {len(running) - MOST} more"] * (len(running) > MOST)
-                units = [": ".join(filter(None, [task.description, _state(task)])) for task in running[:MOST]]
+                units = [
+                    ": ".join(filter(None, [task.description, _state(task)]))
+                    for task in running[:MOST]
+                ]
                 self.print("; ".join(filter(None, [self.whole(), *units, *more])))
 
     def whole(self) -> str:
@@ -114,8 +130,12 @@ class Display:
         """Show one event of a fit."""
         with self._lock:
             key = event.work or str(event.fit["id"])
-            model, data, recipe, seed = (str(event.fit[part]) for part in ("model", "dataset", "recipe", "seed"))
-            name = f"{self._names.get((model, recipe), model)} on {without_digest(data)}, seed {seed}"
+            model, data, recipe, seed = (
+                str(event.fit[part]) for part in ("model", "dataset", "recipe", "seed")
+            )
+            name = (
+                f"{self._names.get((model, recipe), model)} on {without_digest(data)}, seed {seed}"
+            )
             if event.kind in ("queued", "ended"):
                 task = self._running.pop(key, None)
                 if task:
@@ -132,24 +152,37 @@ class Display:
                     self._running[key] = self.tasks.tasks[-1]
                 task, unit = self._running[key], str(event.values.get("unit", ""))
                 if event.text.startswith(guard.TRAINING) and unit and task.fields["unit"] != unit:
-                    before = f", {event.done:,} of {event.total:,} iterations done" * bool(event.done)
+                    before = f", {event.done:,} of {event.total:,} iterations done" * bool(
+                        event.done
+                    )
                     self.print(f"{name}: training{before}")
                 self._count_to(task, event.done, event.total, unit, note=event.text)
             elif event.kind in ("diverged", "warning"):
                 self.print(f"{name}: {event.text}")
-            failed, total = sum(self._ended[how] for how in FAILURES), len(self._queued) + self._ended.total()
+            failed, total = (
+                sum(self._ended[how] for how in FAILURES),
+                len(self._queued) + self._ended.total(),
+            )
             waiting = Counter(reason for reason in self._queued.values() if reason)
             notes = [f"{failed} failed"] * bool(failed)
             notes += [f"{count} waiting ({reason})" for reason, count in waiting.items()]
             idle = None if self._running else "waiting for workers" * ("" in self._queued.values())
-            self._count_to(self._run, self._ended["done"], total, "units done", note=", ".join(notes), idle=idle)
+            self._count_to(
+                self._run,
+                self._ended["done"],
+                total,
+                "units done",
+                note=", ".join(notes),
+                idle=idle,
+            )
             if not self._live and time.monotonic() >= self._next:
                 self.tick()
 
     def _end(self, key: str, name: str, event: Event, task: Task | None) -> None:
         """Print the ending of a unit. A stopped unit may start again."""
         how, text = str(event.values.get("how", "done")), event.text
-        if how == "done" and text:  # a failed training, whose reason is in the outcomes of its cells
+        # a failed training, whose reason is in the outcomes of its cells
+        if how == "done" and text:
             how, text = "failed", " ".join(text.split())
         host = event.worker.rpartition(":")[0] or event.worker
         place = f" on {host}" if host not in ("", platform.node()) else ""
@@ -166,7 +199,10 @@ class Display:
 
     def _count_to(self, task: Task, done: int, total: int, unit: str, **fields: str | None) -> None:
         """Update the numbers and fields of a task. Another unit or total resets the speed."""
-        values: dict[str, Any] = {**fields, "counted": f"{done:,}/{total:,} {unit}" if total else ""}
+        values: dict[str, Any] = {
+            **fields,
+            "counted": f"{done:,}/{total:,} {unit}" if total else "",
+        }
         if (total or None, unit) != (task.total, task.fields["unit"]):
             task.total = total or None
             self.tasks.reset(task.id, completed=done, **{**task.fields, "unit": unit, **values})

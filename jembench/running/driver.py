@@ -32,28 +32,35 @@ class RunOptions(NamedTuple):
 
     device: str = "auto"
     max_hours: float | None = None
-    executor: str = "auto"  # auto: this process, or several processes for several GPUs or trainings on the CPU
+    # auto: this process, or several processes for several GPUs or trainings on the CPU
+    executor: str = "auto"
     skip_missing: bool = False
     trackers: Sequence[str] | None = None  # specs; None: those of the environment
 
     @property
     def deadline(self) -> float | None:
-        """The time after ``max_hours`` from now, UTC in seconds since 1970; None: there is no limit."""
+        """The time after ``max_hours`` from now, UTC in seconds since 1970; None: there is no
+        limit.
+        """
         return None if self.max_hours is None else time.time() + 3600 * self.max_hours
 
 
 _DEFAULT = RunOptions()
 
 
-def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how: RunOptions = _DEFAULT) -> None:
-    """Carry out the units of the pending part of a plan. A failure of a cell or fit is recorded and stops no other.
+def run_units(
+    plan: Plan, store: Store, executor: Executor, events: Events, how: RunOptions = _DEFAULT
+) -> None:
+    """Carry out the units of the pending part of a plan. A failure of a cell or fit is recorded and
+    stops no other.
 
     Args:
         plan: the cells that the store does not have.
         store: of the results.
         executor: runs the units of work.
         events: receives the events.
-        how: the device, the limits and the trackers. Workers on other machines resolve the device's name there.
+        how: the device, the limits and the trackers. Workers on other machines resolve the device's
+            name there.
 
     Raises:
         OutOfTime: if the deadline passed while a model was trained or attacked.
@@ -91,7 +98,9 @@ def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how:
         work = units[job.id]
         return worker.carry_out(work, Plan(plan.suite, [cells[cell.id] for cell in work.all_cells]))
 
-    options, environment = ([], {}) if executor.in_process else _call_of_workers(plan, planned, store, how)
+    options, environment = (
+        ([], {}) if executor.in_process else _call_of_workers(plan, planned, store, how)
+    )
     dispatch = Dispatch(units, store, executor, events)
     driver = Driver(
         store=store.root.absolute(),
@@ -133,4 +142,11 @@ def _call_of_workers(
         plugin_files.VARIABLE: "",
         "PYTHONSAFEPATH": "1",
     }
-    return ["--store", str(store.root.absolute()), "--device", how.device, *skip, *plugins], environment
+    return [
+        "--store",
+        str(store.root.absolute()),
+        "--device",
+        how.device,
+        *skip,
+        *plugins,
+    ], environment

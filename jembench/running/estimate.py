@@ -1,7 +1,8 @@
-"""The cost of a training, from a few of its iterations with short chains, and the remaining work of a plan.
+"""The cost of a training, from a few of its iterations with short chains, and the remaining work of
+a plan.
 
-Its images are blank: times do not depend on their content, and a dataset need not be available. The time of an attack
-depends on when it succeeds, and is taken from short attacks on a trained model.
+Its images are blank: times do not depend on their content, and a dataset need not be available. The
+time of an attack depends on when it succeeds, and is taken from short attacks on a trained model.
 """
 
 import dataclasses
@@ -30,21 +31,25 @@ from jembench.store.store import Store
 from jembench.training.loop import Trainer
 
 SHORT, LONG = 1, 3
-"""The lengths of the timed chains. Times of other lengths are extrapolated, since all steps take the same time."""
+"""The lengths of the timed chains. Times of other lengths are extrapolated, since all steps take
+the same time.
+"""
 
 QUICK = 2.0
 """Seconds; longer iterations are timed once, others three times."""
 
 WARM_UP = 4
-"""Untimed iterations if the network is compiled or chains are captured: a plain one, one that compiles, and two in
-which CUDA graphs warm up and are captured. Otherwise one is enough."""
+"""Untimed iterations if the network is compiled or chains are captured: a plain one, one that
+compiles, and two in which CUDA graphs warm up and are captured. Otherwise one is enough.
+"""
 
 STEPS = 3
 """The least number of steps or queries of a timed attack."""
 
 FEW = 2
-"""The number of images on which an attack is timed where a shard would take long: of large images on a CPU, which works
-on one after the other."""
+"""The number of images on which an attack is timed where a shard would take long: of large images
+on a CPU, which works on one after the other.
+"""
 
 
 class TrainingCost(NamedTuple):
@@ -65,7 +70,9 @@ class _Probe(Trainer):
 
     @property
     def sampling_steps(self) -> int:
-        return super().sampling_steps if self.length is None or self.sampler is None else self.length
+        return (
+            super().sampling_steps if self.length is None or self.sampler is None else self.length
+        )
 
 
 def estimate(fit: FitPlan, device: torch.device) -> TrainingCost:
@@ -85,12 +92,16 @@ def estimate(fit: FitPlan, device: torch.device) -> TrainingCost:
     dataset = blank(described) or described
     model = make_model(fit, dataset)
     if is_fitted(model):
-        raise SpecError(f"{fit.requested} is fitted to all images at once: there are no iterations to estimate.")
+        raise SpecError(
+            f"{fit.requested} is fitted to all images at once: there are no iterations to estimate."
+        )
     on_gpu = device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
     with devices.threads_for(dataset.spec, device):
-        trainer = _Probe(model, dataset.spec, dataset.split("train"), fit.recipe, seed=fit.seed, device=device)
+        trainer = _Probe(
+            model, dataset.spec, dataset.split("train"), fit.recipe, seed=fit.seed, device=device
+        )
         seconds = _seconds(trainer)
     kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     memory = torch.cuda.max_memory_allocated(device) if on_gpu else 1024 * kib
@@ -99,7 +110,9 @@ def estimate(fit: FitPlan, device: torch.device) -> TrainingCost:
 
 
 def _seconds(trainer: _Probe) -> float:
-    """Time iterations with short and longer chains, and return the seconds of an iteration of the recipe."""
+    """Time iterations with short and longer chains, and return the seconds of an iteration of the
+    recipe.
+    """
     steps, times = trainer.sampling_steps, []
     untimed = WARM_UP if trainer.execution.compiled or trainer.execution.captured else 1
     for length in (SHORT, LONG)[: 1 + (steps > SHORT)]:
@@ -125,13 +138,18 @@ def _duration(work: Callable[[], object], device: torch.device) -> float:
 
 
 def attack_seconds(metric: Attack, trained: TrainedFit) -> float:
-    """Estimate the seconds of an attack on a trained model by one process, without keeping its results.
+    """Estimate the seconds of an attack on a trained model by one process, without keeping its
+    results.
 
-    A shard is attacked in ``STEPS`` steps, or in a tenth of the steps or queries, and the time is extrapolated in
-    proportion. It is an upper limit for attacks that end before their last step or query.
+    A shard is attacked in ``STEPS`` steps, or in a tenth of the steps or queries, and the time is
+    extrapolated in proportion. It is an upper limit for attacks that end before their last step or
+    query.
     """
     metric, ratio = metric.alike
-    evaluation, device = dataclasses.replace(trained, cache=TensorCache(None)).evaluation(), trained.device
+    evaluation, device = (
+        dataclasses.replace(trained, cache=TensorCache(None)).evaluation(),
+        trained.device,
+    )
     name, spent = "queries" if isinstance(metric, DecisionAttack) else "steps", metric.spent
     length: int = getattr(spent, name)
     short = min(max(length // 10, STEPS), length)
@@ -139,11 +157,13 @@ def attack_seconds(metric: Attack, trained: TrainedFit) -> float:
     images = FEW if few else min(spent.images, metric.shard_size(device.type))
     options: dict[str, Any] = {name: short, "images": images}
     attack = dataclasses.replace(metric, **options)
-    seconds = min(_duration(lambda: attack.attack(evaluation), device) for _ in range(2))  # the first one warms up
+    # the first one warms up
+    seconds = min(_duration(lambda: attack.attack(evaluation), device) for _ in range(2))
     return ratio * seconds * (length + 1) / (short + 1) * spent.images / images
 
 
-# --- a dry run --------------------------------------------------------------------------------------------------------
+# --- a dry run
+# --------------------------------------------------------------------------------------------------------
 
 
 class FitPreview(NamedTuple):
@@ -164,7 +184,8 @@ class FitPreview(NamedTuple):
 
 
 def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPreview], Outlook]:
-    """Check the part of a plan that is not in the store, without training, downloading or writing anything.
+    """Check the part of a plan that is not in the store, without training, downloading or writing
+    anything.
 
     Attacks on trained models are timed on the device.
 
@@ -173,12 +194,26 @@ def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPre
     """
     found = filter(None, map(store.read_cell, plan.cells))
     settled = {cell.id: cell.outcome for cell in found if cell.outcome.is_settled}
-    outlook = look_ahead(Plan(plan.suite, [cell for cell in plan.cells if cell.id not in settled]), Datasets(dry=True))
+    outlook = look_ahead(
+        Plan(plan.suite, [cell for cell in plan.cells if cell.id not in settled]),
+        Datasets(dry=True),
+    )
     fits = []
     for fit in plan.fits:
         ready = outlook.fits.get(fit.key.id)
         trained = fit.is_pretrained or store.is_trained(fit.key)
-        row = FitPreview(*fit.key.names, fit.seed, trained, ready.iterations if ready else None, [], [], {}, {}, {}, {})
+        row = FitPreview(
+            *fit.key.names,
+            fit.seed,
+            trained,
+            ready.iterations if ready else None,
+            [],
+            [],
+            {},
+            {},
+            {},
+            {},
+        )
         for cell in plan.cells_of(fit):
             metric, outcome = str(cell.metric), settled.get(cell.id)
             if outcome and outcome.status == "ok":
@@ -186,7 +221,9 @@ def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPre
             elif outcome:
                 row.not_applicable[metric] = outcome.reason
             elif ready and (reason := ready.reasons.get(metric)):
-                (row.not_applicable if isinstance(reason, NotApplicable) else row.missing)[metric] = str(reason)
+                (row.not_applicable if isinstance(reason, NotApplicable) else row.missing)[
+                    metric
+                ] = str(reason)
             else:
                 row.to_do.append(metric)
                 attack = cell.metric.make() if ready else None
@@ -195,7 +232,8 @@ def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPre
                 if ready and store.is_trained(fit.key) and isinstance(attack, Attack):
                     bank = FeatureBank(ready.dataset, store, device)
                     work = FitWork(fit=fit, bank=bank, store=store, report=lambda event: None)
-                    with devices.threads_for(ready.dataset.spec, device), suppress(Exception):  # its outcome says why
+                    # its outcome says why
+                    with devices.threads_for(ready.dataset.spec, device), suppress(Exception):
                         row.seconds[metric] = attack_seconds(attack, work.load_or_train(cell.limit))
         if fit.key.dataset in outlook.absent:
             row.missing[fit.key.dataset] = outlook.absent[fit.key.dataset]

@@ -1,7 +1,8 @@
 """A trained model under evaluation. Quantities that several metrics need are computed once.
 
-A :class:`TrainedFit` holds the shared state of a fit's metrics; its method :meth:`~TrainedFit.evaluation` makes the
-immutable :class:`~jembench.interfaces.Evaluation` of one metric.
+A :class:`TrainedFit` holds the shared state of a fit's metrics; its method
+:meth:`~TrainedFit.evaluation` makes the immutable :class:`~jembench.interfaces.Evaluation` of one
+metric.
 
 Legend: N examples, C channels, H height, W width, K classes.
 """
@@ -25,7 +26,14 @@ from jembench.data.pixels import content_hash, to_float, to_uint8
 from jembench.errors import NotApplicable, PluginError, SpecError
 from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Features, Generative, Split
 from jembench.interfaces.data import Truth
-from jembench.interfaces.evaluation import KEPT, Evaluation, Quantity, Samples, Source, TrainingRecord
+from jembench.interfaces.evaluation import (
+    KEPT,
+    Evaluation,
+    Quantity,
+    Samples,
+    Source,
+    TrainingRecord,
+)
 from jembench.interfaces.samplers import ChainState, Sampler
 from jembench.metrics.classification import require_finite
 from jembench.models import predictions, running_statistics
@@ -53,7 +61,9 @@ _NO_CACHE = TensorCache(None)
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedFit:
-    """A trained model, its data and its training, with caches that the evaluations of all metrics share."""
+    """A trained model, its data and its training, with caches that the evaluations of all metrics
+    share.
+    """
 
     model: Any  # the nn.Module, on the device, in evaluation mode
     sampler: Sampler | None  # in its state after training
@@ -66,14 +76,16 @@ class TrainedFit:
     data_content: str = ""  # a hash of the files of a dataset of the user's own files
     conditional: bool = False  # True if the recipe trained with chains on E(x, y)
     held: Holdout | None = None  # the training and validation images of the recipe
-    buffers: Callable[[], Sequence[Samples]] = tuple  # of the last epochs of training, the oldest first
+    # of the last epochs of training, the oldest first
+    buffers: Callable[[], Sequence[Samples]] = tuple
     cache: TensorCache = _NO_CACHE
     pretrained: bool = False  # trained elsewhere: its training data and buffers are unknown
     wanted: frozenset[Quantity] = frozenset()  # to read of test images and OOD sets in one pass
     deadline: float | None = None  # UTC, at which long metrics stop
     steps: int | None = None  # of new chains, as the recipe's metric selected; None: as in training
     ood_sets: dict[str, Split] = field(default_factory=dict, init=False)  # by their specs
-    known: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict, init=False)  # by the content of the images
+    # by the content of the images
+    known: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict, init=False)
     drawn: dict[Source, Samples] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -137,16 +149,25 @@ class TrainedFit:
         return running_statistics.remark(**correct, images=len(counted.images), judged_on=judged_on)
 
     def samples(self, source: Source = KEPT) -> Samples:
-        """Return generated images, computed once: direct samples, the kept chains, or the ends of new ones."""
+        """Return generated images, computed once: direct samples, the kept chains, or the ends of
+        new ones.
+        """
         if source not in self.drawn:
             self.drawn[source] = self._draw(source)
         return self.drawn[source]
 
     def _draw(self, source: Source) -> Samples:
-        has_chains, buffers = self.sampler is not None, self.buffers() if source.pooling != "one" else ()
-        way = way_of(source, self.model, chains=has_chains, pretrained=self.pretrained, buffers=len(buffers))
+        has_chains, buffers = (
+            self.sampler is not None,
+            self.buffers() if source.pooling != "one" else (),
+        )
+        way = way_of(
+            source, self.model, chains=has_chains, pretrained=self.pretrained, buffers=len(buffers)
+        )
         if way == "pooled":
-            return (snapshots.together if source.pooling == "five" else snapshots.pixelwise_mean)(buffers)
+            return (snapshots.together if source.pooling == "five" else snapshots.pixelwise_mean)(
+                buffers
+            )
         if way == "direct":
             return self._drawn_directly(self.model)
         kept = self.sampler.kept() if self.sampler and way == "kept" else None
@@ -180,9 +201,14 @@ class TrainedFit:
             source = replace(source, steps=self.steps)
         named = registry.resolve("samplers", source.sampler) if source.sampler else None
         if named:
-            sampler = chain.make(named, data, self.held.train if self.held else self.dataset.split("train"))
+            sampler = chain.make(
+                named, data, self.held.train if self.held else self.dataset.split("train")
+            )
         assert sampler is not None
-        steps, n = sampler.steps if source.steps is None else source.steps, source.images or FRESH_SAMPLES
+        steps, n = (
+            sampler.steps if source.steps is None else source.steps,
+            source.images or FRESH_SAMPLES,
+        )
         as_trained = self.conditional or getattr(self.model, "chains", "none") == "conditional"
         conditional = as_trained if source.conditional is None else source.conditional
         unusual = {} if conditional == as_trained else {"conditional": conditional}
@@ -209,7 +235,12 @@ class TrainedFit:
 
 
 def _spec(sampler: registry.Resolved | None, options: Mapping[str, Any]) -> str:
-    return str(Spec(sampler.name if sampler else "chains", tuple((k, format_value(o)) for k, o in options.items())))
+    return str(
+        Spec(
+            sampler.name if sampler else "chains",
+            tuple((k, format_value(o)) for k, o in options.items()),
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -237,7 +268,8 @@ class FitAccess:
         return getattr(self.fit.dataset, "truth", None)
 
     def part(self, name: str) -> Split:
-        """Return the test, validation or training images, or an OOD set, which is drawn once for all metrics.
+        """Return the test, validation or training images, or an OOD set, which is drawn once for
+        all metrics.
 
         Raises:
             SpecError: if there is no OOD set or dataset of that name.
@@ -265,8 +297,8 @@ class FitAccess:
     def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
         """Return a quantity of images.
 
-        For test images and OOD sets, the same pass computes all quantities that the metrics of the run need. If one
-        of these fails, this quantity is read alone.
+        For test images and OOD sets, the same pass computes all quantities that the metrics of the
+        run need. If one of these fails, this quantity is read alone.
 
         Raises:
             Diverged: if the quantity of an image is not finite.
@@ -286,7 +318,9 @@ class FitAccess:
             except Exception:  # of one of several quantities, which fails the metrics that read it
                 if len(wanted) == 1:
                     raise
-                readings = predictions.read(fit.model, shown, self.spec, fit.device, {quantity}, seed)
+                readings = predictions.read(
+                    fit.model, shown, self.spec, fit.device, {quantity}, seed
+                )
             known.update(readings)
             fit.cache.keep(content, cast(dict[str, Tensor], known))
         shown_as = f"{images} images" if isinstance(images, str) else "images"
@@ -329,7 +363,9 @@ class FitAccess:
         return self.fit.bank.of_images(spec, images)
 
     def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """Return the result of ``compute``, cached on disk under the name and the version of the metric's code."""
+        """Return the result of ``compute``, cached on disk under the name and the version of the
+        metric's code.
+        """
         return self.fit.once(f"{name}-{self.code}" if self.code else name, compute)
 
     def out_of_time(self) -> bool:
@@ -343,10 +379,14 @@ def _cache_name(prefix: str, images: Tensor, noise: float) -> str:
 
 
 def limited(test: Split, limit: int | None) -> Split:
-    """Return the test images under evaluation: all, or ``limit`` at random, the same for every model and seed."""
+    """Return the test images under evaluation: all, or ``limit`` at random, the same for every
+    model and seed.
+    """
     if limit is None:
         return test
-    chosen = torch.randperm(len(test.images), generator=seeds.generator(0, "evaluation/limit"))[:limit]
+    chosen = torch.randperm(len(test.images), generator=seeds.generator(0, "evaluation/limit"))[
+        :limit
+    ]
     return Split(test.images[chosen], None if test.labels is None else test.labels[chosen])
 
 

@@ -14,7 +14,15 @@ from types import TracebackType
 from jembench import progress
 from jembench.catalog import registry
 from jembench.catalog.spec import split_list
-from jembench.errors import Fallback, JembenchError, OutOfTime, ProcessLost, StoreError, error_text, printable
+from jembench.errors import (
+    Fallback,
+    JembenchError,
+    OutOfTime,
+    ProcessLost,
+    StoreError,
+    error_text,
+    printable,
+)
 from jembench.experiment.works import Work
 from jembench.interfaces import Event, Tracker
 from jembench.interfaces.running import Ending
@@ -25,7 +33,9 @@ from jembench.store.store import Store
 from jembench.store.works import WorkStatus
 
 VARIABLE = "JEMBENCH_TRACKERS"
-"""Environment variable: trackers, as registered names or import paths with options, separated by commas."""
+"""Environment variable: trackers, as registered names or import paths with options, separated by
+commas.
+"""
 
 PERIOD = 1.0
 """Seconds between two looks at the progress of this process."""
@@ -70,7 +80,10 @@ class Events(AbstractContextManager["Events"]):
     """
 
     def __init__(
-        self, display: Tracker | None = None, store: Store | None = None, trackers: Sequence[str] = ()
+        self,
+        display: Tracker | None = None,
+        store: Store | None = None,
+        trackers: Sequence[str] = (),
     ) -> None:
         self._display = display
         self._store = store
@@ -84,9 +97,11 @@ class Events(AbstractContextManager["Events"]):
 
     @contextmanager
     def reporting(self, fit: FitKey, work: Work | None = None) -> Iterator[Report]:
-        """Give the function that sends the events of a fit, or of a unit of work on it, whose status it keeps.
+        """Give the function that sends the events of a fit, or of a unit of work on it, whose
+        status it keeps.
 
-        Within the context, another thread sends the progress of this process every ``PERIOD`` if it has changed.
+        Within the context, another thread sends the progress of this process every ``PERIOD`` if it
+        has changed.
         """
         unit, worker = work.id if work else "", f"{platform.node()}:{os.getpid()}"
         status = WorkStatus(state="running", worker=worker, since=time.time())
@@ -98,7 +113,13 @@ class Events(AbstractContextManager["Events"]):
                 with lock:
                     if event.kind == "progress":
                         counted = str(event.values.get("unit", ""))
-                        status = replace(status, done=event.done, total=event.total, counted=counted, text=event.text)
+                        status = replace(
+                            status,
+                            done=event.done,
+                            total=event.total,
+                            counted=counted,
+                            text=event.text,
+                        )
                     else:
                         status = replace(status, notes=(*status.notes, event.text))
                     self._store.works.set_status(unit, status)
@@ -111,7 +132,15 @@ class Events(AbstractContextManager["Events"]):
                 if now != before:
                     with suppress(StoreError):  # of a full disk: the main thread reports it
                         values = {"unit": now.unit}
-                        report(Event(kind="progress", text=now.text, done=now.done, total=now.total, values=values))
+                        report(
+                            Event(
+                                kind="progress",
+                                text=now.text,
+                                done=now.done,
+                                total=now.total,
+                                values=values,
+                            )
+                        )
                 before = now
 
         report(Event(kind="progress"))
@@ -124,8 +153,16 @@ class Events(AbstractContextManager["Events"]):
             thread.join()
 
     def send(self, event: Event, fit: FitKey, work: str = "") -> None:
-        """Send an event of a fit, or of a unit of work on it: to the display, and to trackers unless it is progress."""
-        about = {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe, "seed": fit.seed, "id": fit.id}
+        """Send an event of a fit, or of a unit of work on it: to the display, and to trackers
+        unless it is progress.
+        """
+        about = {
+            "model": fit.model,
+            "dataset": fit.dataset,
+            "recipe": fit.recipe,
+            "seed": fit.seed,
+            "id": fit.id,
+        }
         event = replace(event, fit=about, work=work, time=event.time or time.time())
         if self._display:
             self._display.event(event)
@@ -144,11 +181,18 @@ def measurement_event(cell: Cell, fit: FitRecord | None) -> Event | None:
         ends = {label: value.value, f"{label}/low": value.low, f"{label}/high": value.high}
         values |= {name: float(number) for name, number in ends.items() if number is not None}
     iterations = fit.iteration if fit else 0
-    return Event(kind="measured", metric=cell.metric, done=iterations, values=values, text=printable(outcome.reason))
+    return Event(
+        kind="measured",
+        metric=cell.metric,
+        done=iterations,
+        values=values,
+        text=printable(outcome.reason),
+    )
 
 
 class Tracked:
-    """A tracker that receives events from a queue in a thread of its own, so that it cannot delay a training.
+    """A tracker that receives events from a queue in a thread of its own, so that it cannot delay a
+    training.
 
     Args:
         spec: the tracker.
@@ -182,7 +226,9 @@ class Tracked:
     def _leave_out(self, why: str) -> None:
         if not self._failure:
             self._failure = why
-            warnings.warn(f"The tracker {self.spec} {why} and gets no more events.", Fallback, stacklevel=3)
+            warnings.warn(
+                f"The tracker {self.spec} {why} and gets no more events.", Fallback, stacklevel=3
+            )
 
     def _work(self) -> None:
         try:

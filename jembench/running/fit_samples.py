@@ -21,8 +21,11 @@ FRESH_SAMPLES = 1000
 """The number of images that are drawn from a model without a buffer."""
 
 
-def source_of(model: nn.Module, fit: FitPlan, steps: int | None, sampler: str | None, n: int | None = None) -> Source:
-    """Return the source of a model's images: kept or direct ones; with steps or a sampler, the ends of n new chains.
+def source_of(
+    model: nn.Module, fit: FitPlan, steps: int | None, sampler: str | None, n: int | None = None
+) -> Source:
+    """Return the source of a model's images: kept or direct ones; with steps or a sampler, the ends
+    of n new chains.
 
     Raises:
         SpecError: if the model has none of these, or there is no such sampler.
@@ -31,19 +34,28 @@ def source_of(model: nn.Module, fit: FitPlan, steps: int | None, sampler: str | 
     if named and has_energy_gradient(model):
         return Source(steps=steps, images=n, sampler=named)
     if "samples" not in capabilities(model):
-        remedy = ", or draw from its energy: --sampler sgld:steps=100" if has_energy_gradient(model) else ""
-        raise SpecError(f"{fit.requested} generates no images of its own. Choose a model that does{remedy}.")
+        remedy = (
+            ", or draw from its energy: --sampler sgld:steps=100"
+            if has_energy_gradient(model)
+            else ""
+        )
+        raise SpecError(
+            f"{fit.requested} generates no images of its own. Choose a model that does{remedy}."
+        )
     if steps is None and named is None:
         return KEPT
     if getattr(model, "chains", "none") == "none":
-        raise SpecError(f"{fit.requested} draws its images directly, without a chain. Leave --steps and --sampler out.")
+        raise SpecError(
+            f"{fit.requested} draws its images directly, without a chain. Leave --steps and --sampler out."
+        )
     return Source(chains="fresh", steps=steps, images=n)
 
 
 def way_of(
     source: Source, model: Any, *, chains: bool, pretrained: bool, buffers: int
 ) -> Literal["new", "pooled", "direct", "kept"]:
-    """Return how a model gives the images of a source: by new chains, pooled buffers, directly, or by kept chains.
+    """Return how a model gives the images of a source: by new chains, pooled buffers, directly, or
+    by kept chains.
 
     Args:
         source: of the images.
@@ -58,12 +70,18 @@ def way_of(
     if source.sampler and has_energy_gradient(model):
         return "new"
     if source.chains == "fresh" and not chains:
-        raise NotApplicable("The model draws its images directly, without a chain, so there are no new chains.")
+        raise NotApplicable(
+            "The model draws its images directly, without a chain, so there are no new chains."
+        )
     if source.pooling != "one":
         if not chains:
-            raise NotApplicable("The model draws its images directly, without a chain, so it keeps none to pool.")
+            raise NotApplicable(
+                "The model draws its images directly, without a chain, so it keeps none to pool."
+            )
         if pretrained:
-            raise NotApplicable("The model was trained elsewhere: the buffers of its last epochs are not available.")
+            raise NotApplicable(
+                "The model was trained elsewhere: the buffers of its last epochs are not available."
+            )
         snapshots.require_five(buffers)
         return "pooled"
     if source.chains == "fresh":
@@ -72,7 +90,9 @@ def way_of(
 
 
 def drawn_name(n: int, steps: int, conditional: bool, sampler: registry.Resolved | None) -> str:
-    """Return the name of the stored ends of n new chains, by the sampler of the training unless one is named."""
+    """Return the name of the stored ends of n new chains, by the sampler of the training unless one
+    is named.
+    """
     return f"samples-{n}-{steps}-{conditional}{f'-{sampler.id}' if sampler else ''}"
 
 
@@ -87,9 +107,9 @@ def write_samples(
 ) -> bool:
     """Write a picture of a model's images, chosen at random, with a row per class.
 
-    The class is the one that an image was drawn for, or else the predicted one; without classes the images are in no
-    order. ``option`` is the option of the command line that determines ``path``, for errors. ``title`` stands above,
-    and ``texts`` are in the file's metadata.
+    The class is the one that an image was drawn for, or else the predicted one; without classes the
+    images are in no order. ``option`` is the option of the command line that determines ``path``,
+    for errors. ``title`` stands above, and ``texts`` are in the file's metadata.
 
     Returns:
         True if there is a row per class.
@@ -97,10 +117,14 @@ def write_samples(
     classes = samples.labels
     if classes is None and "logits" in capabilities(evaluation.model):
         classes = evaluation.predictions.read("logits", samples.images).argmax(1)
-    order = torch.randperm(len(samples.images), generator=evaluation.services.generator("grid")).numpy()
+    order = torch.randperm(
+        len(samples.images), generator=evaluation.services.generator("grid")
+    ).numpy()
     if classes is None:
         chosen = grid.arranged(order, columns=columns)
     else:
-        chosen = grid.first_of_classes(order, classes.numpy(), evaluation.data.spec.num_classes, columns)
+        chosen = grid.first_of_classes(
+            order, classes.numpy(), evaluation.data.spec.num_classes, columns
+        )
     grid.write_png(path, samples.images.numpy(), chosen, option, title, texts)
     return classes is not None

@@ -48,9 +48,12 @@ class FitWork:
     report: Report
     deadline: float | None = None  # UTC, seconds since 1970, at which training stops
     command: str = ""  # of the user; "": that of this process
-    notes: list[str] = field(default_factory=list, init=False)  # about settings of PyTorch that plugins left changed
+    # about settings of PyTorch that plugins left changed
+    notes: list[str] = field(default_factory=list, init=False)
 
-    def load_or_train(self, limit: int | None = None, wanted: frozenset[Quantity] = frozenset()) -> TrainedFit:
+    def load_or_train(
+        self, limit: int | None = None, wanted: frozenset[Quantity] = frozenset()
+    ) -> TrainedFit:
         """Load the fit's model from the store, after training it if the store does not have it.
 
         Args:
@@ -72,13 +75,18 @@ class FitWork:
                 model = make_model(self.fit, self.bank.dataset, self.note, self.bank.device)
             at_once = self.fit.model.is_pretrained or is_fitted(model)
             size = 1 if at_once else processes.group.size
-            blank, start = new_record(self.fit, self.bank.device, self.command, size), time.perf_counter()
+            blank, start = (
+                new_record(self.fit, self.bank.device, self.command, size),
+                time.perf_counter(),
+            )
             try:
                 with isolated(f"The training of {self.fit.requested}", self.note):
                     record = (self._fit if at_once else self._train)(model, blank, folder)
             except Diverged as error:
                 seconds = time.perf_counter() - start
-                self.store.write_fit(blank._replace(status="failed", reason=str(error), seconds=seconds))
+                self.store.write_fit(
+                    blank._replace(status="failed", reason=str(error), seconds=seconds)
+                )
                 raise
             about = {**record.provenance, **self.changed}
             self.store.write_fit(record._replace(files=digests(folder), provenance=about))
@@ -112,9 +120,12 @@ class FitWork:
         check = functools.partial(self.store.check_lease, self.fit.key.id)
         with group.leading(self.fit.key.id):
             select = selector(self.fit, self.bank, trainer)
-            fitted = train(trainer, folder, self.report, deadline=self.deadline, check=check, select=select)
+            fitted = train(
+                trainer, folder, self.report, deadline=self.deadline, check=check, select=select
+            )
         passes = sum(row["passes"] * row["iterations"] for row in fitted.history)
-        other_load = max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1))  # processes that wait for a processor
+        # processes that wait for a processor
+        other_load = max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1))
         about = {"execution": trainer.computed, "other_load": other_load, "passes": passes}
         if fitted.selected:
             about["selected"] = fitted.selected._asdict()
@@ -129,7 +140,8 @@ class FitWork:
         )
 
     def _start(self, model: nn.Module, *, begins: bool) -> dict[str, dict[str, str]]:
-        """Load the weights that training starts from; buffers that only this model has keep their values.
+        """Load the weights that training starts from; buffers that only this model has keep their
+        values.
 
         Args:
             model: before its training.
@@ -140,17 +152,27 @@ class FitWork:
         """
         start = start_of(self.fit, self.store)
         weights, sha256 = _read_kept(self.store.fit_folder(start.key), "model.safetensors", start)
-        own = {name: buffer for name, buffer in model.state_dict().items() if name in dict(model.named_buffers())}
+        own = {
+            name: buffer
+            for name, buffer in model.state_dict().items()
+            if name in dict(model.named_buffers())
+        }
         try:
             load_weights(model, own | weights)
         except CheckpointError as error:
-            raise SpecError(f"{self.fit} cannot start from the weights of {start.key}. {error}") from error
+            raise SpecError(
+                f"{self.fit} cannot start from the weights of {start.key}. {error}"
+            ) from error
         if begins:
-            self.report(Event(kind="warning", text=f"training starts from the weights of {start.key}"))
+            self.report(
+                Event(kind="warning", text=f"training starts from the weights of {start.key}")
+            )
         return {"started_from": {"fit": start.key.id, "model": str(start.key), "weights": sha256}}
 
     def _fit(self, model: Any, blank: FitRecord, folder: Path) -> FitRecord:
-        """Fit the model at once, unless it was trained elsewhere, and write the files of a training."""
+        """Fit the model at once, unless it was trained elsewhere, and write the files of a
+        training.
+        """
         dataset, start, seconds = self.bank.dataset, time.perf_counter(), 0.0
         if not self.fit.model.is_pretrained:
             with progress.phase("fitting the model"):
@@ -170,7 +192,9 @@ class FitWork:
         state, weights = _read_kept(folder, "model.safetensors", record)
         if fit.model.is_pretrained:
             own = model.state_dict()
-            if own.keys() != state.keys() or not all(torch.equal(own[name].cpu(), state[name]) for name in own):
+            if own.keys() != state.keys() or not all(
+                torch.equal(own[name].cpu(), state[name]) for name in own
+            ):
                 raise CheckpointError(
                     f"The weights of {fit.requested} have changed since they were first measured, and its results "
                     f"would be mixed up. Give the new ones another name or option, use another --store, or remove "
@@ -210,7 +234,9 @@ class FitWork:
         )
 
 
-def new_record(fit: FitPlan, device: torch.device = CPU, command: str = "", size: int = 1) -> FitRecord:
+def new_record(
+    fit: FitPlan, device: torch.device = CPU, command: str = "", size: int = 1
+) -> FitRecord:
     """Return the record of a fit before training by ``size`` processes."""
     return FitRecord(
         key=fit.key,
@@ -228,7 +254,8 @@ def new_record(fit: FitPlan, device: torch.device = CPU, command: str = "", size
 
 
 def _seconds_of_last_attempt(history: Sequence[Mapping[str, float]]) -> list[float]:
-    """Return the mean seconds per iteration of each window since the last intervention of the guard.
+    """Return the mean seconds per iteration of each window since the last intervention of the
+    guard.
 
     The first window contains the warm-up, and is left out if there are others.
     """
@@ -245,7 +272,9 @@ def _read_kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
     remedy = f"Put a copy of the file back, or remove the folder {folder} to train the model again."
     state, actual = checkpoint.read_with_digest(folder / name, remedy)
     if record.files.get(name, actual) != actual:
-        raise CheckpointError(f"{folder / name} is not the file that the training of {record.key.model} left. {remedy}")
+        raise CheckpointError(
+            f"{folder / name} is not the file that the training of {record.key.model} left. {remedy}"
+        )
     return state, actual
 
 

@@ -28,7 +28,9 @@ class Imported(NamedTuple):
     parameters: int  # number of values in the weights
 
 
-def import_fit(importer: str, file: Path, model: str | None, dataset: str, name: str, store: Store) -> Imported:
+def import_fit(
+    importer: str, file: Path, model: str | None, dataset: str, name: str, store: Store
+) -> Imported:
     """Write weights that were trained elsewhere to a store, as a fit.
 
     Args:
@@ -40,8 +42,10 @@ def import_fit(importer: str, file: Path, model: str | None, dataset: str, name:
         store: receives the fit.
 
     Raises:
-        CheckpointError: if the file is damaged or something does not fit; the message lists all of it.
-        SpecError: if a component does not exist, the name is taken, or the file names code that the user did not.
+        CheckpointError: if the file is damaged or something does not fit; the message lists all of
+            it.
+        SpecError: if a component does not exist, the name is taken, or the file names code that the
+            user did not.
         StoreError: if the store cannot be written.
     """
     data = make(registry.resolve("datasets", dataset), download=True).spec
@@ -65,7 +69,9 @@ def import_fit(importer: str, file: Path, model: str | None, dataset: str, name:
     record = fits.new_record(fit)
     source = {"name": name, "importer": str(reader.component), "file": file.name, "sha256": sha256}
     about = {**record.provenance, "imported": source}
-    store.write_fit(record._replace(status="imported", files=fits.digests(folder), provenance=about))
+    store.write_fit(
+        record._replace(status="imported", files=fits.digests(folder), provenance=about)
+    )
     return Imported(fit, content, sum(parameter.numel() for parameter in made.parameters()))
 
 

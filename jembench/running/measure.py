@@ -15,7 +15,14 @@ import numpy as np
 from torch import Tensor
 
 from jembench import stopping
-from jembench.errors import DamagedError, NotApplicable, OutOfTime, StoreError, Unavailable, error_text
+from jembench.errors import (
+    DamagedError,
+    NotApplicable,
+    OutOfTime,
+    StoreError,
+    Unavailable,
+    error_text,
+)
 from jembench.interfaces import Evaluation, Measurement, Value
 from jembench.interfaces.metrics import Metric
 from jembench.stopping import contained
@@ -23,7 +30,9 @@ from jembench.store.outcome import Outcome, check
 from jembench.store.records import REMEDY
 
 ROUNDING = 1e-9
-"""The relative error up to which a value may lie outside of its interval: its ends are computed apart."""
+"""The relative error up to which a value may lie outside of its interval: its ends are computed
+apart.
+"""
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 """Per-example values by label."""
@@ -67,7 +76,8 @@ def _checked(measurement: Measurement) -> tuple[Outcome, Arrays]:
     """Convert a measurement to an outcome of plain numbers and arrays, which the store can write.
 
     Raises:
-        TypeError, ValueError: if that is not possible, which is a failure of the metric and not of the store.
+        TypeError, ValueError: if that is not possible, which is a failure of the metric and not of
+            the store.
     """
     if not measurement.values:
         raise ValueError("the metric measured nothing")
@@ -88,7 +98,9 @@ def _checked(measurement: Measurement) -> tuple[Outcome, Arrays]:
             not_finite.append(label)
         else:
             _check_interval(label, values[label])
-    outcome = Outcome(status="ok", protocol=measurement.protocol, values=values, details=measurement.details)
+    outcome = Outcome(
+        status="ok", protocol=measurement.protocol, values=values, details=measurement.details
+    )
     try:
         check(outcome)
     except DamagedError as error:
@@ -119,13 +131,17 @@ def _check_interval(label: str, value: Value) -> None:
     most = math.inf if value.high is None else value.high
     rounding = ROUNDING * abs(value.value)
     if not least - rounding <= value.value <= most + rounding:
-        raise ValueError(f"{label} is {value.value:g}, outside of its interval from {value.low} to {value.high}")
+        raise ValueError(
+            f"{label} is {value.value:g}, outside of its interval from {value.low} to {value.high}"
+        )
 
 
 def _check_labels(labels: Mapping[str, Any]) -> None:
     """Check that labels are different texts of one line."""
     if not isinstance(labels, Mapping):
-        raise TypeError(f"its values or arrays are a {type(labels).__name__}, and must be a mapping from labels")
+        raise TypeError(
+            f"its values or arrays are a {type(labels).__name__}, and must be a mapping from labels"
+        )
     for label in labels:
         if not isinstance(label, str) or not label.strip() or not label.isprintable():
             raise ValueError(f"the label {label!r:.100} is no line of printable text")
@@ -147,11 +163,17 @@ def _check_array(label: object, array: np.ndarray[Any, Any]) -> None:
 
 
 def not_applicable(reason: Unavailable) -> Outcome:
-    """Return the outcome of a cell that cannot be computed, permanently or because something is missing."""
+    """Return the outcome of a cell that cannot be computed, permanently or because something is
+    missing.
+    """
     settled = {"settled": True} if isinstance(reason, NotApplicable) else {}
     return Outcome(status="na", reason=str(reason), details=settled)
 
 
 def failed(error: BaseException) -> Outcome:
     """Return the outcome of a cell that failed by an error."""
-    return Outcome(status="failed", reason=error_text(error), traceback="".join(traceback.format_exception(error)))
+    return Outcome(
+        status="failed",
+        reason=error_text(error),
+        traceback="".join(traceback.format_exception(error)),
+    )

@@ -9,7 +9,16 @@ from jembench.catalog import registry
 from jembench.data.datasets import count, make
 from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import NotApplicable, Unavailable
-from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Need, Sampler, Source, Split, Trainable
+from jembench.interfaces import (
+    Dataset,
+    DataSpec,
+    FeatureNetwork,
+    Need,
+    Sampler,
+    Source,
+    Split,
+    Trainable,
+)
 from jembench.interfaces.data import Truth
 from jembench.interfaces.evaluation import KEPT, Checked
 from jembench.interfaces.models import Capability
@@ -23,7 +32,9 @@ from jembench.training import snapshots
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedFit:
-    """The :class:`~jembench.interfaces.Planned` of a model at its start; without a model, what all models share."""
+    """The :class:`~jembench.interfaces.Planned` of a model at its start; without a model, what all
+    models share.
+    """
 
     dataset: Dataset
     test: Split  # the test images under evaluation
@@ -46,19 +57,31 @@ class PlannedFit:
         if "chains" in needs:
             require_chains(self.sampler)
         if missing := sorted(needs & set(get_args(Capability)) - capabilities(self.model)):
-            chains = "samples" in missing and has_energy_gradient(self.model) and not isinstance(self.model, Trainable)
+            chains = (
+                "samples" in missing
+                and has_energy_gradient(self.model)
+                and not isinstance(self.model, Trainable)
+            )
             remedy = "; --sampler sgld:steps=100 draws samples from its energy" if chains else ""
-            raise NotApplicable(f"needs {' and '.join(missing)}, which the model does not give{remedy}")
+            raise NotApplicable(
+                f"needs {' and '.join(missing)}, which the model does not give{remedy}"
+            )
         if "labels" in needs and self.test.labels is None:
-            raise NotApplicable(f"The dataset {self.spec.name} has no labels, so that no class can be wrong.")
+            raise NotApplicable(
+                f"The dataset {self.spec.name} has no labels, so that no class can be wrong."
+            )
         if "validation" in needs and not self.validation:
             raise no_validation(self.count("train"), pretrained=self.pretrained)
         if "buffer" in needs and self._kept() == 0:
-            raise NotApplicable("The model keeps no chains with their ages: only a replay buffer does.")
+            raise NotApplicable(
+                "The model keeps no chains with their ages: only a replay buffer does."
+            )
         if "gradients" in needs:
             require_gradients(self.model)
         if "training" in needs and self.pretrained:
-            raise NotApplicable("The model was trained elsewhere: nothing is known of its training.")
+            raise NotApplicable(
+                "The model was trained elsewhere: nothing is known of its training."
+            )
 
     @property
     def spec(self) -> DataSpec:
@@ -75,17 +98,25 @@ class PlannedFit:
         return len(self.test.images) if images == "test" else count(self.dataset, "train")
 
     def samples(self, source: Source = KEPT) -> int | None:
-        """Return the number of generated images that the model will have; None if its sampler has no ``capacity``."""
+        """Return the number of generated images that the model will have; None if its sampler has
+        no ``capacity``.
+        """
         if source.sampler and isinstance(self.model, PlainClassifier):
             raise NotApplicable(
                 "It is a network without an energy of its own, for which no sampler runs. To draw from -logsumexp of "
                 "its logits, name it as baseline:net=..., or wrap it: jembench.parts.LogitModel(net)."
             )
-        if not (source.sampler and registry.resolve("samplers", source.sampler) and has_energy_gradient(self.model)):
+        if not (
+            source.sampler
+            and registry.resolve("samplers", source.sampler)
+            and has_energy_gradient(self.model)
+        ):
             self.require(frozenset({"samples"}))  # without such an energy, the model's own are used
         kept, has_chains = self._kept(), self.sampler is not None
         buffers = 0 if kept == 0 else self.buffers
-        way = way_of(source, self.model, chains=has_chains, pretrained=self.pretrained, buffers=buffers)
+        way = way_of(
+            source, self.model, chains=has_chains, pretrained=self.pretrained, buffers=buffers
+        )
         if way == "new":
             return source.images or FRESH_SAMPLES
         if way == "direct":
@@ -95,7 +126,9 @@ class PlannedFit:
         return kept * snapshots.COUNT if source.pooling == "five" else kept or FRESH_SAMPLES
 
     def _kept(self) -> int | None:
-        """Return the number of chains that training will keep; None if the sampler has no ``capacity``."""
+        """Return the number of chains that training will keep; None if the sampler has no
+        ``capacity``.
+        """
         if self.sampler is None:
             return 0
         if self.pretrained:
@@ -109,7 +142,11 @@ class PlannedFit:
         A dataset with ``download=true`` counts as available where nothing may be downloaded.
         """
         outliers = resolve(spec)
-        if outliers.is_dataset and not self.fetching and outliers.component.arguments.get("download"):
+        if (
+            outliers.is_dataset
+            and not self.fetching
+            and outliers.component.arguments.get("download")
+        ):
             try:
                 make(outliers.component, download=False)
             except Unavailable:

@@ -1,4 +1,6 @@
-"""The executor ``processes``, with workers on this machine for each GPU, or for the cores of the CPU."""
+"""The executor ``processes``, with workers on this machine for each GPU, or for the cores of the
+CPU.
+"""
 
 import ctypes
 import dataclasses
@@ -24,7 +26,9 @@ from jembench.interfaces.running import Ended, Job, exit_reason
 from jembench.running.local import Queued
 
 DRIVER = "JEMBENCH_DRIVER"
-"""Environment variable: the id of the process that started a worker, which ends with it; set by jembench."""
+"""Environment variable: the id of the process that started a worker, which ends with it; set by
+jembench.
+"""
 
 POLL = 0.05
 """Seconds between two checks of the workers."""
@@ -84,8 +88,8 @@ class _Worker:
 class Processes(Queued):
     """Several units of work at once on this machine: a worker per GPU, or per core of the CPU.
 
-    A worker carries out one batch after the other, each a share of the waiting units, so that batches
-    get smaller and all places end at about the same time.
+    A worker carries out one batch after the other, each a share of the waiting units, so that
+    batches get smaller and all places end at about the same time.
 
     Args:
         jobs: the number of places; None: one per GPU, or per core of the CPU.
@@ -156,7 +160,8 @@ class Processes(Queued):
             for worker in list(self._workers):
                 self._remove(worker)
 
-    # --- workers ------------------------------------------------------------------------------------------------------
+    # --- workers
+    # ------------------------------------------------------------------------------------------------------
 
     def _give(self) -> bool:
         """Give the first waiting units to an idle worker; idle ones end if several GPUs are needed."""
@@ -178,11 +183,15 @@ class Processes(Queued):
         return jobs
 
     def _start(self) -> bool:
-        """Start a worker for the first waiting units if there are free places, each with its own GPU."""
+        """Start a worker for the first waiting units if there are free places, each with its own
+        GPU.
+        """
         gpus, most = self._queue[0].gpus, len(self._gpus[: self.slots])
         if gpus > most > 0:
             text = f"It needs {gpus} GPUs together, and this run has {most} on this machine."
-            refused = Ended(id=self._queue.pop(0).id, how="refused", text=text, host=platform.node())
+            refused = Ended(
+                id=self._queue.pop(0).id, how="refused", text=text, host=platform.node()
+            )
             self._endings.append(refused)
             return True
         places = (list(dict.fromkeys(self._free)) if self._gpus else self._free)[:gpus]
@@ -194,7 +203,11 @@ class Processes(Queued):
         folder = self._driver.store / "works"
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"worker-{os.getpid()}-{time.time_ns():x}.log"
-        environment = {"OMP_NUM_THREADS": str(max(1, _cores() // self.slots)), **os.environ, **self._driver.environment}
+        environment = {
+            "OMP_NUM_THREADS": str(max(1, _cores() // self.slots)),
+            **os.environ,
+            **self._driver.environment,
+        }
         alone = gpus == 1  # otherwise torchrun is the parent
         if alone:
             environment[DRIVER] = str(os.getpid())
@@ -239,7 +252,9 @@ class Processes(Queued):
             if self._deaths[first] > self.retries:
                 worker.keeps_log = True
                 text = f"its worker ended with {exit_reason(code)}, {self._deaths[first]} times"
-                lost = Ended(id=first, how="lost", text=text, host=platform.node(), log=str(worker.log))
+                lost = Ended(
+                    id=first, how="lost", text=text, host=platform.node(), log=str(worker.log)
+                )
                 self._endings.append(lost)
                 del worker.jobs[0]
             self.submit(worker.jobs)

@@ -17,10 +17,14 @@ from jembench.catalog import discovery
 from jembench.files import digest
 
 COMMAND = shlex.join([Path(sys.argv[0]).name.replace("__main__.py", "jembench"), *sys.argv[1:]])
-"""The command line of this process, quoted for a shell; ``python -m jembench`` counts as ``jembench``."""
+"""The command line of this process, quoted for a shell; ``python -m jembench`` counts as
+``jembench``.
+"""
 
 
-def collect(device: str, components: list[discovery.Component], command: str = "") -> dict[str, Any]:
+def collect(
+    device: str, components: list[discovery.Component], command: str = ""
+) -> dict[str, Any]:
     """Return the provenance of a result, from which it can be judged and repeated, in JSON types.
 
     Args:
@@ -33,7 +37,11 @@ def collect(device: str, components: list[discovery.Component], command: str = "
     plugins = set()
     for component in components:
         file = getattr(sys.modules.get(component.module), "__file__", None)
-        code = f" ({Path(file).name}, sha256:{digest(Path(file))[:12]})" if file and not component.distribution else ""
+        code = (
+            f" ({Path(file).name}, sha256:{digest(Path(file))[:12]})"
+            if file and not component.distribution
+            else ""
+        )
         plugins.add(f"{component}{code}")
     return {
         "command": command or COMMAND,
@@ -46,7 +54,9 @@ def collect(device: str, components: list[discovery.Component], command: str = "
 
 @functools.cache
 def _of_process(device: str) -> dict[str, Any]:
-    """Return the commit, the versions of jembench and of the installed packages that it needs, and the machine."""
+    """Return the commit, the versions of jembench and of the installed packages that it needs, and
+    the machine.
+    """
     import torch
 
     from jembench.models import devices
@@ -55,13 +65,21 @@ def _of_process(device: str) -> dict[str, Any]:
     if (source.parent / ".git").exists():
         command = ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=12"]
         with suppress(OSError, subprocess.SubprocessError):
-            commit = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
-    required = [line for line in importlib.metadata.requires("jembench") or () if "extra ==" not in line]
+            commit = subprocess.run(
+                command, capture_output=True, text=True, timeout=5, check=True
+            ).stdout.strip()
+    required = [
+        line for line in importlib.metadata.requires("jembench") or () if "extra ==" not in line
+    ]
     packages = {}
     for name in ("jembench", *sorted(re.split(r"[^\w.-]", line)[0] for line in required)):
         with suppress(importlib.metadata.PackageNotFoundError):
             packages[name] = importlib.metadata.version(name)
-    hardware: dict[str, Any] = {"device": device, "processor": devices.processor(), "cores": os.cpu_count()}
+    hardware: dict[str, Any] = {
+        "device": device,
+        "processor": devices.processor(),
+        "cores": os.cpu_count(),
+    }
     if device.startswith("cuda"):
         hardware |= {"gpu": devices.name(torch.device(device)), "cuda": torch.version.cuda}
     return {

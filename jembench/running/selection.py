@@ -1,4 +1,6 @@
-"""The selection of a checkpoint, and of the length of chains that generate images, by a metric on validation images."""
+"""The selection of a checkpoint, and of the length of chains that generate images, by a metric on
+validation images.
+"""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -36,7 +38,8 @@ class HeldOut(NamedTuple):
 
 
 def metrics(recipe: Recipe) -> dict[int | None, Metric]:
-    """Make the metric by which a recipe selects, for each length of chains or for None; {}: it selects by accuracy.
+    """Make the metric by which a recipe selects, for each length of chains or for None; {}: it
+    selects by accuracy.
 
     Raises:
         SpecError: if there is no such metric or option.
@@ -47,12 +50,15 @@ def metrics(recipe: Recipe) -> dict[int | None, Metric]:
     made = dict[int | None, Metric]()
     for steps in recipe.selection.steps or (None,):
         further = () if steps is None else (("steps", str(steps)),)
-        made[steps] = registry.resolve("metrics", str(Spec(named.name, named.arguments + further))).make()
+        made[steps] = registry.resolve(
+            "metrics", str(Spec(named.name, named.arguments + further))
+        ).make()
     return made
 
 
 def selector(fit: FitPlan, bank: FeatureBank, trainer: Trainer) -> Callable[[], Selected] | None:
-    """Return the function that measures the model of a trainer, with averaged weights if the recipe has them.
+    """Return the function that measures the model of a trainer, with averaged weights if the recipe
+    has them.
 
     None: the recipe selects by accuracy.
     """
@@ -82,5 +88,7 @@ def selector(fit: FitPlan, bank: FeatureBank, trainer: Trainer) -> Callable[[], 
 def _measured(metric: Metric, steps: int | None, fit: TrainedFit) -> Selected:
     label, value = next(iter(metric.compute(fit.evaluation()).values.items()))
     if not value.better:
-        raise SpecError(f"selection.metric is {metric.name}, of which neither high nor low values are better.")
+        raise SpecError(
+            f"selection.metric is {metric.name}, of which neither high nor low values are better."
+        )
     return Selected(label, value.value, value.better, steps)

@@ -29,20 +29,27 @@ if TYPE_CHECKING:
     from jembench.interfaces.running import Executor
 
 MOST_JOBS = 4
-"""The largest number of processes that a run starts on the CPU by default, since each takes the memory of PyTorch."""
+"""The largest number of processes that a run starts on the CPU by default, since each takes the
+memory of PyTorch.
+"""
 
 LATEST = 90.0
-"""Seconds within which all machines see a new file. NFS caches its absence for up to 60 s (``acdirmax``)."""
+"""Seconds within which all machines see a new file. NFS caches its absence for up to 60 s
+(``acdirmax``).
+"""
 
 MakeDisplay = Callable[[], "AbstractContextManager[Tracker | None]"]
-"""The function that makes the tracker of the display; with :class:`~contextlib.nullcontext` nothing is shown."""
+"""The function that makes the tracker of the display; with :class:`~contextlib.nullcontext` nothing
+is shown.
+"""
 
 
 class Finished(NamedTuple):
     """The outcomes of a plan after the work."""
 
     cells: list[Cell]
-    stopped: OutOfTime | Stopped | WorkFailed | None  # the reason why the work ended early, if it did
+    # the reason why the work ended early, if it did
+    stopped: OutOfTime | Stopped | WorkFailed | None
 
 
 def check_options(how: RunOptions) -> Executor | None:
@@ -52,7 +59,8 @@ def check_options(how: RunOptions) -> Executor | None:
         the executor that they name; None: the default for the work.
 
     Raises:
-        SpecError: if the executor takes no such device, if there is no such executor or tracker, or under torchrun.
+        SpecError: if the executor takes no such device, if there is no such executor or tracker, or
+            under torchrun.
     """
     if launched().size > 1:
         raise SpecError(
@@ -85,7 +93,8 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
         the outcomes, under the names of the plan, since a dataset may have been moved.
 
     Raises:
-        JembenchError: if something is missing, or the store cannot be written. The failure of a cell is its outcome.
+        JembenchError: if something is missing, or the store cannot be written. The failure of a
+            cell is its outcome.
     """
     executor = check_options(how)
     check_stored(plan.fits, store)
@@ -106,7 +115,10 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
                 except (OutOfTime, Stopped, WorkFailed) as error:
                     stopped = error
         until = time.monotonic() + LATEST  # some may not be visible from this machine yet
-        while len(cells := list(filter(None, map(store.read_cell, plan.cells)))) < len(plan.cells) and not stopped:
+        while (
+            len(cells := list(filter(None, map(store.read_cell, plan.cells)))) < len(plan.cells)
+            and not stopped
+        ):
             if time.monotonic() > until:
                 stopped = WorkFailed(
                     f"All work has ended, and {len(plan.cells) - len(cells)} of {len(plan.cells)} results are not in "
@@ -117,18 +129,26 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
                 time.sleep(1.0)
     dispatch.sweep(store)  # also where a former command was killed after its last result
     planned = {cell.id: cell for cell in plan.cells}
-    named = [replace(cell, fit=planned[cell.id].fit.key, metric=str(planned[cell.id].metric)) for cell in cells]
+    named = [
+        replace(cell, fit=planned[cell.id].fit.key, metric=str(planned[cell.id].metric))
+        for cell in cells
+    ]
     return Finished(named, stopped)
 
 
 def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
-    """Return the executor of ``auto``: a process per GPU of several, or per training on the CPU, or this process.
+    """Return the executor of ``auto``: a process per GPU of several, or per training on the CPU, or
+    this process.
 
-    Objects of this program and code on its path, which other processes may not find, are trained in this process.
+    Objects of this program and code on its path, which other processes may not find, are trained in
+    this process.
     """
     fits = [fit for fit in pending.fits if not fit.is_pretrained and not store.is_trained(fit.key)]
     parts = [part for fit in pending.fits for part in fit.components]
-    own = {part.distribution for part in (*parts, *(use for cell in pending.cells for use in cell.metric.uses))}
+    own = {
+        part.distribution
+        for part in (*parts, *(use for cell in pending.cells for use in cell.metric.uses))
+    }
     gpus = gpu_count() if how.device in ("auto", "cuda") else 0
     together = any(fit.recipe.processes > 1 for fit in fits)
     jobs = min(len(fits), threads(), MOST_JOBS)
@@ -141,10 +161,14 @@ def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
 
 
 @contextmanager
-def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay = nullcontext) -> Iterator[Evaluation]:
-    """Open a model, after training it if the store does not have it; arguments as for :func:`run_plan`.
+def open_fit(
+    fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay = nullcontext
+) -> Iterator[Evaluation]:
+    """Open a model, after training it if the store does not have it; arguments as for
+    :func:`run_plan`.
 
-    Within the context the display is shown, and the number of threads is that of the dataset's images.
+    Within the context the display is shown, and the number of threads is that of the dataset's
+    images.
     """
     from jembench.models import devices
     from jembench.running.caches import FeatureBank, when_free
@@ -156,14 +180,17 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay =
         device, dataset = devices.resolve(how.device), fit.dataset.make()
         is_trained = store.is_trained(fit.key)
         if not is_trained:
-            for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
+            # missing or damaged images are an error before anything is trained
+            for split in ("train", "test"):
                 dataset.split(split)
         store.sweep()
         with devices.threads_for(dataset.spec, device):
             trackers = () if is_trained else chosen_trackers(how.trackers)
             with Events(shown, store, trackers) as events, events.reporting(fit.key) as report:
                 bank = FeatureBank(dataset, store, device)
-                work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=how.deadline)
+                work = FitWork(
+                    fit=fit, bank=bank, store=store, report=report, deadline=how.deadline
+                )
                 with when_free(store, fit.key.id):
                     evaluation = work.load_or_train().evaluation()
             yield evaluation

@@ -11,7 +11,15 @@ import torch
 
 from jembench import progress, seeds, stopping
 from jembench.catalog.discovery import Component
-from jembench.errors import OutOfTime, PluginError, ProcessLost, Remark, SpecError, StoreError, error_text
+from jembench.errors import (
+    OutOfTime,
+    PluginError,
+    ProcessLost,
+    Remark,
+    SpecError,
+    StoreError,
+    error_text,
+)
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.sweep import without_sampler
 from jembench.experiment.works import Work, planned
@@ -39,7 +47,8 @@ from jembench.training import processes
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker that carries out units one after the other. Datasets and feature networks are read once for all units.
+    """A worker that carries out units one after the other. Datasets and feature networks are read
+    once for all units.
 
     Args:
         store: of the results.
@@ -65,13 +74,15 @@ class Worker:
             plan: its cells; None: they are planned again.
 
         Returns:
-            the ending: ``done``, or ``busy`` if another process works on the unit or on the same fit.
+            the ending: ``done``, or ``busy`` if another process works on the unit or on the same
+            fit.
 
         Raises:
             OutOfTime: if its deadline passed.
             ProcessLost: if a process of the group failed or has ended.
             StoreError: if the store cannot be written.
-            JembenchError: if it cannot be carried out here; see :func:`~jembench.experiment.works.planned` and
+            JembenchError: if it cannot be carried out here; see
+                :func:`~jembench.experiment.works.planned` and
                 :func:`~jembench.running.check.look_ahead`.
         """
         with self.store.lease(work.id) as mine:
@@ -138,14 +149,15 @@ class _Unit(FitWork):
     ready: Ready
     work: Work
     cells: Sequence[CellPlan]  # with those that other units compute later
-    outputs: list[str] = field(default_factory=list, init=False)  # remarks on the outputs of the model
+    # remarks on the outputs of the model
+    outputs: list[str] = field(default_factory=list, init=False)
 
     def compute(self) -> Ended:
         """Train the fit if a cell needs it, and compute the cells or attack a part of the images.
 
         Returns:
-            the ending: ``done``, with the reason if training failed, or ``busy`` if another process works on the fit
-            or on some of the cells.
+            the ending: ``done``, with the reason if training failed, or ``busy`` if another process
+            works on the fit or on some of the cells.
         """
         is_trained = self.store.is_trained(self.fit.key)
         picture = self.store.fit_folder(self.fit.key) / pictures.SAMPLES
@@ -182,7 +194,8 @@ class _Unit(FitWork):
                 self._examine(own_cells, trained)
                 all_mine = self._measure_all(own_cells, trained)
             else:
-                for cell in possible:  # the results are kept for the unit that measures, where an error happens again
+                # the results are kept for the unit that measures, where an error happens again
+                for cell in possible:
                     self._measure(cell, trained, set())
         stopping.check()
         return Ended(id=self.work.id, how="done" if all_mine else "busy")
@@ -198,13 +211,18 @@ class _Unit(FitWork):
             with suppress(Exception), stopping.contained("The metric"):  # a failure is its outcome
                 needs |= cell.metric.make().requires
         quantities = readable(trained.model, {"logits", "energy"})
-        wanted = {name for name in quantities if name in needs or (name == "energy" and "log_prob" in needs)}
+        wanted = {
+            name
+            for name in quantities
+            if name in needs or (name == "energy" and "log_prob" in needs)
+        }
         if not wanted:
             return
         images, spec = trained.test.images, trained.dataset.spec
         network = f"The network of {self.fit.key.model}"
         within = isolated(network, self.note)
-        with suppress(PluginError), progress.phase("comparing passes"), within:  # metrics fail by it
+        # metrics fail by it
+        with suppress(PluginError), progress.phase("comparing passes"), within:
             self._remark(unsteady(trained.model, images, spec, trained.device, wanted))
         try:
             with progress.phase("comparing running statistics"), isolated(network, self.note):
@@ -221,7 +239,9 @@ class _Unit(FitWork):
             self.outputs.append(text)
             self.report(Event(kind="warning", text=text))
 
-    def _measure(self, cell: CellPlan, trained: TrainedFit, used: set[Component]) -> tuple[Outcome, Arrays]:
+    def _measure(
+        self, cell: CellPlan, trained: TrainedFit, used: set[Component]
+    ) -> tuple[Outcome, Arrays]:
         """Compute a cell, or its part of it; ``used`` gets the components that the metric asks for."""
         with progress.phase(f"measuring {without_sampler(str(cell.metric))}"):
             evaluation = trained.evaluation(used, cell.metric.code, self.work.part)
@@ -262,16 +282,25 @@ class _Unit(FitWork):
 
     def _draw_picture(self, evaluation: Evaluation, picture: Path) -> None:
         try:
-            with progress.phase("drawing samples"), isolated(f"The samples of {self.fit.key.model}", self.note):
+            with (
+                progress.phase("drawing samples"),
+                isolated(f"The samples of {self.fit.key.model}", self.note),
+            ):
                 texts = {pictures.KEY: pictures.seal_for(picture.parent)}
                 write_samples(evaluation, evaluation.samples(), picture, texts=texts)
         except StoreError:
             raise
         except Exception as error:
-            self.report(Event(kind="warning", text=f"no picture of the samples: {error_text(error)}"))
+            self.report(
+                Event(kind="warning", text=f"no picture of the samples: {error_text(error)}")
+            )
 
     def _write(
-        self, cell: CellPlan, outcome: Outcome, arrays: Arrays = MappingProxyType({}), used: Iterable[Component] = ()
+        self,
+        cell: CellPlan,
+        outcome: Outcome,
+        arrays: Arrays = MappingProxyType({}),
+        used: Iterable[Component] = (),
     ) -> None:
         """Write the outcome of a cell with its provenance."""
         made_by = [*self.fit.components, cell.metric.component, *used]
@@ -296,7 +325,9 @@ class _Unit(FitWork):
             fit=self.fit.key,
             metric=str(cell.metric),
             outcome=outcome,
-            provenance=provenance.collect(str(self.bank.device), made_by, self.command) | about | self.changed,
+            provenance=provenance.collect(str(self.bank.device), made_by, self.command)
+            | about
+            | self.changed,
         )
         self.store.write_cell(record, arrays)
         if event := events.measurement_event(record, fit):
@@ -314,15 +345,19 @@ def _wanted(cells: Sequence[CellPlan]) -> frozenset[Quantity]:
 
 
 def serve_fits(fits: Sequence[FitPlan], device: torch.device) -> None:
-    """Take part in each training of rank 0 until rank 0 has ended, without reading or writing the store.
+    """Take part in each training of rank 0 until rank 0 has ended, without reading or writing the
+    store.
 
     Raises:
         ProcessLost: if a process of the group failed or has ended.
     """
     known = {fit.key.id: fit for fit in fits}
-    with stopping.deferred():  # torchrun sends signals to all processes, and rank 0 ends the work of all
+    # torchrun sends signals to all processes, and rank 0 ends the work of all
+    with stopping.deferred():
         while fit_id := processes.group.broadcast(""):
             dataset = known[fit_id].dataset.make()
-            trainer = make_trainer(known[fit_id], dataset, device, make_model(known[fit_id], dataset))
+            trainer = make_trainer(
+                known[fit_id], dataset, device, make_model(known[fit_id], dataset)
+            )
             with devices.threads_for(dataset.spec, device):
                 processes.group.follow(trainer)

@@ -37,9 +37,15 @@ def require_chains(sampler: Sampler | None) -> Sampler:
 
 
 def run(
-    sampler: Sampler, state: ChainState, grad_energy: GradEnergy, generator: Generator, steps: int | None = None
+    sampler: Sampler,
+    state: ChainState,
+    grad_energy: GradEnergy,
+    generator: Generator,
+    steps: int | None = None,
 ) -> ChainState:
-    """Move chains by ``steps`` (the sampler's own number if None). The sampler's buffer is unchanged."""
+    """Move chains by ``steps`` (the sampler's own number if None). The sampler's buffer is
+    unchanged.
+    """
     for _ in progress.track(range(sampler.steps if steps is None else steps), "sampling", "steps"):
         state = sampler.step(state, grad_energy, generator)
     return state

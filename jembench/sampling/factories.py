@@ -1,7 +1,7 @@
 """The samplers that core registers. Imports nothing heavy until one is made.
 
-Step sizes, noise and clip are in the units of ``DataSpec.bounds`` and of dE/dx there. ``start`` is the spec of the
-start of new chains (`jembench list starts`).
+Step sizes, noise and clip are in the units of ``DataSpec.bounds`` and of dE/dx there. ``start`` is
+the spec of the start of new chains (`jembench list starts`).
 """
 
 from __future__ import annotations
@@ -41,13 +41,16 @@ def sgld(
 ) -> ShortRun:
     """Short-run SGLD: every chain starts anew, from uniform noise by default.
 
-    ``clip`` clamps every element of the gradient to [-clip, clip]; ``bounded`` clamps the images after every step.
-    ``momentum`` is the share of the former steps' gradients that is added to the gradient.
+    ``clip`` clamps every element of the gradient to [-clip, clip]; ``bounded`` clamps the images
+    after every step. ``momentum`` is the share of the former steps' gradients that is added to the
+    gradient.
     """
     from jembench.sampling.sgld import Langevin, ShortRun
 
     bounds = data.bounds if bounded else None
-    langevin = Langevin(steps=steps, step_size=step_size, noise=noise, clip=clip, bounds=bounds, momentum=momentum)
+    langevin = Langevin(
+        steps=steps, step_size=step_size, noise=noise, clip=clip, bounds=bounds, momentum=momentum
+    )
     return ShortRun(data, langevin, _start(start, data))
 
 
@@ -63,10 +66,12 @@ def pcd(
     reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
     start: StartSpec = "uniform",
 ) -> PersistentChains:
-    """Persistent chains (SGLD) from a replay buffer; a share ``reinit`` restarts from noise, uniform by default.
+    """Persistent chains (SGLD) from a replay buffer; a share ``reinit`` restarts from noise,
+    uniform by default.
 
-    ``clip`` clamps every element of the gradient to [-clip, clip]; ``bounded`` clamps the images after every step.
-    SADA-JEM (Yang, Su & Ji, 2023) has steps=10, noise=0, clip=1, bounded=true, start=class-gaussian.
+    ``clip`` clamps every element of the gradient to [-clip, clip]; ``bounded`` clamps the images
+    after every step. SADA-JEM (Yang, Su & Ji, 2023) has steps=10, noise=0, clip=1, bounded=true,
+    start=class-gaussian.
     """
     from jembench.sampling.pcd import PersistentChains
     from jembench.sampling.sgld import Langevin
@@ -87,18 +92,22 @@ def proximal(
     reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
     start: StartSpec = "class-gaussian",
 ) -> PersistentChains:
-    """JEM++'s proximal sampler: ``outer`` network passes, each followed by ``inner`` cheap steps (Yang & Ji, 2021).
+    """JEM++'s proximal sampler: ``outer`` network passes, each followed by ``inner`` cheap steps
+    (Yang & Ji, 2021).
 
-    Each outer step computes p = dE/dh at the first layer's output h and holds it fixed while the inner ones repeat
-    x <- clamp(x - step_size clamp(J(x)^T p, -clip, clip), low, high), J = dh/dx, through the first layer alone. Since
-    that layer is linear, J is the same at every x, and J^T p is dE/dx at the outer point throughout. Every inner step
-    moves a pixel by the same amount, and a pixel at a bound stays there. The inner loop is therefore computed as one
-    step of size inner * step_size on the clipped gradient, clamped once: a Langevin step without noise.
+    Each outer step computes p = dE/dh at the first layer's output h and holds it fixed while the
+    inner ones repeat x <- clamp(x - step_size clamp(J(x)^T p, -clip, clip), low, high), J = dh/dx,
+    through the first layer alone. Since that layer is linear, J is the same at every x, and J^T p
+    is dE/dx at the outer point throughout. Every inner step moves a pixel by the same amount, and a
+    pixel at a bound stays there. The inner loop is therefore computed as one step of size inner *
+    step_size on the clipped gradient, clamped once: a Langevin step without noise.
     """
     from jembench.sampling.pcd import PersistentChains
     from jembench.sampling.sgld import Langevin
 
-    langevin = Langevin(steps=outer, step_size=inner * step_size, noise=0.0, clip=clip, bounds=data.bounds)
+    langevin = Langevin(
+        steps=outer, step_size=inner * step_size, noise=0.0, clip=clip, bounds=data.bounds
+    )
     return PersistentChains(data, langevin, _start(start, data), buffer_size=buffer, reinit=reinit)
 
 
@@ -110,15 +119,18 @@ def ascent(
     noise: Annotated[float, Range(least=0)] = 0.0,
     start: StartSpec = "uniform",
 ) -> ShortRun:
-    """Ascent of log p(x) by steps of fixed length along its gradient, from new starts, kept in bounds (DAT).
+    """Ascent of log p(x) by steps of fixed length along its gradient, from new starts, kept in
+    bounds (DAT).
 
-    ``step_size`` is the L2 norm of a step of each image, in units of a pixel's range, as the radius of an attack is.
-    With ``steps=0`` the samples are the starts themselves: outliers.
+    ``step_size`` is the L2 norm of a step of each image, in units of a pixel's range, as the radius
+    of an attack is. With ``steps=0`` the samples are the starts themselves: outliers.
     """
     from jembench.sampling.sgld import Langevin, ShortRun
 
     length = step_size * (data.bounds[1] - data.bounds[0])
-    langevin = Langevin(steps=steps, step_size=length, noise=noise, bounds=data.bounds, normalised=True)
+    langevin = Langevin(
+        steps=steps, step_size=length, noise=noise, bounds=data.bounds, normalised=True
+    )
     return ShortRun(data, langevin, _start(start, data))
 
 
@@ -136,8 +148,12 @@ def class_gaussian_start(data: DataSpec) -> ClassGaussianStart:
     return ClassGaussianStart(data)
 
 
-def images_start(data: DataSpec, *, set: Annotated[str, Names("ood_sets", "datasets")] = "") -> ImagesStart:
-    """Training images of another dataset, or an OOD set of the training images, by default these themselves."""
+def images_start(
+    data: DataSpec, *, set: Annotated[str, Names("ood_sets", "datasets")] = ""
+) -> ImagesStart:
+    """Training images of another dataset, or an OOD set of the training images, by default these
+    themselves.
+    """
     from jembench.data.ood_sets.resolve import resolve
     from jembench.sampling.outliers import ImagesStart
 
@@ -152,20 +168,26 @@ def permuted_start(data: DataSpec) -> PermutedStart:
 
 
 def shapes_start(data: DataSpec) -> ShapesStart:
-    """Images of low complexity: two colours with a sharp or a soft outline between them, or one colour."""
+    """Images of low complexity: two colours with a sharp or a soft outline between them, or one
+    colour.
+    """
     from jembench.sampling.outliers import ShapesStart
 
     return ShapesStart(data)
 
 
 def mixture_start(data: DataSpec, *, starts: StartSpec, weights: str = "") -> MixtureStart:
-    """A mixture of starts, such as "uniform,permuted,shapes", with weights such as "2,1,1", by default equal ones."""
+    """A mixture of starts, such as "uniform,permuted,shapes", with weights such as "2,1,1", by
+    default equal ones.
+    """
     from jembench.sampling.outliers import MixtureStart
 
     parts = [_start(text, data) for text in split_list(starts)]
     given = weights.split(",") if weights else ["1"] * len(parts)
     if not parts or len(given) != len(parts):
-        raise SpecError(f"mixture has {len(parts)} starts and {len(given)} weights; each start needs one weight.")
+        raise SpecError(
+            f"mixture has {len(parts)} starts and {len(given)} weights; each start needs one weight."
+        )
     numbers: list[float] = [read_text(weight, Positive, "a weight of mixture") for weight in given]  # type: ignore
     return MixtureStart(data, parts, numbers)
 

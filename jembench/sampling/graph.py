@@ -15,22 +15,26 @@ from jembench.interfaces import ChainState, GradEnergy, Sampler
 from jembench.sampling import chain
 
 WARM_UP = 2
-"""Chains that run step by step before one is captured: the network initialises itself by its first batch, and is then
-compiled and tuned during the second chain."""
+"""Chains that run step by step before one is captured: the network initialises itself by its first
+batch, and is then compiled and tuned during the second chain.
+"""
 
 Move = Callable[[ChainState], ChainState]
 
 
 class ChainGraph:
-    """Runs chains as :func:`jembench.sampling.chain.run` does, each as one CUDA graph from the third on.
+    """Runs chains as :func:`jembench.sampling.chain.run` does, each as one CUDA graph from the
+    third on.
 
-    Only chains of a ``capturable`` sampler are captured. After any error chains run step by step, with one warning. The
-    values are the same as step by step: a capture draws no random numbers, and a replay advances the generators as the
-    steps would. The statistics of batch norm are updated in place, so that a replay updates them too.
+    Only chains of a ``capturable`` sampler are captured. After any error chains run step by step,
+    with one warning. The values are the same as step by step: a capture draws no random numbers,
+    and a replay advances the generators as the steps would. The statistics of batch norm are
+    updated in place, so that a replay updates them too.
 
     Args:
-        model: the model of the gradient. A graph reads its weights and buffers, and the sampler's state, from the
-            addresses at the capture; if one of them has moved, chains are captured again.
+        model: the model of the gradient. A graph reads its weights and buffers, and the sampler's
+            state, from the addresses at the capture; if one of them has moved, chains are captured
+            again.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -51,15 +55,27 @@ class ChainGraph:
         self._chains = 0  # run with these objects and this layout
 
     def run(
-        self, sampler: Sampler, state: ChainState, grad_energy: GradEnergy, generator: Generator, steps: int | None
+        self,
+        sampler: Sampler,
+        state: ChainState,
+        grad_energy: GradEnergy,
+        generator: Generator,
+        steps: int | None,
     ) -> ChainState:
-        """Move chains by ``steps`` (the sampler's own number if None). The sampler's buffer is unchanged."""
-        move = functools.partial(chain.run, sampler, grad_energy=grad_energy, generator=generator, steps=steps)
+        """Move chains by ``steps`` (the sampler's own number if None). The sampler's buffer is
+        unchanged.
+        """
+        move = functools.partial(
+            chain.run, sampler, grad_energy=grad_energy, generator=generator, steps=steps
+        )
         if not self.given_up and not getattr(sampler, "capturable", False):
             self._give_up("the sampler does not say that it is capturable")
         if self.given_up or steps == 0:
             return move(state)
-        objects, layout = (sampler, grad_energy, generator), (steps, *self._layout_of(sampler, state))
+        objects, layout = (
+            (sampler, grad_energy, generator),
+            (steps, *self._layout_of(sampler, state)),
+        )
         same = len(self._objects) == 3 and all(map(operator.is_, objects, self._objects))
         if not same or layout != self._layout:
             self.forget()
@@ -73,8 +89,12 @@ class ChainGraph:
         return move(state) if self._graph is None else self._replay(state)
 
     def _layout_of(self, sampler: Sampler, state: ChainState) -> tuple[Any, ...]:
-        """Return the conditions of a graph beside the objects: the mode, shapes and addresses of tensors."""
-        leaves = ((x.shape, x.stride(), x.dtype, x.device) if isinstance(x, Tensor) else x for x in state)
+        """Return the conditions of a graph beside the objects: the mode, shapes and addresses of
+        tensors.
+        """
+        leaves = (
+            (x.shape, x.stride(), x.dtype, x.device) if isinstance(x, Tensor) else x for x in state
+        )
         held = (*self.model.parameters(), *self.model.buffers(), *sampler.state_dict().values())
         places = (x.data_ptr() for x in held if x.device == state.x.device)
         return (self.model.training, type(state), *leaves, *places)
@@ -95,13 +115,18 @@ class ChainGraph:
             graph.register_generator_state(generator)
             with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 outputs = move(inputs)
-        except Exception as error:  # an error of a step itself is raised again when the chain runs step by step
+        # an error of a step itself is raised again when the chain runs step by step
+        except Exception as error:
             first = error.__context__ or error
             self._give_up(f"{type(first).__name__}: {str(first).strip().partition(chr(10))[0]}")
-            # a failed capture leaves the generators in the capturing state; a successful one ends it
+            # a failed capture leaves the generators in the capturing state; a successful one ends
+            # it
             empty = torch.cuda.CUDAGraph()
             empty.register_generator_state(generator)
-            with suppress(Exception), torch.cuda.graph(empty, stream=self._stream, capture_error_mode="thread_local"):
+            with (
+                suppress(Exception),
+                torch.cuda.graph(empty, stream=self._stream, capture_error_mode="thread_local"),
+            ):
                 torch.zeros((), device=state.x.device)
             return
         self._graph, self._ends = graph, (inputs, outputs)
@@ -117,7 +142,11 @@ class ChainGraph:
         return _copied(outputs)  # the next replay overwrites them
 
     def _give_up(self, cause: str) -> None:
-        warnings.warn(f"Chains run step by step, which is slower but gives the same results ({cause}).", Fallback, 1)
+        warnings.warn(
+            f"Chains run step by step, which is slower but gives the same results ({cause}).",
+            Fallback,
+            1,
+        )
         self.given_up.append(cause)
         self.forget()
 

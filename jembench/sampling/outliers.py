@@ -1,4 +1,5 @@
-"""Starts of chains outside of the data: other images, permuted ones, shapes, and mixtures of starts.
+"""Starts of chains outside of the data: other images, permuted ones, shapes, and mixtures of
+starts.
 
 Samples of a chain of zero steps are its starts, so that a loss gets outliers as it gets samples.
 
@@ -40,7 +41,9 @@ class ImagesStart(DrawnStart):
         """Keep the training images."""
         self._train, self._images = train, None
 
-    def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
+    def draw(
+        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
+    ) -> Float[Tensor, "n C H W"]:
         """Draw n images, for any classes.
 
         Raises:
@@ -55,46 +58,63 @@ class ImagesStart(DrawnStart):
             drawn = self.outliers.draw(self._train, self.data) if self.outliers else self._train
             self._images = drawn.images if isinstance(drawn, Split) else drawn
         self._images = self._images.to(generator.device)
-        chosen = torch.randint(len(self._images), (n,), generator=generator, device=generator.device)
+        chosen = torch.randint(
+            len(self._images), (n,), generator=generator, device=generator.device
+        )
         return to_float(self._images[chosen], self.data.bounds)
 
 
 class PermutedStart(ImagesStart):
-    """Training images with rearranged pixels, by a new permutation for each; the channels of a pixel stay together."""
+    """Training images with rearranged pixels, by a new permutation for each; the channels of a
+    pixel stay together.
+    """
 
-    def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
+    def draw(
+        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
+    ) -> Float[Tensor, "n C H W"]:
         """Draw n images, for any classes."""
         pixels = super().draw(n, y, generator).flatten(2)
-        order = torch.rand((n, 1, pixels.shape[2]), generator=generator, device=generator.device).argsort(2)
+        order = torch.rand(
+            (n, 1, pixels.shape[2]), generator=generator, device=generator.device
+        ).argsort(2)
         return pixels.gather(2, order.expand_as(pixels)).view(n, *self.data.shape)
 
 
 class ShapesStart(DrawnStart):
-    """Images of low complexity: two colours, with a sharp or a soft outline between them, or one colour alone.
+    """Images of low complexity: two colours, with a sharp or a soft outline between them, or one
+    colour alone.
 
-    With colours a and b, u standard normal noise of 4x4 cells enlarged bicubically, an offset o of standard deviation 1
-    and a softness w from .01 to 10, log-uniform, all independent for each image:
+    With colours a and b, u standard normal noise of 4x4 cells enlarged bicubically, an offset o of
+    standard deviation 1 and a softness w from .01 to 10, log-uniform, all independent for each
+    image:
 
         x = a + (b - a) sigmoid((u + o) / w)
 
     Half of the images are grey.
     """
 
-    def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
+    def draw(
+        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
+    ) -> Float[Tensor, "n C H W"]:
         """Draw n images, for any classes."""
         device, (channels, *size), (low, high) = generator.device, self.data.shape, self.data.bounds
         cells = torch.randn((n, 1, CELLS, CELLS), generator=generator, device=device)
         offset = torch.randn((n, 1, 1, 1), generator=generator, device=device)
         softness = 10 ** (3 * torch.rand((n, 1, 1, 1), generator=generator, device=device) - 2)
         grey = torch.rand((n, 1, 1, 1), generator=generator, device=device) < 0.5
-        a, b = torch.rand((2, n, channels, 1, 1), generator=generator, device=device).mul_(high - low).add_(low)
+        a, b = (
+            torch.rand((2, n, channels, 1, 1), generator=generator, device=device)
+            .mul_(high - low)
+            .add_(low)
+        )
         a, b = (torch.where(grey, colour[:, :1], colour) for colour in (a, b))
         outline = F.interpolate(cells, size=size, mode="bicubic", align_corners=False)
         return torch.lerp(a, b, ((outline + offset) / softness).sigmoid())
 
 
 class MixtureStart:
-    """A mixture of starts: each chain is of one of them, drawn with probabilities in proportion to the weights.
+    """A mixture of starts: each chain is of one of them, drawn with probabilities in proportion to
+    the weights.
 
     Args:
         starts: the parts.
@@ -111,12 +131,16 @@ class MixtureStart:
         for start in self.starts:
             start.inform(train)
 
-    def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
+    def draw(
+        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
+    ) -> Float[Tensor, "n C H W"]:
         """Draw n images, of the classes y if given."""
         blank = torch.zeros((n, *self.data.shape), device=generator.device)
         return self.renew(blank, torch.ones_like(blank[:, 0, 0, 0]).bool(), y, generator)
 
-    def renew(self, x: Tensor, restart: Bool[Tensor, " B"], y: Tensor | None, generator: Generator) -> Tensor:
+    def renew(
+        self, x: Tensor, restart: Bool[Tensor, " B"], y: Tensor | None, generator: Generator
+    ) -> Tensor:
         """Replace the chains of ``restart``, each by a start of the part that is drawn for it."""
         place = torch.rand(len(x), generator=generator, device=generator.device)
         for start, (begin, end) in zip(self.starts, self.shares, strict=True):

@@ -1,4 +1,5 @@
-"""Persistent contrastive divergence: chains that continue from their last ends, which a replay buffer keeps.
+"""Persistent contrastive divergence: chains that continue from their last ends, which a replay
+buffer keeps.
 
 Legend: N slots, B chains, K classes, M = N / K slots a class, C channels, H height, W width.
 """
@@ -15,10 +16,11 @@ from jembench.sampling.sgld import Langevin, ShortRun
 
 
 class PersistentChains(ShortRun):
-    """SGLD from a replay buffer (Tieleman, 2008; Du & Mordatch, 2019; Grathwohl et al., 2020, Algorithm 1).
+    """SGLD from a replay buffer (Tieleman, 2008; Du & Mordatch, 2019; Grathwohl et al., 2020,
+    Algorithm 1).
 
-    The buffer is N images and the age of each, in sampling steps since its last restart. For chains on E(x, y), the
-    slots k M to (k + 1) M - 1 belong to class k.
+    The buffer is N images and the age of each, in sampling steps since its last restart. For chains
+    on E(x, y), the slots k M to (k + 1) M - 1 belong to class k.
 
     Args:
         data: the images' shape, bounds and classes.
@@ -29,12 +31,19 @@ class PersistentChains(ShortRun):
     """
 
     def __init__(
-        self, data: DataSpec, langevin: Langevin, starts: Start | None = None, *, buffer_size: int, reinit: float
+        self,
+        data: DataSpec,
+        langevin: Langevin,
+        starts: Start | None = None,
+        *,
+        buffer_size: int,
+        reinit: float,
     ) -> None:
         super().__init__(data, langevin, starts)
         self.data = data
         self.reinit = reinit
-        self.images = torch.zeros((buffer_size, *data.shape))  # placeholders until the first chains are drawn
+        # placeholders until the first chains are drawn
+        self.images = torch.zeros((buffer_size, *data.shape))
         self.ages = torch.zeros(buffer_size, dtype=torch.int64)
         self.filled = False
         self.conditional = False  # whether the slots belong to classes: set by the first chains
@@ -74,12 +83,15 @@ class PersistentChains(ShortRun):
             )
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
-        """Draw n chains from the buffer, from their classes' slots if y is given; restart some of them."""
+        """Draw n chains from the buffer, from their classes' slots if y is given; restart some of
+        them.
+        """
         self.conditional = y is not None
         if not self.filled:
             slots = torch.arange(self.capacity, device=generator.device)
             y_first = self._classes(slots)
-            if y_first is None and self.data.num_classes:  # equal numbers, as in the code of JEM++ and SADA-JEM
+            # equal numbers, as in the code of JEM++ and SADA-JEM
+            if y_first is None and self.data.num_classes:
                 y_first = slots % self.data.num_classes
             self.images = self.starts.draw(len(slots), y_first, generator)
             self.filled = True
@@ -92,12 +104,16 @@ class PersistentChains(ShortRun):
         return ChainState(self.starts.renew(x, restart, y, generator), y, slots)
 
     def draw_slots(self, n: int, generator: Generator) -> Int[Tensor, " n"]:
-        """Draw n different slots. (The reference code draws with replacement, so that two chains may share a slot.)"""
+        """Draw n different slots. (The reference code draws with replacement, so that two chains
+        may share a slot.)
+        """
         self.check_batch(n, conditional=False)
         return torch.randperm(self.capacity, generator=generator, device=generator.device)[:n]
 
     def draw_slots_of(self, y: Int[Tensor, " B"], generator: Generator) -> Int[Tensor, " B"]:
-        """Draw different slots, one of each of the classes y, none of which is wanted more often than it has slots."""
+        """Draw different slots, one of each of the classes y, none of which is wanted more often
+        than it has slots.
+        """
         shape = self.data.num_classes, self.slots_per_class
         order = torch.rand(shape, generator=generator, device=generator.device).argsort(1)
         same = y[:, None] == y[None, :]
@@ -111,7 +127,9 @@ class PersistentChains(ShortRun):
         self.ages[state.slots] += state.steps
 
     def kept(self) -> ChainState | None:
-        """Return a copy of all chains in the buffer and their ages, by slot; None before the first are drawn."""
+        """Return a copy of all chains in the buffer and their ages, by slot; None before the first
+        are drawn.
+        """
         if not self.filled:
             return None
         slots = torch.arange(self.capacity, device=self.ages.device)
@@ -121,7 +139,9 @@ class PersistentChains(ShortRun):
         return slots // self.slots_per_class if self.conditional else None
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the images and ages of the buffer, whether it is filled, and whether its slots belong to classes."""
+        """Return the images and ages of the buffer, whether it is filled, and whether its slots
+        belong to classes.
+        """
         return {
             "images": self.images,
             "ages": self.ages,
@@ -133,7 +153,8 @@ class PersistentChains(ShortRun):
         """Restore a buffer that :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: if the state is that of another kind of sampler, or its buffer has another size or shape.
+            CheckpointError: if the state is that of another kind of sampler, or its buffer has
+                another size or shape.
         """
         if state.keys() != self.state_dict().keys():
             raise CheckpointError(

@@ -28,18 +28,21 @@ def langevin_step(
 ) -> Float[Tensor, "B C H W"]:
     """Return x' = x - step_size dE/dx + noise N(0, I).
 
-    With ``clip``, each element of dE/dx is clamped to [-clip, clip] first; with ``bounds``, x' is clamped to them
-    (SADA-JEM: Yang, Su & Ji, 2023; clip = 1 and noise = 0). Both change what the chain converges to.
+    With ``clip``, each element of dE/dx is clamped to [-clip, clip] first; with ``bounds``, x' is
+    clamped to them (SADA-JEM: Yang, Su & Ji, 2023; clip = 1 and noise = 0). Both change what the
+    chain converges to.
 
-    Proper Langevin dynamics has noise = sqrt(2 step_size); the papers sample colder. JEM's Appendix H writes
-    step_size = alpha / 2 with alpha = 2. On E = |x|^2 / (2 s^2) the stationary variance is
+    Proper Langevin dynamics has noise = sqrt(2 step_size); the papers sample colder. JEM's Appendix
+    H writes step_size = alpha / 2 with alpha = 2. On E = |x|^2 / (2 s^2) the stationary variance is
     noise^2 s^4 / (step_size (2 s^2 - step_size)).
     """
     if clip is not None:
         grad = grad.clamp(-clip, clip)
     moved = x.sub(grad, alpha=step_size)
     if noise:
-        moved.add_(torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype), alpha=noise)
+        moved.add_(
+            torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype), alpha=noise
+        )
     return moved if bounds is None else moved.clamp_(*bounds)
 
 
@@ -52,7 +55,8 @@ class Langevin:
     noise: float
     clip: float | None = None
     bounds: Bounds | None = None
-    normalised: bool = False  # each image moves by step_size along dE/dx / |dE/dx|, before the noise and the bounds
+    # each image moves by step_size along dE/dx / |dE/dx|, before the noise and the bounds
+    normalised: bool = False
     momentum: float = 0.0  # the share of the former steps' gradients that is added to dE/dx
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> ChainState:
@@ -77,8 +81,8 @@ class Langevin:
 class ShortRun:
     """Short-run SGLD: every chain starts anew and nothing is kept (Nijkamp et al., 2019).
 
-    JEM trained stably with 80 steps or more (Grathwohl et al., 2020, Appendix H.2). Samplers by SGLD that keep their
-    chains inherit its starts and steps.
+    JEM trained stably with 80 steps or more (Grathwohl et al., 2020, Appendix H.2). Samplers by
+    SGLD that keep their chains inherit its starts and steps.
 
     Args:
         data: the images' shape, bounds and classes.

@@ -14,7 +14,9 @@ from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec, Split
 
 AT_ONCE, AT_ONCE_ON_GPU = 256, 4096
-"""Training images that are converted to floats at a time: as many as a cache holds, and few kernels on a GPU."""
+"""Training images that are converted to floats at a time: as many as a cache holds, and few kernels
+on a GPU.
+"""
 
 
 class DrawnStart(ABC):
@@ -27,13 +29,18 @@ class DrawnStart(ABC):
         """Ignore the training images."""
 
     @abstractmethod
-    def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
+    def draw(
+        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
+    ) -> Float[Tensor, "n C H W"]:
         """Draw n images, of the classes y if given."""
 
-    def renew(self, x: Tensor, restart: Bool[Tensor, " B"], y: Tensor | None, generator: Generator) -> Tensor:
+    def renew(
+        self, x: Tensor, restart: Bool[Tensor, " B"], y: Tensor | None, generator: Generator
+    ) -> Tensor:
         """Replace the chains of ``restart`` by new starts.
 
-        Starts are drawn for all chains, which costs less than waiting for the device to know those that restart.
+        Starts are drawn for all chains, which costs less than waiting for the device to know those
+        that restart.
         """
         return torch.where(restart[:, None, None, None], self.draw(len(x), y, generator), x)
 
@@ -41,25 +48,33 @@ class DrawnStart(ABC):
 class UniformStart(DrawnStart):
     """Independent pixels, uniform within the bounds."""
 
-    def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
+    def draw(
+        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
+    ) -> Float[Tensor, "n C H W"]:
         """Draw n images of noise, for any classes."""
         low, high = self.data.bounds
         shape = (n, *self.data.shape)
-        return torch.rand(shape, generator=generator, device=generator.device).mul_(high - low).add_(low)
+        return (
+            torch.rand(shape, generator=generator, device=generator.device)
+            .mul_(high - low)
+            .add_(low)
+        )
 
 
 class ClassGaussianStart:
-    """Draws from the Gaussian fitted to each class's training images, clamped to the bounds (JEM++: Yang & Ji, 2021).
+    """Draws from the Gaussian fitted to each class's training images, clamped to the bounds (JEM++:
+    Yang & Ji, 2021).
 
-    With the mean m and the covariance S (divisor N, as in their code) of a class's images x_1 ... x_N, a start is a
-    draw from N(m, S + 1e-4 I), the 1e-4 on the scale of [-1, 1]. It is drawn as
+    With the mean m and the covariance S (divisor N, as in their code) of a class's images x_1 ...
+    x_N, a start is a draw from N(m, S + 1e-4 I), the 1e-4 on the scale of [-1, 1]. It is drawn as
 
         m + sum_i z_i (x_i - m) / sqrt(N) + 1e-2 z',   z_i and z' independent and standard normal:
 
-    so that neither S, a matrix of 3072 x 3072 for CIFAR, nor its root is computed for the few chains that restart.
-    Every start is drawn when it is needed, not taken from a pool, in which starts would repeat. Chains without labels
-    start in classes drawn uniformly, whatever the classes' sizes. A replay buffer begins with equally many chains of
-    each class. On a GPU the host waits for the device to know the chains that restart and their classes.
+    so that neither S, a matrix of 3072 x 3072 for CIFAR, nor its root is computed for the few
+    chains that restart. Every start is drawn when it is needed, not taken from a pool, in which
+    starts would repeat. Chains without labels start in classes drawn uniformly, whatever the
+    classes' sizes. A replay buffer begins with equally many chains of each class. On a GPU the host
+    waits for the device to know the chains that restart and their classes.
     """
 
     name = "class-gaussian"
@@ -89,7 +104,9 @@ class ClassGaussianStart:
             )
         self.classes = [train.images[indices] for indices in members]
 
-    def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
+    def draw(
+        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
+    ) -> Float[Tensor, "n C H W"]:
         """Draw n images of the classes y; without y, of classes drawn uniformly.
 
         Raises:
@@ -119,19 +136,28 @@ class ClassGaussianStart:
         """Draw n images near those of a class."""
         return draw_gaussian(n, self.classes[number], self.data.bounds, generator)
 
-    def renew(self, x: Tensor, restart: Bool[Tensor, " B"], y: Tensor | None, generator: Generator) -> Tensor:
+    def renew(
+        self, x: Tensor, restart: Bool[Tensor, " B"], y: Tensor | None, generator: Generator
+    ) -> Tensor:
         """Replace the chains of ``restart`` by new starts.
 
-        Starts are drawn for these chains alone: three, as many as usually restart, cost a fifth of a batch of 64.
+        Starts are drawn for these chains alone: three, as many as usually restart, cost a fifth of
+        a batch of 64.
         """
         chains = restart.nonzero().squeeze(1)
         if len(chains) == 0:
             return x
-        return x.index_copy(0, chains, self.draw(len(chains), None if y is None else y[chains], generator))
+        return x.index_copy(
+            0, chains, self.draw(len(chains), None if y is None else y[chains], generator)
+        )
 
 
-def draw_gaussian(n: int, images: UInt8[Tensor, "N C H W"], bounds: Bounds, generator: Generator) -> Tensor:
-    """Draw n images from the Gaussian with the images' mean and covariance (zero for one image), not clamped."""
+def draw_gaussian(
+    n: int, images: UInt8[Tensor, "N C H W"], bounds: Bounds, generator: Generator
+) -> Tensor:
+    """Draw n images from the Gaussian with the images' mean and covariance (zero for one image),
+    not clamped.
+    """
     count, device = len(images), images.device
     mean = torch.zeros(images[0].numel(), device=device)
     moves = torch.zeros((n, images[0].numel()), device=device)

@@ -1,4 +1,5 @@
-"""Intervals: Wilson's score interval for shares and rank statistics, and a bootstrap for other statistics.
+"""Intervals: Wilson's score interval for shares and rank statistics, and a bootstrap for other
+statistics.
 
 Legend: R resamples, N observations.
 """
@@ -16,7 +17,9 @@ from jembench.interfaces import Resampling
 
 Indices = NDArray[np.int64]
 Statistic = Callable[..., NDArray[Any]]
-"""Index matrices (R, N), one for each sample, rows drawn with replacement from 0..N-1 -> the statistic of each (R,)."""
+"""Index matrices (R, N), one for each sample, rows drawn with replacement from 0..N-1 -> the
+statistic of each (R,).
+"""
 
 _CHUNK_ELEMENTS = 4_000_000
 """Indices held at a time (32 MB)."""
@@ -30,7 +33,8 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
-    """Return the score interval of a proportion, within [0, 1], which is accurate near 0 and 1 as well.
+    """Return the score interval of a proportion, within [0, 1], which is accurate near 0 and 1 as
+    well.
 
     Wilson (1927), Journal of the American Statistical Association 22(158), 209-212.
     """
@@ -41,13 +45,17 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
 
 
 def score_interval(
-    value: float, sd: float, trials: int, level: float = 0.95, within: tuple[float, float] = (0.0, 1.0)
+    value: float,
+    sd: float,
+    trials: int,
+    level: float = 0.95,
+    within: tuple[float, float] = (0.0, 1.0),
 ) -> Interval:
     """Return Wilson's score interval with a given standard deviation in place of the binomial one.
 
-    Near an end of its range a share, an AUROC or a difference of two hardly varies among resamples, or not at all. The
-    terms in 1 / ``trials`` remain: at 1 with no deviation the
-    interval begins at 1 - z^2 / (trials + z^2). With the binomial deviation it is :func:`wilson`.
+    Near an end of its range a share, an AUROC or a difference of two hardly varies among resamples,
+    or not at all. The terms in 1 / ``trials`` remain: at 1 with no deviation the interval begins at
+    1 - z^2 / (trials + z^2). With the binomial deviation it is :func:`wilson`.
 
     Args:
         value: in the range.
@@ -68,7 +76,9 @@ def score_interval(
     )
 
 
-def score_p(value: float, sd: float, trials: int, null: float, within: tuple[float, float] = (0.0, 1.0)) -> float:
+def score_p(
+    value: float, sd: float, trials: int, null: float, within: tuple[float, float] = (0.0, 1.0)
+) -> float:
     """Return the two-sided p value of ``null``: 1 - level of the score interval with an end there."""
     lowest, highest = within
     width = highest - lowest
@@ -84,32 +94,39 @@ def score_p(value: float, sd: float, trials: int, null: float, within: tuple[flo
 
 
 def bootstrap_interval(
-    estimate: float, resampling: Resampling, *, rng: np.random.Generator, resamples: int = 1000, level: float = 0.95
+    estimate: float,
+    resampling: Resampling,
+    *,
+    rng: np.random.Generator,
+    resamples: int = 1000,
+    level: float = 0.95,
 ) -> Interval | None:
     """Return the bootstrap interval of a statistic of one sample or of several independent ones.
 
-    It is an interval of the statistic's mean over other samples of the same sizes. For a biased statistic this is not
-    the limit for infinitely many observations: the ECE of a calibrated model is above 0 in every finite sample.
+    It is an interval of the statistic's mean over other samples of the same sizes. For a biased
+    statistic this is not the limit for infinitely many observations: the ECE of a calibrated model
+    is above 0 in every finite sample.
 
-    Plug-in statistics such as ECE, the Inception score and FID are biased when they are computed from a resample: it
-    holds only about 63 % of the observations, so bins look worse calibrated and distributions further apart. All
-    resampled values can then lie on one side of the estimate, and the percentile interval misses the estimate itself.
-    Here the percentiles are those of the deviations from the *bootstrap median*, put back around the estimate: the
-    spread of the resamples without their bias. The median, not the mean, because then the interval contains the
-    estimate whatever the skewness. Efron & Tibshirani (1993), An Introduction to the Bootstrap, chapters 10 (bias) and
-    13 (percentile intervals).
+    Plug-in statistics such as ECE, the Inception score and FID are biased when they are computed
+    from a resample: it holds only about 63 % of the observations, so bins look worse calibrated and
+    distributions further apart. All resampled values can then lie on one side of the estimate, and
+    the percentile interval misses the estimate itself. Here the percentiles are those of the
+    deviations from the *bootstrap median*, put back around the estimate: the spread of the
+    resamples without their bias. The median, not the mean, because then the interval contains the
+    estimate whatever the skewness. Efron & Tibshirani (1993), An Introduction to the Bootstrap,
+    chapters 10 (bias) and 13 (percentile intervals).
 
     Args:
         estimate: the statistic of the samples themselves.
-        resampling: the statistic, called with at most a few million indices; with ``trials`` above 0 the interval is
-            at least :func:`score_interval`.
+        resampling: the statistic, called with at most a few million indices; with ``trials`` above
+            0 the interval is at least :func:`score_interval`.
         rng: draws the indices.
         resamples: R.
         level: the nominal coverage.
 
     Returns:
-        None if there is no interval: no resamples, a sample of fewer than two observations, or resamples that
-        all agree without ``trials``.
+        None if there is no interval: no resamples, a sample of fewer than two observations, or
+        resamples that all agree without ``trials``.
 
     Raises:
         ValueError: if the statistic of a resample is not finite.
@@ -124,7 +141,9 @@ def bootstrap_interval(
 
 
 def agree(values: NDArray[np.float64]) -> bool:
-    """Return whether resampled values (R,) are all equal up to rounding, so that they determine no interval."""
+    """Return whether resampled values (R,) are all equal up to rounding, so that they determine no
+    interval.
+    """
     return float(np.ptp(values)) <= 1e-9 * float(np.abs(values).max())
 
 
@@ -135,10 +154,11 @@ def around(
     within: tuple[float, float] = (-math.inf, math.inf),
     trials: int = 0,
 ) -> Interval:
-    """Return the percentiles of the deviations of resampled values (R,) from their median, put around the estimate.
+    """Return the percentiles of the deviations of resampled values (R,) from their median, put
+    around the estimate.
 
-    With ``trials`` it is widened to :func:`score_interval` where that is wider. It contains the estimate, even
-    if rounding has moved the estimate just outside of its range.
+    With ``trials`` it is widened to :func:`score_interval` where that is wider. It contains the
+    estimate, even if rounding has moved the estimate just outside of its range.
     """
     tail = (1 - level) / 2
     low, middle, high = np.quantile(values, [tail, 0.5, 1 - tail])
@@ -156,7 +176,8 @@ def around(
 def resampled(
     statistic: Statistic, sizes: Sequence[int], rng: np.random.Generator, resamples: int
 ) -> NDArray[np.float64]:
-    """Return the statistic of each resample, (R,); the result does not depend on how they are split into calls.
+    """Return the statistic of each resample, (R,); the result does not depend on how they are split
+    into calls.
 
     Raises:
         ValueError: if the statistic of a resample is not finite.
@@ -167,10 +188,16 @@ def resampled(
     with progress.phase("bootstrap", resamples if resamples > rows else 0, "resamples") as at:
         for at.done in range(0, resamples, rows):
             count = min(rows, resamples - at.done)
-            parts.append(statistic(*(s.integers(n, size=(count, n)) for s, n in zip(streams, sizes, strict=True))))
+            parts.append(
+                statistic(
+                    *(s.integers(n, size=(count, n)) for s, n in zip(streams, sizes, strict=True))
+                )
+            )
     values = np.concatenate(parts).astype(np.float64)
     if not np.isfinite(values).all():
-        raise ValueError(f"the statistic is not finite in {np.count_nonzero(~np.isfinite(values))} resamples")
+        raise ValueError(
+            f"the statistic is not finite in {np.count_nonzero(~np.isfinite(values))} resamples"
+        )
     return values
 
 

@@ -26,7 +26,8 @@ class Difference(NamedTuple):
 
 
 def mcnemar(correct_a: NDArray[np.bool_], correct_b: NDArray[np.bool_]) -> float:
-    """Return the two-sided p value of McNemar's exact test, which only uses images on which one classifier is correct.
+    """Return the two-sided p value of McNemar's exact test, which only uses images on which one
+    classifier is correct.
 
     McNemar (1947), Psychometrika 12(2), 153-157; exact, by the binomial distribution.
 
@@ -59,29 +60,33 @@ def bootstrap_difference(
 ) -> Difference:
     """Return the difference of one statistic of two models, its bootstrap interval and its p value.
 
-    The deviations are those from the resamples' median, see ``intervals.bootstrap_interval``. For two shares or rank
-    statistics, interval and p value are at least those of the score interval.
+    The deviations are those from the resamples' median, see ``intervals.bootstrap_interval``. For
+    two shares or rank statistics, interval and p value are at least those of the score interval.
 
-    The p value is the share of resamples whose deviation is at least as large as the difference itself. Efron &
-    Tibshirani (1993), chapter 16; the added 1 follows Davison & Hinkley (1997).
+    The p value is the share of resamples whose deviation is at least as large as the difference
+    itself. Efron & Tibshirani (1993), chapter 16; the added 1 follows Davison & Hinkley (1997).
 
     Args:
         a: the statistic of the first model.
         b: the statistic of the second.
         difference: A - B on the images themselves.
-        paired: True if the images are the same: both models then have the same resamples, otherwise each its own.
+        paired: True if the images are the same: both models then have the same resamples, otherwise
+            each its own.
         seed: of the resamples. Differences of many models with one seed share those of each model.
         resamples: R; no p value is below 1 / (R + 1).
         null: the difference that the p value tests.
 
     Raises:
-        ValueError: if paired statistics are not of the same sizes, if there is nothing to resample, if the statistic of
-            a resample is not finite, or if all resamples agree and no share or rank statistic is compared.
+        ValueError: if paired statistics are not of the same sizes, if there is nothing to resample,
+            if the statistic of a resample is not finite, or if all resamples agree and no share or
+            rank statistic is compared.
     """
     if paired and a.sizes != b.sizes:
         raise ValueError(f"{a.sizes} images and {b.sizes} cannot be paired")
     if min(*a.sizes, *b.sizes) < 2 or resamples < 1:
-        raise ValueError(f"{resamples} resamples of {a.sizes} and {b.sizes} observations give no p value")
+        raise ValueError(
+            f"{resamples} resamples of {a.sizes} and {b.sizes} observations give no p value"
+        )
     drawn = _drawn(a, (seed, 0), resamples) - _drawn(b, (seed, 0 if paired else 1), resamples)
     trials, within = min(a.trials, b.trials), (a.within[0] - b.within[1], a.within[1] - b.within[0])
     if not trials and agree(drawn):
@@ -99,11 +104,14 @@ def _drawn(of: Resampling, seed: tuple[int, int], resamples: int) -> NDArray[np.
     return resampled(of.statistic, of.sizes, np.random.default_rng(seed), resamples)
 
 
-def from_intervals(a: tuple[float, float, float], b: tuple[float, float, float], null: float = 0.0) -> Difference:
+def from_intervals(
+    a: tuple[float, float, float], b: tuple[float, float, float], null: float = 0.0
+) -> Difference:
     """Return the difference of two values of independent images from their own 95 % intervals.
 
-    The halves of the intervals that face one another are added in quadrature: Zou & Donner (2008), Statistics in
-    Medicine 27, 1693-1702. For values on the same images the interval is too wide if the models' errors are correlated.
+    The halves of the intervals that face one another are added in quadrature: Zou & Donner (2008),
+    Statistics in Medicine 27, 1693-1702. For values on the same images the interval is too wide if
+    the models' errors are correlated.
 
     Args:
         a: a value and both ends of its interval.
@@ -114,11 +122,17 @@ def from_intervals(a: tuple[float, float, float], b: tuple[float, float, float],
     below, above = math.hypot(a[0] - a[1], b[2] - b[0]), math.hypot(a[2] - a[0], b[0] - b[1])
     half = below if value > null else above
     deviations = NormalDist().inv_cdf(0.975) * abs(value - null) / half if half else math.inf
-    return Difference(value, value - below, value + above, 2 * NormalDist().cdf(-deviations) if value != null else 1.0)
+    return Difference(
+        value,
+        value - below,
+        value + above,
+        2 * NormalDist().cdf(-deviations) if value != null else 1.0,
+    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p values for multiple tests, so that the probability of any false positive stays at the level.
+    """Adjust p values for multiple tests, so that the probability of any false positive stays at
+    the level.
 
     Holm (1979), Scandinavian Journal of Statistics 6(2), 65-70.
 
@@ -137,10 +151,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def seed_difference(a: Sequence[float], b: Sequence[float]) -> Difference | None:
-    """Return the mean difference over seeds by Student's t for pairs; None for fewer than two seeds.
+    """Return the mean difference over seeds by Student's t for pairs; None for fewer than two
+    seeds.
 
-    The interval is over trainings with other seeds, on the same test images. If the difference is the same for all
-    seeds, it has no width.
+    The interval is over trainings with other seeds, on the same test images. If the difference is
+    the same for all seeds, it has no width.
 
     Args:
         a: the first model's value for each seed, (S,).

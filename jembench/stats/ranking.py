@@ -1,7 +1,7 @@
 """Rank statistics of a score on two sets of images: AUROC, FPR at 95 % TPR, average precision.
 
-The scores are ranked once, and each resample then takes a few sums over ranks instead of a sort. A higher score
-means more likely inside.
+The scores are ranked once, and each resample then takes a few sums over ranks instead of a sort. A
+higher score means more likely inside.
 
 Legend: N scores inside, M outside, U distinct scores.
 """
@@ -22,12 +22,13 @@ TPR = 0.95
 
 
 def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
-    """Return AUROC, FPR at 95 % TPR and average precision, each in 0..1, as statistics of both sets.
+    """Return AUROC, FPR at 95 % TPR and average precision, each in 0..1, as statistics of both
+    sets.
 
-    ``auroc`` is P(inside scores higher than outside), ties counting half. With inside as the positive class,
-    ``fpr95-in`` is the least share of outside above a threshold that at least 95 % of inside reach, and ``aupr-in`` the
-    average precision. ``fpr95-out`` and ``aupr-out`` are those of the negated scores, with outside as the positive
-    class. The sets are resampled independently.
+    ``auroc`` is P(inside scores higher than outside), ties counting half. With inside as the
+    positive class, ``fpr95-in`` is the least share of outside above a threshold that at least 95 %
+    of inside reach, and ``aupr-in`` the average precision. ``fpr95-out`` and ``aupr-out`` are those
+    of the negated scores, with outside as the positive class. The sets are resampled independently.
 
     Raises:
         ValueError: if a score is not finite, or if there are no scores.
@@ -43,13 +44,20 @@ def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
 
 
 def trapezoids(inside: Scores, outside: Scores) -> dict[str, Resampling]:
-    """Return the areas under both precision-recall curves by the trapezoidal rule, as statistics of both sets."""
+    """Return the areas under both precision-recall curves by the trapezoidal rule, as statistics of
+    both sets.
+    """
     swapped = _swapped(trapezoid_resampling(-outside, -inside))
-    return {"aupr-in-trapezoid": trapezoid_resampling(inside, outside), "aupr-out-trapezoid": swapped}
+    return {
+        "aupr-in-trapezoid": trapezoid_resampling(inside, outside),
+        "aupr-out-trapezoid": swapped,
+    }
 
 
 def mean_over_sets(resamplings: Sequence[Resampling]) -> Resampling:
-    """Return the mean of a statistic over sets of outliers. All share each resample of the inside scores."""
+    """Return the mean of a statistic over sets of outliers. All share each resample of the inside
+    scores.
+    """
 
     def mean(of_inside: Indices, *of_sets: Indices) -> Scores:
         each = zip(resamplings, of_sets, strict=True)
@@ -62,15 +70,16 @@ def mean_over_sets(resamplings: Sequence[Resampling]) -> Resampling:
 def _swapped(resampling: Resampling) -> Resampling:
     """Return the statistic with its two sets exchanged."""
     return resampling._replace(
-        statistic=lambda first, second: resampling.statistic(second, first), sizes=resampling.sizes[::-1]
+        statistic=lambda first, second: resampling.statistic(second, first),
+        sizes=resampling.sizes[::-1],
     )
 
 
 def auroc_resampling(inside: Scores, outside: Scores) -> Resampling:
     """Return AUROC as a statistic of both sets, which are resampled independently.
 
-    It is the share of pairs in which the inside score is higher, ties counting half: Mann & Whitney (1947), Annals of
-    Mathematical Statistics 18(1), 50-60.
+    It is the share of pairs in which the inside score is higher, ties counting half: Mann & Whitney
+    (1947), Annals of Mathematical Statistics 18(1), 50-60.
     """
     pairs = len(inside) * len(outside)
 
@@ -92,18 +101,23 @@ def fpr_resampling(inside: Scores, outside: Scores, tpr: float = TPR) -> Resampl
 
 
 def average_precision_resampling(inside: Scores, outside: Scores) -> Resampling:
-    """Return average precision as a statistic of both sets: the mean over inside of the precision at its own score."""
+    """Return average precision as a statistic of both sets: the mean over inside of the precision
+    at its own score.
+    """
 
     def average_precision(of_inside: Counts, of_outside: Counts) -> float:
         true = of_inside.cumsum()
-        passing = np.maximum(true + of_outside.cumsum(), 1)  # 0 if no score of the resample is so high
+        # 0 if no score of the resample is so high
+        passing = np.maximum(true + of_outside.cumsum(), 1)
         return float(of_inside @ (true / passing)) / len(inside)
 
     return _resampling(inside, outside, average_precision)
 
 
 def trapezoid_resampling(inside: Scores, outside: Scores) -> Resampling:
-    """Return the area under the precision-recall curve by the trapezoidal rule, from precision 1 at recall 0."""
+    """Return the area under the precision-recall curve by the trapezoidal rule, from precision 1 at
+    recall 0.
+    """
 
     def area(of_inside: Counts, of_outside: Counts) -> float:
         true, passing = of_inside.cumsum(), (of_inside + of_outside).cumsum()
@@ -113,13 +127,18 @@ def trapezoid_resampling(inside: Scores, outside: Scores) -> Resampling:
     return _resampling(inside, outside, area)
 
 
-def _resampling(inside: Scores, outside: Scores, value: Callable[[Counts, Counts], float]) -> Resampling:
-    """Return the statistic that is computed from the counts of each distinct score, highest first, in both sets.
+def _resampling(
+    inside: Scores, outside: Scores, value: Callable[[Counts, Counts], float]
+) -> Resampling:
+    """Return the statistic that is computed from the counts of each distinct score, highest first,
+    in both sets.
 
     Resamples are processed one by one, since the counts of one fit into the cache.
     """
     _check(inside, outside)
-    distinct, ranks = np.unique(-np.concatenate([inside, outside]).astype(np.float64), return_inverse=True)
+    distinct, ranks = np.unique(
+        -np.concatenate([inside, outside]).astype(np.float64), return_inverse=True
+    )
     of_inside, of_outside = ranks[: len(inside)], ranks[len(inside) :]
 
     def counts(drawn: Indices) -> Counts:
@@ -139,4 +158,6 @@ def _check(inside: Scores, outside: Scores) -> None:
             raise ValueError(f"there are no scores {what}")
         bad = int((~np.isfinite(scores)).sum())
         if bad:
-            raise ValueError(f"{bad} of {len(scores)} scores {what} are not finite, so that they cannot be ranked")
+            raise ValueError(
+                f"{bad} of {len(scores)} scores {what} are not finite, so that they cannot be ranked"
+            )

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 
 def encode(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
-    """Encode arrays as ``np.savez_compressed`` does, for labels of any name, without a pickle or the time of day.
+    """Encode arrays as ``np.savez_compressed`` does, for labels of any name, without a pickle or
+    the time of day.
 
-    They are sorted by label: an attack that is resumed reads its former parts in the order of a file.
+    They are sorted by label: an attack that is resumed reads its former parts in the order of a
+    file.
     """
     from numpy.lib import format as npy
 
@@ -36,7 +38,8 @@ def decode(path: Path, content: bytes) -> dict[str, np.ndarray[Any, Any]]:
 
     Raises:
         SpecError: if it unpacks to more than the limits allow.
-        Exception: of any type, if it is damaged or holds other than plain arrays: NumPy checks little.
+        Exception: of any type, if it is damaged or holds other than plain arrays: NumPy checks
+            little.
     """
     import numpy as np
 

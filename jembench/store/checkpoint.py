@@ -1,7 +1,8 @@
 """Checkpoints: one file with every tensor of a state, and its other values as JSON in the header.
 
-A state is any nesting of dictionaries and lists with tensors, numbers, strings, booleans and None at its leaves. The
-file is one of :mod:`jembench.store.tensors`: whole or absent, and checked by its digest when it is read.
+A state is any nesting of dictionaries and lists with tensors, numbers, strings, booleans and None
+at its leaves. The file is one of :mod:`jembench.store.tensors`: whole or absent, and checked by its
+digest when it is read.
 """
 
 from collections.abc import Mapping
@@ -44,14 +45,16 @@ def read(path: Path, remedy: str = REMEDY, *, placed: bool = False) -> Any:
     """Read a state back, its tensors on the CPU.
 
     Raises:
-        CheckpointError: if the file is damaged, was written by a newer version or, with ``placed``, in another place;
-            it ends with ``remedy``.
+        CheckpointError: if the file is damaged, was written by a newer version or, with ``placed``,
+            in another place; it ends with ``remedy``.
     """
     return read_with_digest(path, remedy, placed=placed)[0]
 
 
 def read_with_digest(path: Path, remedy: str = REMEDY, *, placed: bool = False) -> tuple[Any, str]:
-    """Return a state, as :func:`read` does, and the digest of the file: the SHA-256 of its tensors and its record."""
+    """Return a state, as :func:`read` does, and the digest of the file: the SHA-256 of its tensors
+    and its record.
+    """
     contents = tensors.read(path, remedy, placed=placed)
     record = contents.seal.record
     try:
@@ -62,11 +65,14 @@ def read_with_digest(path: Path, remedy: str = REMEDY, *, placed: bool = False) 
             )
         return _unpack(record["state"], contents.tensors), contents.seal.digest
     except (LookupError, TypeError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not a readable checkpoint ({error!r}). {remedy}") from error
+        raise CheckpointError(
+            f"{path} is not a readable checkpoint ({error!r}). {remedy}"
+        ) from error
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Load a state dictionary whose names and shapes must all fit; nothing is loaded if one does not.
+    """Load a state dictionary whose names and shapes must all fit; nothing is loaded if one does
+    not.
 
     Buffers of a model that is fitted at once take their shapes from it.
 
@@ -88,29 +94,44 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
-    """List names, shapes and kinds of numbers of a state dictionary that do not fit a model, sorted."""
+    """List names, shapes and kinds of numbers of a state dictionary that do not fit a model,
+    sorted.
+    """
     own = model.state_dict()
     wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]
     wrong += [f"{name} is unknown" for name in weights.keys() - own.keys()]
     for name in own.keys() & weights.keys():
         if own[name].shape != weights[name].shape:
-            wrong.append(f"{name} is {tuple(weights[name].shape)} instead of {tuple(own[name].shape)}")
+            wrong.append(
+                f"{name} is {tuple(weights[name].shape)} instead of {tuple(own[name].shape)}"
+            )
         kinds = {(one[name].is_complex(), one[name].is_floating_point()) for one in (own, weights)}
         if len(kinds) > 1:  # PyTorch would cast them in silence
-            found, expected = (str(one[name].dtype).removeprefix("torch.") for one in (weights, own))
+            found, expected = (
+                str(one[name].dtype).removeprefix("torch.") for one in (weights, own)
+            )
             wrong.append(f"{name} holds {found} instead of {expected}")
     return sorted(wrong)
 
 
 def _pack(value: Any, path: str, found: dict[str, Tensor]) -> Any:
-    """Return a value as JSON: tensors become {"tensor": key}, dictionaries lists of pairs, so that keys keep types."""
+    """Return a value as JSON: tensors become {"tensor": key}, dictionaries lists of pairs, so that
+    keys keep types.
+    """
     if isinstance(value, Tensor):
         found[path] = value
         return {"tensor": path}
     if isinstance(value, dict):
-        return {"dict": [[key, _pack(item, f"{path}.{key}".lstrip("."), found)] for key, item in value.items()]}
+        return {
+            "dict": [
+                [key, _pack(item, f"{path}.{key}".lstrip("."), found)]
+                for key, item in value.items()
+            ]
+        }
     if isinstance(value, list | tuple):
-        return {"list": [_pack(item, f"{path}.{i}".lstrip("."), found) for i, item in enumerate(value)]}
+        return {
+            "list": [_pack(item, f"{path}.{i}".lstrip("."), found) for i, item in enumerate(value)]
+        }
     return value
 
 

@@ -1,4 +1,6 @@
-"""The folder of a fit: its record, the files that training leaves, and its checkpoints. Imports no torch."""
+"""The folder of a fit: its record, the files that training leaves, and its checkpoints. Imports no
+torch.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +27,9 @@ INTERVENTIONS = "interventions.json"
 """The file of a fit's folder with the interventions of the guard, if there were any."""
 
 UNREADABLE = (OSError, StoreError, CheckpointError)
-"""The errors of reading a record or a file of tensors that is missing, damaged or of a newer version."""
+"""The errors of reading a record or a file of tensors that is missing, damaged or of a newer
+version.
+"""
 
 
 class FitRecord(NamedTuple):
@@ -47,7 +51,9 @@ class FitRecord(NamedTuple):
 
     @property
     def import_name(self) -> str:
-        """The name under which the weights were imported; "": they were not, or it is not one line of text."""
+        """The name under which the weights were imported; "": they were not, or it is not one line
+        of text.
+        """
         source = self.provenance.get("imported") if self.status == "imported" else None
         name = source.get("name") if isinstance(source, Mapping) else None
         return name if isinstance(name, str) and name.isprintable() else ""
@@ -64,8 +70,12 @@ def read(folder: Path) -> FitRecord:
     path = folder / RECORD
     record = records.read(path).read(FitRecord)
     if record.key.id != id_of(folder):
-        raise DamagedError(f"{path} is the record of the fit {record.key.id}, in the folder of {id_of(folder)}.")
-    return record._replace(files={name: sha for name, sha in record.files.items() if Path(name).name == name})
+        raise DamagedError(
+            f"{path} is the record of the fit {record.key.id}, in the folder of {id_of(folder)}."
+        )
+    return record._replace(
+        files={name: sha for name, sha in record.files.items() if Path(name).name == name}
+    )
 
 
 def weights_digest(folder: Path) -> str:

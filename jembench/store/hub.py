@@ -25,12 +25,15 @@ def parse(text: str) -> tuple[str, str]:
     """
     found = re.fullmatch(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", text, re.ASCII)
     if found is None:
-        raise SpecError(f"{text} is no repository; it must be hf://USER/NAME or hf://USER/NAME@REVISION.")
+        raise SpecError(
+            f"{text} is no repository; it must be hf://USER/NAME or hf://USER/NAME@REVISION."
+        )
     return found[1], found[2] or "main"
 
 
 def upload(folder: Path, to: str, *, private: bool = False) -> str:
-    """Upload the files of a shared model to a repository in one commit; the repository is created if need be.
+    """Upload the files of a shared model to a repository in one commit; the repository is created
+    if need be.
 
     Files of a model that was there before are removed; all others are left alone.
 
@@ -49,12 +52,15 @@ def upload(folder: Path, to: str, *, private: bool = False) -> str:
         changes = [hub.CommitOperationDelete(part) for part in former if manifest.is_part(part)]
         changes += [hub.CommitOperationAdd(part, str(folder / part)) for part in parts]
         # not by ``upload_folder``, which may make several commits
-        done = api.create_commit(name, changes, commit_message="Share a trained model", revision=revision)
+        done = api.create_commit(
+            name, changes, commit_message="Share a trained model", revision=revision
+        )
         return str(done.commit_url)
 
 
 def download(source: str) -> Path:
-    """Return the folder of a repository in the cache of the hub's client; files that are there are not loaded again.
+    """Return the folder of a repository in the cache of the hub's client; files that are there are
+    not loaded again.
 
     Only files that the manifest names are loaded. They are links to files of the cache.
 
@@ -64,9 +70,13 @@ def download(source: str) -> Path:
     """
     name, revision = parse(source)
     with _client(source, "read") as hub:
-        folder = Path(hub.hf_hub_download(name, MANIFEST, revision=revision, library_name="jembench")).parent
+        folder = Path(
+            hub.hf_hub_download(name, MANIFEST, revision=revision, library_name="jembench")
+        ).parent
         wanted = list(manifest.read(folder))  # names without wildcards
-        hub.snapshot_download(name, revision=folder.name, allow_patterns=wanted, library_name="jembench")
+        hub.snapshot_download(
+            name, revision=folder.name, allow_patterns=wanted, library_name="jembench"
+        )
         return folder
 
 

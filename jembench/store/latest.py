@@ -1,7 +1,7 @@
 """The latest results of each name, which are the ones that count.
 
-A name can change its meaning: code is edited, a default changes. The former results stay in the store.
-Imports no torch.
+A name can change its meaning: code is edited, a default changes. The former results stay in the
+store. Imports no torch.
 """
 
 import dataclasses
@@ -10,14 +10,18 @@ from collections.abc import Callable, Sequence
 from jembench.store.outcome import Cell, FitKey
 
 DATASET = "dataset_id"
-"""The key in a cell's provenance of the hash of its dataset's identity. It does not depend on where the files lie."""
+"""The key in a cell's provenance of the hash of its dataset's identity. It does not depend on where
+the files lie.
+"""
 
 
-def newest(cells: Sequence[Cell], left_out: Callable[[str], object] = lambda note: None) -> list[Cell]:
+def newest(
+    cells: Sequence[Cell], left_out: Callable[[str], object] = lambda note: None
+) -> list[Cell]:
     """Return the cells of a store that count, in their order.
 
-    Of the fits of one model, dataset and recipe only the version measured last counts, so that a row never mixes two
-    versions of the code.
+    Of the fits of one model, dataset and recipe only the version measured last counts, so that a
+    row never mixes two versions of the code.
 
     Args:
         cells: of a store.
@@ -52,7 +56,8 @@ def _renamed(cells: Sequence[Cell]) -> list[Cell]:
     Files may have been moved, or lie in several places.
     """
     fits, datasets = dict[str, FitKey](), dict[str, str]()
-    for cell in sorted(cells, key=lambda cell: cell.time, reverse=True):  # of equal times the first counts
+    # of equal times the first counts
+    for cell in sorted(cells, key=lambda cell: cell.time, reverse=True):
         fits.setdefault(cell.fit.id, cell.fit)
         datasets.setdefault(str(cell.provenance.get(DATASET, "")), cell.fit.dataset)
     datasets.pop("", None)  # of results that do not tell

@@ -24,7 +24,8 @@ def check_links(root: Path) -> None:
     home = os.path.realpath(root)
     folders = [str(root / name) for name in (*PARTS, "works", "leases")]
     for part in NESTED:
-        with suppress(OSError), os.scandir(root / part) as entries:  # whoever reads the part says what is wrong
+        # whoever reads the part says what is wrong
+        with suppress(OSError), os.scandir(root / part) as entries:
             folders += [entry.path for entry in entries if entry.is_symlink()]
     for folder in filter(os.path.islink, folders):
         target = os.path.realpath(folder)
@@ -53,7 +54,8 @@ def id_of(path: Path) -> str:
 
 
 def listed(folder: Path) -> list[Path]:
-    """List the files in a folder of a store, by name and without hidden ones; none if there is no such folder.
+    """List the files in a folder of a store, by name and without hidden ones; none if there is no
+    such folder.
 
     Raises:
         StoreError: if it cannot be listed.
@@ -63,4 +65,6 @@ def listed(folder: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise StoreError(f"Cannot read {folder}: {error.strerror}. Choose another --store.") from error
+        raise StoreError(
+            f"Cannot read {folder}: {error.strerror}. Choose another --store."
+        ) from error

@@ -1,11 +1,12 @@
 """Leases: files that keep two processes on one store from doing the same work.
 
-The holder creates the file, keeps a lock on it and renews its time every 30 seconds: the heartbeat. Where the holder's
-lock can be seen (same kernel, same mounted file system), the lock alone decides: the system frees it the moment the
-process ends. Elsewhere, and on a file system without locks, a lease lasts until it has had no heartbeat for
-``LIFETIME``, by the clock of the file system.
+The holder creates the file, keeps a lock on it and renews its time every 30 seconds: the heartbeat.
+Where the holder's lock can be seen (same kernel, same mounted file system), the lock alone decides:
+the system frees it the moment the process ends. Elsewhere, and on a file system without locks, a
+lease lasts until it has had no heartbeat for ``LIFETIME``, by the clock of the file system.
 
-A new lease, and the takeover of a dead holder's lease, go through a name that only one process can create.
+A new lease, and the takeover of a dead holder's lease, go through a name that only one process can
+create.
 """
 
 import fcntl
@@ -101,7 +102,8 @@ def lease(path: Path) -> Iterator[Held | None]:
         try:
             held = Held(path, _create(path, token), token)
         except FileExistsError:
-            with suppress(FileNotFoundError), _seized(path) as free:  # released meanwhile: the next attempt gets it
+            # released meanwhile: the next attempt gets it
+            with suppress(FileNotFoundError), _seized(path) as free:
                 if free:
                     new = path.with_name(f".{token}")
                     file = _create(new, token)
@@ -134,7 +136,9 @@ def in_work(folder: Path) -> set[str]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the leases in ``folder`` that no living process holds, and the remains of old take-overs."""
+    """Remove the leases in ``folder`` that no living process holds, and the remains of old
+    take-overs.
+    """
     for path in folder.glob("*.json"):
         with suppress(OSError), _seized(path) as free:
             if free:
@@ -145,7 +149,8 @@ def sweep(folder: Path) -> None:
                 path.unlink()
 
 
-# --- acquiring --------------------------------------------------------------------------------------------------------
+# --- acquiring
+# --------------------------------------------------------------------------------------------------------
 
 
 def _create(path: Path, token: str) -> FileIO:
@@ -194,7 +199,8 @@ def _publish(new: Path, path: Path) -> None:
 
 @contextmanager
 def _seized(path: Path) -> Iterator[bool]:
-    """Give whether a lease is free. If so, this process alone may replace or remove it within the context.
+    """Give whether a lease is free. If so, this process alone may replace or remove it within the
+    context.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -206,14 +212,17 @@ def _seized(path: Path) -> Iterator[bool]:
         former = _name(file)
     with _claimed(path.with_name(f".{former}")) as claimed:
         if claimed:
-            with path.open("rb", buffering=0) as file:  # another process may have replaced it before this one's claim
+            # another process may have replaced it before this one's claim
+            with path.open("rb", buffering=0) as file:
                 claimed = _name(file) == former
         yield claimed
 
 
 @contextmanager
 def _claimed(path: Path) -> Iterator[bool]:
-    """Give whether no living process has a claim of this name; if so, this one has it within the context."""
+    """Give whether no living process has a claim of this name; if so, this one has it within the
+    context.
+    """
     for attempt in itertools.count():
         claim = path.with_name(f"{path.name}.{attempt}")
         try:
@@ -232,7 +241,8 @@ def _claimed(path: Path) -> Iterator[bool]:
         return
 
 
-# --- contents of files ------------------------------------------------------------------------------------------------
+# --- contents of files
+# ------------------------------------------------------------------------------------------------
 
 
 def _read(file: FileIO) -> _Content:
@@ -257,16 +267,18 @@ def _is_alive(file: FileIO, path: Path) -> bool:
     written = os.fstat(file.fileno()).st_mtime
     if scope and _read(file).locks == scope:
         return False
-    return abs(now(path.parent) - written) < LIFETIME  # a clock may have been ahead when it was written
+    # a clock may have been ahead when it was written
+    return abs(now(path.parent) - written) < LIFETIME
 
 
 def _lock(file: int, how: int) -> str | None:
     """Lock an open file, as ``fcntl.flock`` does.
 
     Returns:
-        a name for the processes that see one another's locks on the file: those that share a kernel and a mounted file
-        system. A host name is not enough, since containers on several machines may share it. "" if this kernel has no
-        name of its own; None if the file system has no locks.
+        a name for the processes that see one another's locks on the file: those that share a kernel
+        and a mounted file system. A host name is not enough, since containers on several machines
+        may share it. "" if this kernel has no name of its own; None if the file system has no
+        locks.
 
     Raises:
         BlockingIOError: if another process holds the lock.
@@ -285,7 +297,8 @@ def _lock(file: int, how: int) -> str | None:
 def _kernel() -> str:
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    if platform.system() == "Linux":  # a sandbox, where host names and addresses are often not unique
+    # a sandbox, where host names and addresses are often not unique
+    if platform.system() == "Linux":
         return ""
     return f"{re.sub(r'[^A-Za-z0-9-]', '-', platform.node())[:60]}-{uuid.getnode():x}"
 

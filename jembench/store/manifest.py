@@ -1,4 +1,6 @@
-"""The manifest of a shared model: the SHA-256 of each of its files, whose paths are of a fixed list."""
+"""The manifest of a shared model: the SHA-256 of each of its files, whose paths are of a fixed
+list.
+"""
 
 import re
 from collections.abc import Mapping
@@ -31,7 +33,9 @@ def is_part(name: str) -> bool:
 
 def write(folder: Path) -> list[Path]:
     """Write the manifest of a shared model; return all its files, the manifest included."""
-    paths = sorted(path for path in folder.rglob("*") if is_part(path.relative_to(folder).as_posix()))
+    paths = sorted(
+        path for path in folder.rglob("*") if is_part(path.relative_to(folder).as_posix())
+    )
     files = {path.relative_to(folder).as_posix(): digest(path) for path in paths}
     records.write(folder / MANIFEST, {"files": files})
     return [folder / MANIFEST, *paths]
@@ -46,7 +50,9 @@ def read(folder: Path) -> Mapping[str, str]:
     """
     found = records.read(folder / MANIFEST).read(_Manifest).files
     if strange := [name for name in found if not is_part(name)]:
-        raise DamagedError(f"Its manifest names {strange[0][:100]!r}, which can be no file of a trained model.")
+        raise DamagedError(
+            f"Its manifest names {strange[0][:100]!r}, which can be no file of a trained model."
+        )
     return found
 
 

@@ -1,7 +1,8 @@
 """Merges of stores: the target keeps its own results.
 
-A file is copied after its digest was checked, under a temporary name, and after the files that it vouches for: a cell
-after its arrays, the record of a fit after its weights. A merge that was interrupted is completed by the next one.
+A file is copied after its digest was checked, under a temporary name, and after the files that it
+vouches for: a cell after its arrays, the record of a fit after its weights. A merge that was
+interrupted is completed by the next one.
 """
 
 from collections import defaultdict
@@ -25,21 +26,25 @@ _Unit = list[Item]
 """The files of a fit or of a cell, which are copied together in this order."""
 
 
-def merge(source: Store, target: Store, wanted: Callable[[Item], bool] | None = None) -> list[Finding]:
+def merge(
+    source: Store, target: Store, wanted: Callable[[Item], bool] | None = None
+) -> list[Finding]:
     """Copy the fits and the cells, with their arrays, that ``target`` lacks.
 
-    A fit that is being worked on in either store is left alone. Of a fit or a cell that is in both and differs, the one
-    of ``target`` is kept, unless it is to be computed again and that of ``source`` is not.
+    A fit that is being worked on in either store is left alone. Of a fit or a cell that is in both
+    and differs, the one of ``target`` is kept, unless it is to be computed again and that of
+    ``source`` is not.
 
     Args:
         source: store to copy from.
         target: store to copy into.
-        wanted: selects files of fits and cells in ``source``; by default all. Predictions and features are not copied:
+        wanted: selects files of fits and cells in ``source``; by default all. Predictions and
+            features are not copied:
             they are computed again where a metric needs them.
 
     Returns:
-        A finding for each fit and file that was ``copied``, ``kept`` as it is in ``target``, ``damaged`` in ``source``,
-        or ``busy``. The merge is complete if all were copied.
+        A finding for each fit and file that was ``copied``, ``kept`` as it is in ``target``,
+        ``damaged`` in ``source``, or ``busy``. The merge is complete if all were copied.
 
     Raises:
         SpecError: if there is no such source.
@@ -49,8 +54,14 @@ def merge(source: Store, target: Store, wanted: Callable[[Item], bool] | None = 
     work = _Merge(source, target)
     units: defaultdict[str, _Unit] = defaultdict(list)
     for item in walk(source):
-        if item.owner and item.kind not in ("readings", "features") and (wanted is None or wanted(item)):
-            units[id_of(item.path if item.kind in ("cell", "arrays") else item.path.parent)].append(item)
+        if (
+            item.owner
+            and item.kind not in ("readings", "features")
+            and (wanted is None or wanted(item))
+        ):
+            units[id_of(item.path if item.kind in ("cell", "arrays") else item.path.parent)].append(
+                item
+            )
     by_owner: defaultdict[str, list[_Unit]] = defaultdict(list)
     for unit in units.values():
         unit.sort(key=_order)
@@ -80,7 +91,9 @@ class _Merge:
         self.findings.append(Finding(str(path.relative_to(self.source.root)), status, str(reason)))
 
     def place(self, path: Path) -> Path:
-        """Return where a file belongs in the target, in which a fit or a cell may have another name."""
+        """Return where a file belongs in the target, in which a fit or a cell may have another
+        name.
+        """
         part, name, *rest = path.relative_to(self.source.root).parts
         return self.places.place(part, name, listed=True).joinpath(*rest)
 
@@ -94,9 +107,15 @@ class _Merge:
                 if not held_fit:
                     self.note(unit, "busy", "another process works on this fit in the target")
                 elif fit in self.other_weights and not _is_fit(unit):
-                    self.note(unit, "kept", "it was measured on other weights than those of the target")
+                    self.note(
+                        unit, "kept", "it was measured on other weights than those of the target"
+                    )
                 else:
-                    with nullcontext(True) if _is_fit(unit) else self.target.lease(id_of(unit[-1].path)) as held:
+                    with (
+                        nullcontext(True)
+                        if _is_fit(unit)
+                        else self.target.lease(id_of(unit[-1].path)) as held
+                    ):
                         if not held:
                             self.note(unit, "busy", "another process computes it in the target")
                         elif self.lacks(unit):  # it did not come meanwhile
@@ -113,7 +132,9 @@ class _Merge:
     def _lacks_fit(self, unit: _Unit) -> bool:
         folder = unit[-1].path.parent
         there = self.place(folder)
-        record: FitRecord | None = next((item.check() for item in unit if item.kind == "record"), None)
+        record: FitRecord | None = next(
+            (item.check() for item in unit if item.kind == "record"), None
+        )
         has_ended = record is not None and record.status != "failed"
         with suppress(*UNREADABLE):  # a record that is missing or damaged is replaced
             theirs = fits.read(there)
@@ -134,7 +155,8 @@ class _Merge:
         with suppress(*UNREADABLE):  # one that is missing or damaged is replaced
             theirs = read_cell(self.place(unit[-1].path))
             is_better = cell.outcome.is_settled or cell.time > theirs.time
-            if theirs.outcome.is_settled or not is_better:  # otherwise the target would compute its own again
+            # otherwise the target would compute its own again
+            if theirs.outcome.is_settled or not is_better:
                 if not _is_same(cell, theirs):
                     self.note(unit, "kept", _OTHER)
                 return False
@@ -153,11 +175,14 @@ class _Merge:
         self.note(unit, "copied")
 
 
-# --- contents of files ------------------------------------------------------------------------------------------------
+# --- contents of files
+# ------------------------------------------------------------------------------------------------
 
 
 def _order(item: Item) -> tuple[str, int]:
-    """Return the sort key of a file in a unit: arrays and files of training, checkpoints by age, cells and records."""
+    """Return the sort key of a file in a unit: arrays and files of training, checkpoints by age,
+    cells and records.
+    """
     kinds = {"checkpoint": "b", "record": "c", "cell": "c"}
     return kinds.get(item.kind, "a"), tensors.age_of(item.path) if item.kind == "checkpoint" else 0
 

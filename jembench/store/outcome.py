@@ -1,4 +1,5 @@
-"""The outcome of a cell, one fit measured by one metric: the plain values that the store writes and the report reads.
+"""The outcome of a cell, one fit measured by one metric: the plain values that the store writes and
+the report reads.
 
 In JSON, a number that is not finite is one of the strings "nan", "inf" and "-inf".
 """
@@ -49,7 +50,9 @@ def _is_sound(value: Value) -> bool:
 Line = Annotated[str, Rule("one line of text", _is_line)]
 SpecText = Annotated[str, Rule("a spec, name:key=value", _is_spec)]
 Id = Annotated[str, Rule("a part of a file's name", _is_name)]
-SoundValue = Annotated[Value, Rule("a value with n >= 0, low <= high and a unit of one line", _is_sound)]
+SoundValue = Annotated[
+    Value, Rule("a value with n >= 0, low <= high and a unit of one line", _is_sound)
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,11 +89,15 @@ class Outcome:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether it need not be computed again: it has values, or its model cannot have any.
+        """Return whether it need not be computed again: it has values, or its model cannot have
+        any.
 
-        An outcome that failed, that waits for something to be installed, or that had no time for all images is not.
+        An outcome that failed, that waits for something to be installed, or that had no time for
+        all images is not.
         """
-        return (self.status == "ok" and "partial" not in self.details) or bool(self.details.get("settled"))
+        return (self.status == "ok" and "partial" not in self.details) or bool(
+            self.details.get("settled")
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,7 +168,9 @@ def _check_contents(record: Record, outcome: Outcome) -> None:
 
 
 def encode(value: Any) -> Any:
-    """Return a value with plain containers, and with strings for the floats that JSON does not know."""
+    """Return a value with plain containers, and with strings for the floats that JSON does not
+    know.
+    """
     if dataclasses.is_dataclass(value):
         return {one.name: encode(getattr(value, one.name)) for one in dataclasses.fields(value)}
     if isinstance(value, Value | Stability):

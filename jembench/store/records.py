@@ -1,7 +1,7 @@
 """Records: JSON files with a digest of their own text.
 
-The digest is the last line of a record. It is the SHA-256 of all the text before it, so that any edit is seen. Imports
-no torch.
+The digest is the last line of a record. It is the SHA-256 of all the text before it, so that any
+edit is seen. Imports no torch.
 """
 
 import hashlib
@@ -38,7 +38,8 @@ class Record(NamedTuple):
     where: str  # the file
 
     def read(self, cls: type[T], *path: str) -> T:
-        """Return the record, or the object that the keys ``path`` lead to, as a dataclass or a named tuple.
+        """Return the record, or the object that the keys ``path`` lead to, as a dataclass or a
+        named tuple.
 
         Raises:
             DamagedError: if it does not fit the class.
@@ -46,7 +47,9 @@ class Record(NamedTuple):
         data = self.data
         for key in path:
             data = data.get(key, {})
-        return validation.read(cls, data, self.where, form=FORMAT, path="".join(f".{key}" for key in path))
+        return validation.read(
+            cls, data, self.where, form=FORMAT, path="".join(f".{key}" for key in path)
+        )
 
 
 class _Head(NamedTuple):
@@ -55,7 +58,8 @@ class _Head(NamedTuple):
 
 
 def write(path: Path, fields: Mapping[str, Any], *, durable: bool = True) -> None:
-    """Write a record, atomically. One that need not be ``durable`` may be lost when the machine fails.
+    """Write a record, atomically. One that need not be ``durable`` may be lost when the machine
+    fails.
 
     Raises:
         StoreError: if it cannot be written.
@@ -64,7 +68,9 @@ def write(path: Path, fields: Mapping[str, Any], *, durable: bool = True) -> Non
 
 
 def text(fields: Mapping[str, Any]) -> str:
-    """Return a record as text, with its schema and its digest. Numbers that are not finite are a bug of the caller."""
+    """Return a record as text, with its schema and its digest. Numbers that are not finite are a
+    bug of the caller.
+    """
     whole = json.dumps({"schema": SCHEMA, **fields}, indent=2, allow_nan=False, ensure_ascii=False)
     whole = whole.removesuffix("\n}")
     digest = hashlib.sha256(whole.encode()).hexdigest()
@@ -83,7 +89,8 @@ def read(path: Path) -> Record:
         text = files.read_bytes(path, LARGEST)
         data = _DECODER.decode(text.decode())
         if b"\\u" in text:
-            json.dumps(data, ensure_ascii=False).encode()  # an escape may be half a character, which no text holds
+            # an escape may be half a character, which no text holds
+            json.dumps(data, ensure_ascii=False).encode()
     except FileNotFoundError:
         raise
     except NotADirectoryError as error:
@@ -94,7 +101,9 @@ def read(path: Path) -> Record:
             "--store."
         ) from error
     except (ValueError, RecursionError) as error:
-        raise DamagedError(f"{path} is not valid JSON ({error}): it was cut short or edited. {REMEDY}") from error
+        raise DamagedError(
+            f"{path} is not valid JSON ({error}): it was cut short or edited. {REMEDY}"
+        ) from error
     head = Record(data, str(path)).read(_Head)
     if head.schema > SCHEMA:
         raise StoreError(
@@ -102,8 +111,13 @@ def read(path: Path) -> Record:
             "Update jembench, or choose another folder with --store."
         )
     written, _, end = text.rpartition(_DIGEST.encode())
-    if head.digest != hashlib.sha256(written).hexdigest() or end != f'{head.digest}"\n}}\n'.encode():
-        raise DamagedError(f"{path} is damaged or was edited: its text does not match its digest. {REMEDY}")
+    if (
+        head.digest != hashlib.sha256(written).hexdigest()
+        or end != f'{head.digest}"\n}}\n'.encode()
+    ):
+        raise DamagedError(
+            f"{path} is damaged or was edited: its text does not match its digest. {REMEDY}"
+        )
     return Record(data if text.isascii() and b"\\" not in text else printable_data(data), str(path))
 
 

@@ -1,7 +1,7 @@
 """Shared models: a store of one fit with a model card, as a folder or a zip archive.
 
-A list of digests, ``manifest.json``, names every file. Files that it does not name are not read. Nothing in a shared
-model is code: safetensors, JSON, CSV, PNG, arrays of numbers.
+A list of digests, ``manifest.json``, names every file. Files that it does not name are not read.
+Nothing in a shared model is code: safetensors, JSON, CSV, PNG, arrays of numbers.
 """
 
 import os
@@ -29,17 +29,22 @@ from jembench.store.walk import Item, verify
 _CHAINS = re.compile(r"(sampler|buffer-.)\.safetensors")
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing
+# ----------------------------------------------------------------------------------------------------------
 
 
-def build(store: Store, fit: FitKey, folder: Path, *, chains: bool = True) -> tuple[FitRecord, list[Cell]]:
-    """Merge a fit and its current results into an empty folder. Failed and unfinished results are left out.
+def build(
+    store: Store, fit: FitKey, folder: Path, *, chains: bool = True
+) -> tuple[FitRecord, list[Cell]]:
+    """Merge a fit and its current results into an empty folder. Failed and unfinished results are
+    left out.
 
     Args:
         store: that has the fit.
         fit: to be shared.
         folder: of the shared model.
-        chains: whether the samples that the training kept are copied. Without them a sampler starts new chains.
+        chains: whether the samples that the training kept are copied. Without them a sampler starts
+            new chains.
 
     Returns:
         The record of the fit, and the results.
@@ -50,13 +55,17 @@ def build(store: Store, fit: FitKey, folder: Path, *, chains: bool = True) -> tu
     """
     record = store.read_fit(fit)
     if record is None or not store.is_trained(fit):
-        raise SpecError(f"The training of {fit} has not ended, or it failed: there is no model to share.")
+        raise SpecError(
+            f"The training of {fit} has not ended, or it failed: there is no model to share."
+        )
     current = newest(store.cells())
     results = [cell for cell in current if cell.fit.id == fit.id and cell.outcome.is_settled]
     shared = {cell.id for cell in results}
 
     def wanted(item: Item) -> bool:
-        if item.owner != fit.id or not manifest.is_part(item.path.relative_to(store.root).as_posix()):
+        if item.owner != fit.id or not manifest.is_part(
+            item.path.relative_to(store.root).as_posix()
+        ):
             return False
         if item.kind in ("cell", "arrays"):
             return id_of(item.path) in shared
@@ -76,7 +85,9 @@ def _without_chains(record: FitRecord, folder: Path) -> FitRecord:
     checkpoint.write(sampler, {})
     files = {name: found for name, found in record.files.items() if not _CHAINS.fullmatch(name)}
     files[sampler.name] = tensors.read_seal(sampler).digest
-    left_out = {"chains": "left out"} if files[sampler.name] != record.files.get(sampler.name) else {}
+    left_out = (
+        {"chains": "left out"} if files[sampler.name] != record.files.get(sampler.name) else {}
+    )
     changed = record._replace(files=files, provenance={**record.provenance, **left_out})
     records.write(folder / fits.RECORD, outcome.encode(changed._asdict()))
     return changed
@@ -97,7 +108,8 @@ def write_zip(folder: Path, path: Path) -> None:
     write_atomically(path, write, "another name")
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading
+# ----------------------------------------------------------------------------------------------------------
 
 
 def unpack(source: Path, folder: Path, name: str = "", within: Path | None = None) -> FitRecord:
@@ -128,7 +140,9 @@ def unpack(source: Path, folder: Path, name: str = "", within: Path | None = Non
     except (DamagedError, CheckpointError) as error:
         reason = str(error).replace(f"{folder}/", "").removesuffix(records.REMEDY).strip()
         name = name or str(source)
-        raise DamagedError(f"{name} is not what was shared: {reason} Nothing was copied. Get it again.") from error
+        raise DamagedError(
+            f"{name} is not what was shared: {reason} Nothing was copied. Get it again."
+        ) from error
 
 
 def _copy(path: Path, to: Path, within: Path) -> None:
@@ -143,7 +157,8 @@ def _extract(source: Path, folder: Path) -> None:
         with open_regular(source) as stream, zipfile.ZipFile(stream) as archive:
             limits.check_archive(source, archive)
             _receive(lambda part: archive.extract(part, folder), folder)
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # RuntimeError: it is encrypted
+    # RuntimeError: it is encrypted
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise DamagedError(f"It is no zip archive that can be read ({error}).") from error
 
 
@@ -182,5 +197,7 @@ def _check(store: Store) -> FitRecord:
             raise DamagedError(f"{finding.file}: {finding.reason}")
     for cell in store.cells():
         if cell.fit.id != trained[0].key.id:
-            raise DamagedError(f"{store.cell_path(cell).name} is a result of another model, {cell.fit}.")
+            raise DamagedError(
+                f"{store.cell_path(cell).name} is a result of another model, {cell.fit}."
+            )
     return trained[0]

@@ -55,7 +55,8 @@ class Store:
     """Access to one store.
 
     Raises:
-        StoreError: if it is a file, has links that lead out of it, or cannot be written when something is written.
+        StoreError: if it is a file, has links that lead out of it, or cannot be written when
+            something is written.
     """
 
     def __init__(self, root: Path) -> None:
@@ -65,7 +66,9 @@ class Store:
             reason = getattr(error, "strerror", error)
             raise StoreError(f"{str(root)[:80]!r} is no path of a store: {reason}.") from error
         if is_file:
-            raise StoreError(f"The store {root} is a file, not a folder. Choose another place with --store.")
+            raise StoreError(
+                f"The store {root} is a file, not a folder. Choose another place with --store."
+            )
         check_links(root)
         self.root = root
         self.features = root / "features"  # networks made by us, and features of images
@@ -84,17 +87,22 @@ class Store:
             raise SpecError(f"There is no store {self.root}. Name the folder of a store.")
 
     def sweep(self) -> None:
-        """Remove temporary files and leases of processes that were killed. Those of living processes stay."""
+        """Remove temporary files and leases of processes that were killed. Those of living
+        processes stay.
+        """
         files.sweep(self.root, below=False)  # its other folders may be of other programs
         for folder in (*PARTS, "works"):
             files.sweep(self.root / folder)
         lease.sweep(self.leases)
 
-    # --- places -------------------------------------------------------------------------------------------------------
+    # --- places
+    # -------------------------------------------------------------------------------------------------------
 
     def fit_folder(self, key: FitKey) -> Path:
         """Return the folder of a fit."""
-        return self.place("fits", f"{slug(f'{key.model}-{key.dataset}-{key.recipe}-s{key.seed}')}-{key.id}")
+        return self.place(
+            "fits", f"{slug(f'{key.model}-{key.dataset}-{key.recipe}-s{key.seed}')}-{key.id}"
+        )
 
     def cell_path(self, cell: AnyCell, *, listed: bool = False) -> Path:
         """Return the file of a cell's outcome; ``listed`` as for :meth:`place`."""
@@ -106,10 +114,13 @@ class Store:
 
     def readings_of(self, fit_id: str, weights: str) -> Path:
         """Return the folder of a model's predictions; ``weights`` is the digest of its file."""
-        return self.root / "readings" / hashlib.sha256(f"{fit_id} {weights}".encode()).hexdigest()[:16]
+        return (
+            self.root / "readings" / hashlib.sha256(f"{fit_id} {weights}".encode()).hexdigest()[:16]
+        )
 
     def place(self, part: str, name: str, *, listed: bool = False) -> Path:
-        """Return the path of a file, which may have another name in its folder: the id at the end of the name decides.
+        """Return the path of a file, which may have another name in its folder: the id at the end
+        of the name decides.
 
         ``listed``: a former listing of the folder is enough, because each write changes the folder.
         """
@@ -119,19 +130,24 @@ class Store:
         known = self._listed.get(part)
         try:
             if known is None or not (listed or known.changed == folder.stat().st_mtime_ns):
-                changed = folder.stat().st_mtime_ns  # before it is listed: what comes in meanwhile is listed next time
-                known = _Listing(changed, {each.rpartition("-")[2]: each for each in os.listdir(folder)})  # noqa: PTH208
+                # before it is listed: what comes in meanwhile is listed next time
+                changed = folder.stat().st_mtime_ns
+                entries = os.listdir(folder)  # noqa: PTH208
+                names = {entry.rpartition("-")[2]: entry for entry in entries}
+                known = _Listing(changed, names)
                 self._listed[part] = known
         except OSError:
             return folder / name
         return folder / known.names.get(name.rpartition("-")[2], name)
 
-    # --- fits ---------------------------------------------------------------------------------------------------------
+    # --- fits
+    # ---------------------------------------------------------------------------------------------------------
 
     def read_fit(self, key: FitKey) -> FitRecord | None:
         """Read the record of a fit; return None if it has not been finished.
 
-        A record that is torn gives a warning and None: the fit goes on from its last checkpoint and writes it again.
+        A record that is torn gives a warning and None: the fit goes on from its last checkpoint and
+        writes it again.
 
         Raises:
             StoreError: if the record was written by a newer version.
@@ -155,7 +171,9 @@ class Store:
         with suppress(OSError):
             found = files.digest(path)
         if written not in (None, found):
-            raise DamagedError(f"{path} is not the file that the training left: it was cut short, edited or removed.")
+            raise DamagedError(
+                f"{path} is not the file that the training left: it was cut short, edited or removed."
+            )
         return path
 
     def trained(self) -> list[FitRecord]:
@@ -193,10 +211,12 @@ class Store:
         self.check_lease(record.key.id)
         records.write(self.fit_folder(record.key) / fits.RECORD, outcome.encode(record._asdict()))
 
-    # --- cells --------------------------------------------------------------------------------------------------------
+    # --- cells
+    # --------------------------------------------------------------------------------------------------------
 
     def read_cell(self, cell: AnyCell) -> Cell | None:
-        """Read a cell; None if there is none. One that is damaged, or whose arrays are, gives a warning and None.
+        """Read a cell; None if there is none. One that is damaged, or whose arrays are, gives a
+        warning and None.
 
         Raises:
             StoreError: if it was written by a newer version.
@@ -234,8 +254,8 @@ class Store:
         """Read the per-example values of a cell; none, if it was written without.
 
         Raises:
-            DamagedError: if the file is not the one that was written with the cell, holds other than plain arrays, or
-            unpacks to more than the limits allow.
+            DamagedError: if the file is not the one that was written with the cell, holds other
+            than plain arrays, or unpacks to more than the limits allow.
         """
         if not cell.arrays:
             return {}
@@ -246,7 +266,8 @@ class Store:
             return array_files.decode(path, content)
 
     def check_arrays(self, cell: Cell) -> None:
-        """Check that the file of a cell's arrays is the one that was written with it. Imports no NumPy.
+        """Check that the file of a cell's arrays is the one that was written with it. Imports no
+        NumPy.
 
         Raises:
             DamagedError: if not.
@@ -269,7 +290,9 @@ class Store:
                     raise StoreError(f"{path} is not a cell, and is passed over.")
                 cell = read_cell(path)
                 if cell.id in found:
-                    raise StoreError(f"{path} holds the cell {cell.id} a second time, and is passed over.")
+                    raise StoreError(
+                        f"{path} holds the cell {cell.id} a second time, and is passed over."
+                    )
                 found[cell.id] = cell
             except FileNotFoundError:
                 left_out(f"{path} is gone, or a link to nothing.")
@@ -277,14 +300,17 @@ class Store:
                 left_out(str(error))
         return list(found.values())
 
-    # --- leases -------------------------------------------------------------------------------------------------------
+    # --- leases
+    # -------------------------------------------------------------------------------------------------------
 
     @contextmanager
     def lease(self, name: str) -> Iterator[Held | None]:
-        """Hold the right to train a fit or to compute a cell; gives None while another process holds it.
+        """Hold the right to train a fit or to compute a cell; gives None while another process
+        holds it.
 
         Args:
-            name: the id of the fit or of the cell, or the name of another thing that one process at a time makes.
+            name: the id of the fit or of the cell, or the name of another thing that one process at
+                a time makes.
 
         Raises:
             StoreError: if the lease cannot be written.
@@ -319,7 +345,9 @@ def read_cell(path: Path) -> Cell:
     """
     cell = outcome.from_json(records.read(path))
     if cell.id != id_of(path):
-        raise DamagedError(f"{path} holds the cell {cell.id}, which is not the one of its name. {records.REMEDY}")
+        raise DamagedError(
+            f"{path} holds the cell {cell.id}, which is not the one of its name. {records.REMEDY}"
+        )
     return cell
 
 

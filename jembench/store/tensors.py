@@ -1,8 +1,10 @@
-"""Files of tensors: safetensors with a record in the header, and a digest of both that is checked on every reading.
+"""Files of tensors: safetensors with a record in the header, and a digest of both that is checked
+on every reading.
 
-The header's metadata has one key. Its value is a JSON object: the record and ``digest``, the SHA-256 of the tensors'
-names, types, shapes and bytes and of the rest of the record. Equal content gives equal files. Files of other
-programs have no digest, and can be read too. Reading one never runs code.
+The header's metadata has one key. Its value is a JSON object: the record and ``digest``, the
+SHA-256 of the tensors' names, types, shapes and bytes and of the rest of the record. Equal content
+gives equal files. Files of other programs have no digest, and can be read too. Reading one never
+runs code.
 
 Imports no torch until tensors are asked for.
 """
@@ -49,10 +51,13 @@ class Contents(NamedTuple):
     seal: Seal
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing
+# ----------------------------------------------------------------------------------------------------------
 
 
-def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], *, placed: bool = False) -> None:
+def write(
+    path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], *, placed: bool = False
+) -> None:
     """Write tensors and a record, atomically.
 
     Args:
@@ -62,7 +67,8 @@ def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], 
         placed: True to add the place of the file to the record, which readers compare.
 
     Raises:
-        StoreError: if the file cannot be written, or a tensor is quantised; the previous file is kept.
+        StoreError: if the file cannot be written, or a tensor is quantised; the previous file is
+            kept.
     """
     from safetensors.torch import save
 
@@ -102,11 +108,13 @@ def _digest(layout: Mapping[str, Any], record: Mapping[str, Any], data: memoryvi
     return found.hexdigest()
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading
+# ----------------------------------------------------------------------------------------------------------
 
 
 def read(path: Path, remedy: str, *, placed: bool = False) -> Contents:
-    """Read tensors to the CPU, and the record, after the digest was checked on the bytes that they are made of.
+    """Read tensors to the CPU, and the record, after the digest was checked on the bytes that they
+    are made of.
 
     Args:
         path: of the file.
@@ -114,7 +122,8 @@ def read(path: Path, remedy: str, *, placed: bool = False) -> Contents:
         placed: True if the file was written with its place.
 
     Raises:
-        CheckpointError: if the file cannot be read, or is not the one that was written, or written there.
+        CheckpointError: if the file cannot be read, or is not the one that was written, or written
+            there.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -153,7 +162,9 @@ def read_seal(path: Path, remedy: str = "") -> Seal:
 
 
 def age_of(path: Path) -> int:
-    """Return the age that a state was written with; -1 for a file that cannot be read. Reads the header alone."""
+    """Return the age that a state was written with; -1 for a file that cannot be read. Reads the
+    header alone.
+    """
     try:
         return int(read_seal(path).record.get("age", 0))
     except (CheckpointError, TypeError, ValueError):
@@ -161,7 +172,9 @@ def age_of(path: Path) -> int:
 
 
 def _checked(path: Path, remedy: str, *, placed: bool) -> tuple[bytes, Seal]:
-    """Return the bytes of a file and its seal, after a check of the digest, if any, and of its place."""
+    """Return the bytes of a file and its seal, after a check of the digest, if any, and of its
+    place.
+    """
     try:
         content = read_bytes(path)
     except (OSError, MemoryError) as error:
@@ -169,7 +182,10 @@ def _checked(path: Path, remedy: str, *, placed: bool) -> tuple[bytes, Seal]:
     try:
         stream = io.BytesIO(content)
         layout, seal = _header(stream)
-        if seal.digest not in ("", _digest(layout, seal.record, memoryview(content)[stream.tell() :])):
+        if seal.digest not in (
+            "",
+            _digest(layout, seal.record, memoryview(content)[stream.tell() :]),
+        ):
             raise ValueError("its content does not match its digest")
         if placed and seal.record.get("place") != _place(path):
             raise ValueError("it was written under another name or in another folder")
@@ -188,14 +204,21 @@ def _header(stream: IO[bytes]) -> tuple[dict[str, Any], Seal]:
     if length > LARGEST_HEADER:
         raise ValueError("it has no header of safetensors")
     layout = json.loads(stream.read(length))
-    if not isinstance(layout, dict) or not isinstance(metadata := layout.pop("__metadata__", {}), dict):
+    if not isinstance(layout, dict) or not isinstance(
+        metadata := layout.pop("__metadata__", {}), dict
+    ):
         raise ValueError("its header or its metadata is no object")
     if not all(isinstance(entry, dict) and "data_offsets" in entry for entry in layout.values()):
-        raise ValueError("its header has an entry that is neither a tensor nor its metadata")  # a damaged key of these
+        # a damaged key of these
+        raise ValueError("its header has an entry that is neither a tensor nor its metadata")
     if KEY not in metadata:
         return layout, Seal(metadata, "", len(layout))
     record = json.loads(metadata[KEY]) if isinstance(metadata[KEY], str) else None
-    if not isinstance(record, dict) or not isinstance(digest := record.pop("digest", None), str) or not digest:
+    if (
+        not isinstance(record, dict)
+        or not isinstance(digest := record.pop("digest", None), str)
+        or not digest
+    ):
         raise ValueError("its record has no digest")
     return layout, Seal(record, digest, len(layout))
 

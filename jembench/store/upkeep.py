@@ -15,7 +15,8 @@ from jembench.store.lease import in_work
 from jembench.store.store import Store
 from jembench.store.walk import walk
 
-# --- contents ---------------------------------------------------------------------------------------------------------
+# --- contents
+# ---------------------------------------------------------------------------------------------------------
 
 
 class Entry(NamedTuple):
@@ -62,7 +63,8 @@ def _size(folder: Path) -> int:
     return size
 
 
-# --- garbage ----------------------------------------------------------------------------------------------------------
+# --- garbage
+# ----------------------------------------------------------------------------------------------------------
 
 
 class Garbage(NamedTuple):
@@ -82,24 +84,38 @@ _REASONS = {
 
 
 def garbage(store: Store) -> list[Garbage]:
-    """List the files of a store that no result, no training and no later run needs, in the order of their names.
+    """List the files of a store that no result, no training and no later run needs, in the order of
+    their names.
 
-    These are checkpoints of trainings that have ended, arrays without a cell, predictions of weights that no model in
-    the store has, and units of work that ended more than a day ago, which the next run of their command writes again.
-    While any process works on the store, only checkpoints and units are listed, and none of those that it works on.
+    These are checkpoints of trainings that have ended, arrays without a cell, predictions of
+    weights that no model in the store has, and units of work that ended more than a day ago, which
+    the next run of their command writes again. While any process works on the store, only
+    checkpoints and units are listed, and none of those that it works on.
 
     Raises:
         SpecError: if there is no such folder.
         StoreError: if the store, or one of its folders, cannot be listed.
     """
-    found = [(item.path, _REASONS[item.kind]) for item in walk(store) if not item.owner and item.kind in _REASONS]
+    found = [
+        (item.path, _REASONS[item.kind])
+        for item in walk(store)
+        if not item.owner and item.kind in _REASONS
+    ]
     for unit in store.works.old(in_work(store.leases)):
-        found += [(path, "the unit ended more than a day ago") for path in store.works.files(unit) if path.exists()]
-    return sorted(Garbage(str(path.relative_to(store.root)), path.lstat().st_size, reason) for path, reason in found)
+        found += [
+            (path, "the unit ended more than a day ago")
+            for path in store.works.files(unit)
+            if path.exists()
+        ]
+    return sorted(
+        Garbage(str(path.relative_to(store.root)), path.lstat().st_size, reason)
+        for path, reason in found
+    )
 
 
 def remove(store: Store, found: Sequence[Garbage]) -> list[Garbage]:
-    """Remove files that :func:`garbage` has listed just before, and what killed processes left in the store.
+    """Remove files that :func:`garbage` has listed just before, and what killed processes left in
+    the store.
 
     Returns:
         Those that are left, because a process now works on their models.

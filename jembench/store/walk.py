@@ -1,7 +1,7 @@
 """The one walk over the files of a store: their kinds, their owners and their checks.
 
-Verification runs the checks, garbage collection removes files without an owner, and a merge copies files with one.
-Writes nothing, and imports no torch.
+Verification runs the checks, garbage collection removes files without an owner, and a merge copies
+files with one. Writes nothing, and imports no torch.
 """
 
 import re
@@ -23,12 +23,25 @@ from jembench.store.store import LEASES, OF_IMAGES, Store, read_cell
 T = TypeVar("T")
 
 Check = Callable[[], Any]
-"""Raises the error of a damaged file. Returns the content of a cell or of a record, None for other files."""
+"""Raises the error of a damaged file. Returns the content of a cell or of a record, None for other
+files.
+"""
 
 Kind = Literal[
-    "cell", "arrays", "record", "training", "checkpoint", "picture", "readings", "features", "other", "stray"
+    "cell",
+    "arrays",
+    "record",
+    "training",
+    "checkpoint",
+    "picture",
+    "readings",
+    "features",
+    "other",
+    "stray",
 ]
-"""``stray``: no file of a store; ``training``: left by a training; ``picture``: of samples, or another one."""
+"""``stray``: no file of a store; ``training``: left by a training; ``picture``: of samples, or
+another one.
+"""
 
 _HASH = re.compile("[0-9a-f]{16}")
 """The name of a folder of predictions."""
@@ -39,7 +52,8 @@ class Item(NamedTuple):
 
     path: Path
     kind: Kind
-    owner: str  # id of the fit, or name of what else needs the file; "": no result, training or process does
+    # id of the fit, or name of what else needs the file; "": no result, training or process does
+    owner: str
     check: Check
 
 
@@ -53,7 +67,8 @@ def walk(store: Store) -> Iterator[Item]:
     store.check_exists()
     root = store.root
     arrays = _list(root / "arrays")
-    busy = in_work(store.leases)  # after the arrays and before the cells: a process writes a cell after its arrays
+    # after the arrays and before the cells: a process writes a cell after its arrays
+    busy = in_work(store.leases)
     cells: dict[str, Cell | None] = {}  # None: it cannot be read
     for path in _list(root / "cells"):
         yield _cell(path, cells)
@@ -64,7 +79,9 @@ def walk(store: Store) -> Iterator[Item]:
         yield from _fit(store, folder, is_busy=id_of(folder) in busy)
         try:
             if (folder / fits.WEIGHTS[0]).exists():
-                readings[store.readings_of(id_of(folder), fits.weights_digest(folder))] = id_of(folder)
+                readings[store.readings_of(id_of(folder), fits.weights_digest(folder))] = id_of(
+                    folder
+                )
         except UNREADABLE:
             is_known = False
     for folder in _list(root / "readings"):
@@ -75,7 +92,12 @@ def walk(store: Store) -> Iterator[Item]:
             elif owner:
                 yield Item(path, "readings", owner, partial(tensors.check, path, placed=True))
             else:
-                yield Item(path, "readings", "", partial(_is_stray, "no model in the store has these weights"))
+                yield Item(
+                    path,
+                    "readings",
+                    "",
+                    partial(_is_stray, "no model in the store has these weights"),
+                )
     for folder in _list(store.features):
         for path in _list(folder) if folder.is_dir() else [folder]:
             if not folder.is_dir() or path.suffix != ".safetensors":
@@ -92,7 +114,9 @@ def walk(store: Store) -> Iterator[Item]:
 
 
 def _fit(store: Store, folder: Path, *, is_busy: bool) -> Iterator[Item]:
-    """Yield every file in the folder of a fit, including those that its record names and that are missing."""
+    """Yield every file in the folder of a fit, including those that its record names and that are
+    missing.
+    """
     if not folder.is_dir():
         yield _stray(folder)
         return
@@ -111,7 +135,12 @@ def _fit(store: Store, folder: Path, *, is_busy: bool) -> Iterator[Item]:
         elif path.name not in (fits.HISTORY, fits.INTERVENTIONS) and path.suffix != ".safetensors":
             yield _stray(path)
         elif path.name.startswith("checkpoint-"):
-            yield Item(path, "checkpoint", "" if has_ended else fit, partial(tensors.check, path, placed=True))
+            yield Item(
+                path,
+                "checkpoint",
+                "" if has_ended else fit,
+                partial(tensors.check, path, placed=True),
+            )
         else:
             placed = path.name.startswith("buffer-")
             yield Item(path, "training", fit, partial(_check_file, path, expected, placed=placed))
@@ -123,22 +152,36 @@ def _cell(path: Path, cells: dict[str, Cell | None]) -> Item:
         return _stray(path)
     identity = id_of(path)
     if cells.get(identity):
-        return Item(path, "cell", "", partial(_fail, StoreError(f"It holds the cell {identity} a second time.")))
+        return Item(
+            path,
+            "cell",
+            "",
+            partial(_fail, StoreError(f"It holds the cell {identity} a second time.")),
+        )
     cell, check = _attempt(lambda: read_cell(path))
     cells[identity] = cell
     return Item(path, "cell", cell.fit.id if cell else identity, check)
 
 
-def _arrays(store: Store, found: list[Path], cells: dict[str, Cell | None], *, is_busy: bool) -> Iterator[Item]:
+def _arrays(
+    store: Store, found: list[Path], cells: dict[str, Cell | None], *, is_busy: bool
+) -> Iterator[Item]:
     expected = {store.arrays_path(cell): cell for cell in cells.values() if cell and cell.arrays}
     for path in sorted({*found, *expected}):
         if path in expected:
-            yield Item(path, "arrays", expected[path].fit.id, partial(store.check_arrays, expected[path]))
+            yield Item(
+                path, "arrays", expected[path].fit.id, partial(store.check_arrays, expected[path])
+            )
         elif path.suffix != ".npz":
             yield _stray(path)
         else:
             owner = id_of(path) if is_busy or id_of(path) in cells else ""
-            yield Item(path, "arrays", owner, partial(_is_stray, "no cell that can be read was written with it"))
+            yield Item(
+                path,
+                "arrays",
+                owner,
+                partial(_is_stray, "no cell that can be read was written with it"),
+            )
 
 
 def _list(folder: Path) -> list[Path]:
@@ -146,7 +189,9 @@ def _list(folder: Path) -> list[Path]:
 
 
 def _attempt(read: Callable[[], T]) -> tuple[T | None, Callable[[], T]]:
-    """Read a file; return its content, None if it cannot be read, and a check that returns it or raises the error."""
+    """Read a file; return its content, None if it cannot be read, and a check that returns it or
+    raises the error.
+    """
     try:
         content = read()
     except UNREADABLE as error:
@@ -154,7 +199,8 @@ def _attempt(read: Callable[[], T]) -> tuple[T | None, Callable[[], T]]:
     return content, lambda: content
 
 
-# --- checks -----------------------------------------------------------------------------------------------------------
+# --- checks
+# -----------------------------------------------------------------------------------------------------------
 
 
 class _Stray(StoreError):
@@ -183,7 +229,8 @@ def _check_file(path: Path, written: str | None = None, *, placed: bool = False)
         raise StoreError(f"{path} is not the file that the training left.")
 
 
-# --- verification -----------------------------------------------------------------------------------------------------
+# --- verification
+# -----------------------------------------------------------------------------------------------------
 
 
 Status = Literal["ok", "damaged", "stray", "copied", "kept", "busy"]

@@ -19,11 +19,15 @@ from jembench.store import outcome, records
 from jembench.store.records import Record
 
 LOGS = "worker-*.log"
-"""Names of the files with the output of workers on this machine; those of workers that failed are kept."""
+"""Names of the files with the output of workers on this machine; those of workers that failed are
+kept.
+"""
 
 
 OLD = 86_400.0
-"""Seconds after which a unit that has ended without its results is no longer listed, and may be removed."""
+"""Seconds after which a unit that has ended without its results is no longer listed, and may be
+removed.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,12 +106,18 @@ class WorkFiles:
         else:
             state = "queued" if how == "busy" else how
             before = self.status(work)
-            self.set_status(work, dataclasses.replace(before, state=state, text=text, log=log or before.log))
+            self.set_status(
+                work, dataclasses.replace(before, state=state, text=text, log=log or before.log)
+            )
 
     def old(self, busy: Set[str]) -> list[str]:
         """Return the ids of the units that ended more than ``OLD`` ago, except those in ``busy``."""
         at = {work: self.status(work) for work in self.ids() if work not in busy}
-        return [work for work, status in at.items() if status.state != "queued" and time.time() - status.time > OLD]
+        return [
+            work
+            for work, status in at.items()
+            if status.state != "queued" and time.time() - status.time > OLD
+        ]
 
     def remove(self, work: str) -> None:
         """Remove the files of a unit."""

@@ -1,4 +1,5 @@
-"""The conformance kit: checks of the promises of models, samplers, metrics and datasets, for the tests of plugins.
+"""The conformance kit: checks of the promises of models, samplers, metrics and datasets, for the
+tests of plugins.
 
 In a test of a plugin::
 
@@ -10,7 +11,8 @@ In a test of a plugin::
 
 ``jembench plugin check my-package`` runs the same checks for every component of a distribution.
 
-Every function raises SpecError if there is no such component, and PluginError if it cannot be imported.
+Every function raises SpecError if there is no such component, and PluginError if it cannot be
+imported.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +25,8 @@ __all__ = ["DIGITS", "check_dataset", "check_metric", "check_model", "check_samp
 
 
 def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
-    """Return the checks of a model: shapes, energies, gradients, randomness, training, saving and loading.
+    """Return the checks of a model: shapes, energies, gradients, randomness, training, saving and
+    loading.
 
     Args:
         spec: ``my-ebm:hidden=8``, or an import path such as ``my_ebm:build``.
@@ -35,14 +38,18 @@ def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
 
 
 def check_sampler(spec: str, data: DataSpec = DIGITS) -> list[Check]:
-    """Return the checks of a sampler: shapes, randomness, its buffer, and its chains on energies in closed form."""
+    """Return the checks of a sampler: shapes, randomness, its buffer, and its chains on energies in
+    closed form.
+    """
     from jembench.testing.samplers import SamplerSubject
 
     return checks_of(spec, SamplerSubject, data)
 
 
 def check_metric(spec: str) -> list[Check]:
-    """Return the checks of a metric: its requirements, protocol, values and arrays, on a model in closed form."""
+    """Return the checks of a metric: its requirements, protocol, values and arrays, on a model in
+    closed form.
+    """
     from jembench.testing.metrics import MetricSubject
 
     return checks_of(spec, MetricSubject)
@@ -58,8 +65,11 @@ def check_dataset(spec: str) -> list[Check]:
 def parametrize(checks: Sequence[Check]) -> Callable[[Any], Any]:
     """Return a decorator that makes a pytest test for each check, with the check's name.
 
-    The test function takes ``check`` and calls it, and calls ``pytest.xfail`` for a check that cannot pass.
+    The test function takes ``check`` and calls it, and calls ``pytest.xfail`` for a check that
+    cannot pass.
     """
     import pytest
 
-    return pytest.mark.parametrize("check", [pytest.param(check, id=check.name) for check in checks])
+    return pytest.mark.parametrize(
+        "check", [pytest.param(check, id=check.name) for check in checks]
+    )

@@ -65,7 +65,8 @@ def perform(check: Check) -> Result:
     return Result(check, "passed", "")
 
 
-# --- components -------------------------------------------------------------------------------------------------------
+# --- components
+# -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,10 @@ class Subject:
         """Call the factory and check that the component has every part of its protocol."""
         made = self.resolved.make(*self.context)
         missing = [part for part in self.parts if not hasattr(made, part)]
-        require(not missing, f"The factory returns a {type(made).__name__}, which has no {', '.join(missing)}.")
+        require(
+            not missing,
+            f"The factory returns a {type(made).__name__}, which has no {', '.join(missing)}.",
+        )
         return made
 
 
@@ -105,12 +109,19 @@ def checks_of(spec: str, subject: type[Subject], *context: Any) -> list[Check]:
     """
     resolved, causes = registry.resolve(subject.kind, spec), dict[str, str]()
     return [
-        Check(one.name, one.text, subject.kind, str(resolved), one.bind(lambda: subject(resolved, context), causes))
+        Check(
+            one.name,
+            one.text,
+            subject.kind,
+            str(resolved),
+            one.bind(lambda: subject(resolved, context), causes),
+        )
         for one in PROMISES[subject.kind]
     ]
 
 
-# --- promises ---------------------------------------------------------------------------------------------------------
+# --- promises
+# ---------------------------------------------------------------------------------------------------------
 
 
 class Promise(NamedTuple):
@@ -124,7 +135,8 @@ class Promise(NamedTuple):
     def bind(self, subject: Callable[[], Subject], causes: dict[str, str]) -> Callable[[], None]:
         """Return a function that checks a subject, and raises only CheckFailed and DoesNotApply.
 
-        ``causes`` has the first check that failed by each error of the component, which other checks name.
+        ``causes`` has the first check that failed by each error of the component, which other
+        checks name.
         """
 
         def run() -> None:
@@ -138,7 +150,9 @@ class Promise(NamedTuple):
             except Exception as error:
                 told = isinstance(error, (CheckFailed, JembenchError))
                 frames = traceback.extract_tb(error.__traceback__)
-                place = next((one for one in reversed(frames) if "/torch/" not in one.filename), frames[-1])
+                place = next(
+                    (one for one in reversed(frames) if "/torch/" not in one.filename), frames[-1]
+                )
                 where = "" if told else f" ({place.filename}:{place.lineno})."
                 message = str(error) if told else error_text(error) + where
                 if (first := causes.setdefault(where or message, self.name)) != self.name:
@@ -157,14 +171,17 @@ PROMISES: dict[str, list[Promise]] = defaultdict(list)
 def promise(*kinds: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
     """Register a function as the check of a promise of some kinds of components.
 
-    The check is named after the function; the first paragraph of its docstring is the promise, the second the remedy.
+    The check is named after the function; the first paragraph of its docstring is the promise, the
+    second the remedy.
     """
 
     def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
         text, _, remedy = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
         name = function.__name__.replace("_", "-")
         for kind in kinds:
-            PROMISES[kind].append(Promise(name, " ".join(text.split()), " ".join(remedy.split()), function))
+            PROMISES[kind].append(
+                Promise(name, " ".join(text.split()), " ".join(remedy.split()), function)
+            )
         return function
 
     return register
@@ -191,7 +208,8 @@ def is_count(number: Any, least: int = 1) -> bool:
 def can_be_made(subject: Subject) -> None:
     """The factory returns a component with every part of the protocol of its kind.
 
-    See jembench.interfaces. The factory is called with the options of the spec; those of models and samplers get the
-    DataSpec first. Raise jembench.plugin.Unavailable, with the remedy, if something is missing on this machine.
+    See jembench.interfaces. The factory is called with the options of the spec; those of models and
+    samplers get the DataSpec first. Raise jembench.plugin.Unavailable, with the remedy, if
+    something is missing on this machine.
     """
     subject.build()

@@ -15,7 +15,9 @@ _SEED = 20_191_206
 
 
 def same(a: Any, b: Any) -> bool:
-    """Compare two values bit for bit, with the types and shapes of tensors and arrays. NaN equals NaN."""
+    """Compare two values bit for bit, with the types and shapes of tensors and arrays. NaN equals
+    NaN.
+    """
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
@@ -27,14 +29,17 @@ def same(a: Any, b: Any) -> bool:
 
 def different(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     """Return the names of the values that are missing or different in the second mapping."""
-    return [name for name, value in first.items() if name not in second or not same(value, second[name])]
+    return [
+        name for name, value in first.items() if name not in second or not same(value, second[name])
+    ]
 
 
 def fingerprint(values: Tensor | np.ndarray[Any, Any]) -> str:
     """Return a hash of the type, the shape and every bit of a tensor or an array."""
     header = f"{values.dtype}{tuple(values.shape)}".encode()
     if isinstance(values, Tensor):
-        bits = values.detach().cpu().contiguous().flatten().view(torch.uint8)  # numpy lacks some of torch's types
+        # numpy lacks some of torch's types
+        bits = values.detach().cpu().contiguous().flatten().view(torch.uint8)
         values = bits.numpy()
     return hashlib.sha256(header + values.tobytes()).hexdigest()
 
@@ -70,5 +75,7 @@ def untouched_randomness(name: str) -> Iterator[None]:
 
 
 def global_states() -> dict[str, Any]:
-    """Return the state of each global generator except Python's, which runtime type checkers draw from."""
+    """Return the state of each global generator except Python's, which runtime type checkers draw
+    from.
+    """
     return {"numpy.random": np.random.get_state(), "torch": torch.get_rng_state()}  # noqa: NPY002

@@ -39,11 +39,15 @@ class DatasetSubject(Subject):
         return data
 
     def splits(self, dataset: Dataset | None = None) -> dict[SplitName, Split]:
-        """Return the splits of a dataset, by default of a new one. Skip the check unless they are tensors."""
+        """Return the splits of a dataset, by default of a new one. Skip the check unless they are
+        tensors.
+        """
         dataset = dataset or self.build()
         splits = {name: Split(*dataset.split(name)) for name in get_args(SplitName)}
         values = [value for split in splits.values() for value in split if value is not None]
-        only_if(all(isinstance(value, Tensor) for value in values), "See the checks images and labels.")
+        only_if(
+            all(isinstance(value, Tensor) for value in values), "See the checks images and labels."
+        )
         return splits
 
 
@@ -60,7 +64,11 @@ def find_fault(data: Any) -> str:
         return f"spec is a {type(data).__name__}; it must be a jembench.interfaces.DataSpec."
     if not isinstance(data.name, str) or not data.name.strip():
         return f"The spec's name is {data.name!r}; it must not be empty, since results are stored under it."
-    if not isinstance(data.shape, tuple) or len(data.shape) != 3 or not all(map(is_count, data.shape)):
+    if (
+        not isinstance(data.shape, tuple)
+        or len(data.shape) != 3
+        or not all(map(is_count, data.shape))
+    ):
         return f"The spec's shape is {data.shape!r}; it must be a tuple (C, H, W) of three whole numbers of at least 1."
     classes, names, bounds = data.num_classes, data.class_names, data.bounds
     if not is_count(classes, 0):
@@ -69,7 +77,9 @@ def find_fault(data: Any) -> str:
         return f"class_names has {len(set(names))} different names for {classes} classes. Name every class, or none."
     pair = isinstance(bounds, tuple) and len(bounds) == 2 and all(map(math.isfinite, bounds))
     if not pair or bounds[0] >= bounds[1]:
-        return f"The spec's bounds are {bounds!r}; they must be a tuple (low, high) with low < high."
+        return (
+            f"The spec's bounds are {bounds!r}; they must be a tuple (low, high) with low < high."
+        )
     return ""
 
 
@@ -77,23 +87,36 @@ def find_fault(data: Any) -> str:
 def images(subject: DatasetSubject) -> None:
     """Both parts hold images, uint8 (N, C, H, W), of the spec's shape, contiguous in memory.
 
-    Give torch.from_numpy(...) of an array, torch.uint8 (N, C, H, W) with (C, H, W) as in the spec, and N at least 1;
-    call .contiguous(), since passes over a view with gaps are slow.
+    Give torch.from_numpy(...) of an array, torch.uint8 (N, C, H, W) with (C, H, W) as in the spec,
+    and N at least 1; call .contiguous(), since passes over a view with gaps are slow.
     """
     shape, dataset = subject.spec().shape, subject.build()
     for name in get_args(SplitName):
         images, _ = dataset.split(name)
-        require(isinstance(images, Tensor), f"The {name} images are a {type(images).__name__}, not a tensor.")
-        right = images.dtype == torch.uint8 and images.ndim == 4 and images.shape[1:] == shape and len(images) > 0
-        require(right, f"The {name} images are {images.dtype} {tuple(images.shape)}, and the spec's shape is {shape}.")
+        require(
+            isinstance(images, Tensor),
+            f"The {name} images are a {type(images).__name__}, not a tensor.",
+        )
+        right = (
+            images.dtype == torch.uint8
+            and images.ndim == 4
+            and images.shape[1:] == shape
+            and len(images) > 0
+        )
+        require(
+            right,
+            f"The {name} images are {images.dtype} {tuple(images.shape)}, and the spec's shape is {shape}.",
+        )
         require(images.is_contiguous(), f"The {name} images are a view with gaps.")
 
 
 @promise("datasets")
 def labels(subject: DatasetSubject) -> None:
-    """Every image has a label, int64 in 0..K-1, with each class in train; unlabelled images have none at all.
+    """Every image has a label, int64 in 0..K-1, with each class in train; unlabelled images have
+    none at all.
 
-    Give torch.tensor(...) of the labels, int64 (N,) from 0 to num_classes - 1; or None, and num_classes = 0.
+    Give torch.tensor(...) of the labels, int64 (N,) from 0 to num_classes - 1; or None, and
+    num_classes = 0.
     """
     classes, dataset = subject.spec().num_classes, subject.build()
     for name in get_args(SplitName):
@@ -101,11 +124,18 @@ def labels(subject: DatasetSubject) -> None:
         if labels is None:
             require(classes == 0, f"The {name} part has no labels, and num_classes is {classes}.")
             continue
-        require(isinstance(labels, Tensor), f"The {name} labels are a {type(labels).__name__}, not a tensor.")
-        found = f"The {name} labels are {labels.dtype} {tuple(labels.shape)} for {len(images)} images."
+        require(
+            isinstance(labels, Tensor),
+            f"The {name} labels are a {type(labels).__name__}, not a tensor.",
+        )
+        found = (
+            f"The {name} labels are {labels.dtype} {tuple(labels.shape)} for {len(images)} images."
+        )
         require(labels.dtype == torch.int64 and tuple(labels.shape) == (len(images),), found)
         known = set(labels.tolist())
-        found = f"The {name} labels go from {min(known)} to {max(known)}, and num_classes is {classes}."
+        found = (
+            f"The {name} labels go from {min(known)} to {max(known)}, and num_classes is {classes}."
+        )
         require(known <= set(range(classes)), found)
         missing = sorted(set(range(classes)) - known) if name == "train" else []
         require(not missing, f"No training image is of class {', '.join(map(str, missing))}.")
@@ -120,15 +150,19 @@ def test_apart_from_train(subject: DatasetSubject) -> None:
     train, test = (split.images.numpy() for split in subject.splits().values())
     known = {image.tobytes() for image in train}
     shared = sum(image.tobytes() in known for image in test)
-    require(shared <= SHARED * len(test), f"{shared} of {len(test)} test images are training images as well.")
+    require(
+        shared <= SHARED * len(test),
+        f"{shared} of {len(test)} test images are training images as well.",
+    )
 
 
 @promise("datasets")
 def same_each_time(subject: DatasetSubject) -> None:
-    """Every call, of every dataset of this spec, returns the same images in order, even if earlier ones were changed.
+    """Every call, of every dataset of this spec, returns the same images in order, even if earlier
+    ones were changed.
 
-    Draw random numbers, for the order of the images too, from a generator with a fixed seed; sort the files that you
-    read; return a .clone() of tensors that are kept.
+    Draw random numbers, for the order of the images too, from a generator with a fixed seed; sort
+    the files that you read; return a .clone() of tensors that are kept.
     """
     first, second = subject.build(), subject.build()
     splits = subject.splits(first)
@@ -139,11 +173,17 @@ def same_each_time(subject: DatasetSubject) -> None:
     _add_to_first(splits, -1)  # shared tensors are restored for other users
     for when, found in contents.items():
         others = " and ".join(different(before, found))
-        require(not others, f"After a change in place, the {others} images or labels are different {when}.")
+        require(
+            not others,
+            f"After a change in place, the {others} images or labels are different {when}.",
+        )
 
 
 def _hash_contents(splits: dict[SplitName, Split]) -> dict[str, list[str]]:
-    return {name: [fingerprint(values) for values in split if values is not None] for name, split in splits.items()}
+    return {
+        name: [fingerprint(values) for values in split if values is not None]
+        for name, split in splits.items()
+    }
 
 
 def _add_to_first(splits: dict[SplitName, Split], number: int) -> None:

@@ -20,7 +20,8 @@ CHECKS: Mapping[str, Callable[[str, DataSpec], list[Check]]] = {
 
 
 def check_distribution(name: str, data: DataSpec) -> list[Check]:
-    """Return the checks of every component of a distribution, those of models and samplers for images of ``data``.
+    """Return the checks of every component of a distribution, those of models and samplers for
+    images of ``data``.
 
     Raises:
         SpecError: if it is not installed, or has no component.
@@ -28,7 +29,9 @@ def check_distribution(name: str, data: DataSpec) -> list[Check]:
     installed = discovery.catalogue().components
     own = [c for c in installed if c.distribution in (name, name.lower().replace("_", "-"))]
     if not own:
-        raise unknown("distribution with plugins", name, {c.distribution for c in installed}, "jembench list")
+        raise unknown(
+            "distribution with plugins", name, {c.distribution for c in installed}, "jembench list"
+        )
     return [check for component in own for check in _check_installed(component, data)]
 
 
@@ -45,14 +48,22 @@ def check_component(kind: str, spec: str, data: DataSpec) -> list[Check]:
 
 
 def _check_installed(component: Component, data: DataSpec) -> list[Check]:
-    """Return the checks of a component with default options, or one skipped check if it needs options."""
+    """Return the checks of a component with default options, or one skipped check if it needs
+    options.
+    """
     kind, name, described = component.kind, component.name, describe(component)
     if described.problem or kind not in CHECKS:
-        return [_import_check(kind, name, CheckFailed(described.problem) if described.problem else None)]
+        return [
+            _import_check(kind, name, CheckFailed(described.problem) if described.problem else None)
+        ]
     if needed := [option["name"] for option in described.fields["options"] if option["required"]]:
         command = f'jembench plugin check --kind {kind} "{name}:{needed[0]}=..."'
         return [
-            _import_check(kind, name, DoesNotApply(f"It needs {', '.join(needed)}. Check it by its spec: {command}"))
+            _import_check(
+                kind,
+                name,
+                DoesNotApply(f"It needs {', '.join(needed)}. Check it by its spec: {command}"),
+            )
         ]
     try:
         return CHECKS[kind](f"{component.distribution}/{name}", data)
@@ -67,4 +78,10 @@ def _import_check(kind: str, name: str, problem: Exception | None) -> Check:
         if problem:
             raise problem
 
-    return Check("can-be-imported", "The component can be imported, and its spec is complete.", kind, name, run)
+    return Check(
+        "can-be-imported",
+        "The component can be imported, and its spec is complete.",
+        kind,
+        name,
+        run,
+    )

@@ -21,16 +21,20 @@ SPREAD = 0.25
 """The standard deviation of a pixel in units of half the range of pixels."""
 
 APART = 4.0
-"""The approximate distance of two class means in standard deviations: 90 % of the images are classified correctly."""
+"""The approximate distance of two class means in standard deviations: 90 % of the images are
+classified correctly.
+"""
 
 IMAGES: dict[SplitName, int] = {"train": 200, "test": 100}
 
 
 class Mixture(ByBayes, nn.Module):
-    """A mixture of K isotropic Gaussians, one per class, with equal weights: p(x, k) = N(x; m_k, s^2 I) / K.
+    """A mixture of K isotropic Gaussians, one per class, with equal weights: p(x, k) = N(x; m_k,
+    s^2 I) / K.
 
-    E(x) = -log p(x) and E(x, k) = -log p(x, k) without an unknown constant, and p(y|x) is exact. The bounds of pixels
-    lie almost 4 s away from the means; the density ignores that samples are clamped to them.
+    E(x) = -log p(x) and E(x, k) = -log p(x, k) without an unknown constant, and p(y|x) is exact.
+    The bounds of pixels lie almost 4 s away from the means; the density ignores that samples are
+    clamped to them.
 
     Args:
         data: the shape, bounds and number of classes K; without classes there is one Gaussian.
@@ -41,17 +45,23 @@ class Mixture(ByBayes, nn.Module):
         classes = max(1, data.num_classes)
         self.data = dataclasses.replace(data, num_classes=classes, class_names=())
         self.gaussians = ClassGaussians(data.shape, classes)
-        draw = torch.randn((classes, data.dimensions), generator=seeds.generator(0, "testing/means"))
+        draw = torch.randn(
+            (classes, data.dimensions), generator=seeds.generator(0, "testing/means")
+        )
         scale = APART * deviation(data) / math.sqrt(2 * data.dimensions)
         with torch.no_grad():
-            self.gaussians.mean.copy_((sum(data.bounds) / 2 + scale * draw).view(classes, *data.shape))
+            self.gaussians.mean.copy_(
+                (sum(data.bounds) / 2 + scale * draw).view(classes, *data.shape)
+            )
             self.gaussians.log_scale.fill_(math.log(deviation(data)))
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return log p(x|k) in nats."""
         return self.gaussians.log_prob(x)
 
-    def energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+    def energy(
+        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
+    ) -> Float[Tensor, " B"]:
         """Return -log p(x), or -log p(x, y), in nats."""
         return -self.log_prob(x, y) + (0 if y is None else math.log(self.data.num_classes))
 
@@ -91,7 +101,8 @@ class WithChains(WithMethods):
 
 
 def drawn_images(data: DataSpec) -> LazyDataset:
-    """Return a deterministic dataset drawn from a mixture: 200 images for training and 100 for the test.
+    """Return a deterministic dataset drawn from a mixture: 200 images for training and 100 for the
+    test.
 
     Classes alternate; without classes there are no labels.
     """

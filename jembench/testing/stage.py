@@ -38,7 +38,8 @@ ITERATIONS = 4
 
 
 def trained() -> TrainedFit:
-    """Return a new fit with the results of a training: chains, buffers of the last epochs, and validation images.
+    """Return a new fit with the results of a training: chains, buffers of the last epochs, and
+    validation images.
 
     Only the feature networks and their features of images are shared between fits.
     """
@@ -54,11 +55,15 @@ def with_capabilities(capabilities: Iterable[Capability]) -> TrainedFit:
 
 @cache
 def _chains() -> tuple[Sampler, tuple[Samples, ...]]:
-    """Run chains of proper Langevin dynamics for five epochs, and return the sampler and a buffer per epoch."""
+    """Run chains of proper Langevin dynamics for five epochs, and return the sampler and a buffer
+    per epoch.
+    """
     model = Mixture(DATA)
     step_size = deviation(DATA) ** 2 / 10
     langevin = Langevin(steps=3, step_size=step_size, noise=math.sqrt(2 * step_size))
-    sampler = PersistentChains(DATA, langevin, ClassGaussianStart(DATA), buffer_size=CHAINS, reinit=0.05)
+    sampler = PersistentChains(
+        DATA, langevin, ClassGaussianStart(DATA), buffer_size=CHAINS, reinit=0.05
+    )
     sampler.inform(drawn_images(DATA).split("train"))
     generator = torch.Generator().manual_seed(0)
     buffers = []
@@ -72,7 +77,10 @@ def _chains() -> tuple[Sampler, tuple[Samples, ...]]:
 
 
 def _fit(
-    model: WithMethods, dataset: LazyDataset, sampler: Sampler | None = None, buffers: tuple[Samples, ...] = ()
+    model: WithMethods,
+    dataset: LazyDataset,
+    sampler: Sampler | None = None,
+    buffers: tuple[Samples, ...] = (),
 ) -> TrainedFit:
     return TrainedFit(
         model=model.eval(),
@@ -89,7 +97,9 @@ def _fit(
 
 @cache
 def _bank() -> FeatureBank:
-    """Return the feature networks, which are trained once per process, since training takes seconds."""
+    """Return the feature networks, which are trained once per process, since training takes
+    seconds.
+    """
     folder = tempfile.TemporaryDirectory(prefix="jembench-testing-")
     atexit.register(folder.cleanup)
     return FeatureBank(drawn_images(DATA), Store(Path(folder.name)), torch.device("cpu"))

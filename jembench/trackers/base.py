@@ -1,4 +1,6 @@
-"""The conversion of events to runs of a tracking library: one per fit, with windows, divergences and results."""
+"""The conversion of events to runs of a tracking library: one per fit, with windows, divergences
+and results.
+"""
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -26,14 +28,16 @@ class TrackerRun(Protocol):
 
 
 Open = Callable[[str, Mapping[str, str]], TrackerRun]
-"""The function that opens a new or former run, by its name and model, dataset, recipe, seed, id and attempt."""
+"""The function that opens a new or former run, by its name and model, dataset, recipe, seed, id and
+attempt.
+"""
 
 
 class PerFit:
     """A :class:`~jembench.interfaces.Tracker` with a run for each fit.
 
-    After an intervention of the guard, training continues in a new run ``NAME-attempt-1``, since its iterations are
-    repeated. Results of the trained model belong to the first run.
+    After an intervention of the guard, training continues in a new run ``NAME-attempt-1``, since
+    its iterations are repeated. Results of the trained model belong to the first run.
     """
 
     def __init__(self, open_run: Open) -> None:
@@ -48,13 +52,21 @@ class PerFit:
             self._runs.clear()
         elif event.kind == "window":
             columns = [name for name in event.values if name not in ("iteration", "attempt")]
-            self._run(event).numbers({f"train/{name}": float(event.values[name]) for name in columns}, event.done)
+            self._run(event).numbers(
+                {f"train/{name}": float(event.values[name]) for name in columns}, event.done
+            )
         elif event.kind == "diverged":
             self._run(event).text("divergence", event.text, int(event.values["iteration"]))
         elif event.kind == "measured":
-            values = {name: value for name, value in event.values.items() if name not in ("status", "seconds")}
+            values = {
+                name: value
+                for name, value in event.values.items()
+                if name not in ("status", "seconds")
+            }
             if values:
-                self._run(event).results({f"results/{name}": float(values[name]) for name in values}, event.done)
+                self._run(event).results(
+                    {f"results/{name}": float(values[name]) for name in values}, event.done
+                )
             else:
                 self._run(event).text(event.metric, f"{event.values['status']}: {event.text}", 0)
 
@@ -62,7 +74,10 @@ class PerFit:
         fit, attempt = event.fit, int(event.values.get("attempt", 0))
         key = fit["id"], attempt
         if key not in self._runs:
-            name = slug(f"{fit['model']}-{fit['dataset']}-{fit['recipe']}-s{fit['seed']}") + f"-{fit['id'][:8]}"
+            name = (
+                slug(f"{fit['model']}-{fit['dataset']}-{fit['recipe']}-s{fit['seed']}")
+                + f"-{fit['id'][:8]}"
+            )
             about = {each: str(fit[each]) for each in ("model", "dataset", "recipe", "seed", "id")}
             name += f"-attempt-{attempt}" * bool(attempt)
             self._runs[key] = self._open_run(name, about | {"attempt": str(attempt)})

@@ -23,7 +23,9 @@ class MLflowRun:
         self._client: Any = MlflowClient(uri or None)
         known = self._client.get_experiment_by_name(experiment)
         place = known.experiment_id if known else self._client.create_experiment(experiment)
-        same = f"tags.jembench_id = '{about['id']}' and tags.jembench_attempt = '{about['attempt']}'"
+        same = (
+            f"tags.jembench_id = '{about['id']}' and tags.jembench_attempt = '{about['attempt']}'"
+        )
         runs = self._client.search_runs([place], same, max_results=1)
         if runs:
             self._id = runs[0].info.run_id
@@ -31,14 +33,18 @@ class MLflowRun:
             return
         tags = {"jembench_id": about["id"], "jembench_attempt": about["attempt"]}
         self._id = self._client.create_run(place, run_name=name, tags=tags).info.run_id
-        self._client.log_batch(self._id, params=[Param(key, value[:500]) for key, value in about.items()])
+        self._client.log_batch(
+            self._id, params=[Param(key, value[:500]) for key, value in about.items()]
+        )
 
     def numbers(self, values: Mapping[str, float], iteration: int) -> None:
         """Log metrics."""
         from mlflow.entities import Metric
 
         now = round(1000 * time.time())
-        self._client.log_batch(self._id, [Metric(_key(name), value, now, iteration) for name, value in values.items()])
+        self._client.log_batch(
+            self._id, [Metric(_key(name), value, now, iteration) for name, value in values.items()]
+        )
 
     results = numbers
 

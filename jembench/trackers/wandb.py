@@ -16,7 +16,9 @@ class WandbRun:
         about: the configuration of the run.
     """
 
-    def __init__(self, project: str, folder: str, mode: str, name: str, about: Mapping[str, str]) -> None:
+    def __init__(
+        self, project: str, folder: str, mode: str, name: str, about: Mapping[str, str]
+    ) -> None:
         import wandb
 
         chosen: Any = mode or os.environ.get("WANDB_MODE", "offline")

@@ -1,4 +1,5 @@
-"""The batches of a training: images of p(x), labelled images, or one batch for both, in a random order that resumes.
+"""The batches of a training: images of p(x), labelled images, or one batch for both, in a random
+order that resumes.
 
 Legend: N examples, B batch, C channels, H height, W width.
 """
@@ -21,9 +22,11 @@ from jembench.interfaces import Batch, DataSpec, Split, Start
 
 
 class IndexStream:
-    """Endless batches of indices 0..n-1: each epoch a fresh permutation, its incomplete last batch dropped.
+    """Endless batches of indices 0..n-1: each epoch a fresh permutation, its incomplete last batch
+    dropped.
 
-    The generator is the stream's own and lies on the CPU, so that the order of the data is the same on every device.
+    The generator is the stream's own and lies on the CPU, so that the order of the data is the same
+    on every device.
 
     Raises:
         JembenchError: if not even one batch can be filled.
@@ -88,12 +91,12 @@ class Batches:
         outliers: True to draw the recipe's outliers too.
 
     Attributes:
-        per_epoch: the number of whole batches in an epoch, a pass over the images of p(x) unless the recipe says
-            otherwise.
+        per_epoch: the number of whole batches in an epoch, a pass over the images of p(x) unless
+            the recipe says otherwise.
 
     Raises:
-        SpecError: if there are no labels, the augmentation does not suit the images, or the recipe names no outliers
-            although they are to be drawn.
+        SpecError: if there are no labels, the augmentation does not suit the images, or the recipe
+            names no outliers although they are to be drawn.
     """
 
     def __init__(
@@ -112,9 +115,14 @@ class Batches:
         images, labels = train.images.to(device), train.labels.to(device)
         self.sources = dict.fromkeys(("marginal", "labelled"), (images, labels))
         if recipe.data.labelled:
-            known = draw_labelled(train.labels, recipe.data.labelled, seeds.generator(seed, "labels")).to(device)
+            known = draw_labelled(
+                train.labels, recipe.data.labelled, seeds.generator(seed, "labels")
+            ).to(device)
             self.sources["labelled"] = images[known], labels[known]
-        self.sizes = {"marginal": recipe.batch_size, "labelled": recipe.data.labelled_batch or recipe.batch_size}
+        self.sizes = {
+            "marginal": recipe.batch_size,
+            "labelled": recipe.data.labelled_batch or recipe.batch_size,
+        }
         self.outliers = _outliers(train, data, recipe) if outliers else None
         if self.outliers:
             self.sizes["outliers"] = recipe.data.outlier_batch or recipe.batch_size
@@ -130,19 +138,24 @@ class Batches:
         self.generator = seeds.generator(self.root, f"images{again}", self.device)
         self.outlier_generator = seeds.generator(self.root, f"outliers{again}", self.device)
         self.streams = {
-            kind: IndexStream(len(images), self.sizes[kind], seeds.generator(self.root, f"order/{kind}{again}"))
+            kind: IndexStream(
+                len(images), self.sizes[kind], seeds.generator(self.root, f"order/{kind}{again}")
+            )
             for kind, (images, _) in self.sources.items()
         }
 
     def draw(self) -> Batch:
-        """Draw the next batch on the device of training, where the images lie: no worker processes are needed."""
+        """Draw the next batch on the device of training, where the images lie: no worker processes
+        are needed.
+        """
         drawn: dict[str, tuple[Float[Tensor, "B C H W"], Int[Tensor, " B"]]] = {}
         for kind, stream in self.streams.items():
             indices = next(stream)
             if kind == "marginal" and self.options.shared:
                 continue
             if self.device.type == "cuda":
-                indices = indices.pin_memory()  # from other memory the copy would make the host wait for the device
+                # from other memory the copy would make the host wait for the device
+                indices = indices.pin_memory()
             indices = indices.to(self.device, non_blocking=True)
             images, labels = (part[indices] for part in self.sources[kind])
             if kind == "labelled" or self.options.augment_marginal:
@@ -162,7 +175,10 @@ class Batches:
         if self.outliers:
             generators["outlier_generator"] = self.outlier_generator
         states = {name: generator.get_state() for name, generator in generators.items()}
-        return {"streams": {name: stream.state_dict() for name, stream in self.streams.items()}, **states}
+        return {
+            "streams": {name: stream.state_dict() for name, stream in self.streams.items()},
+            **states,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state that :meth:`state_dict` returned.

@@ -1,4 +1,6 @@
-"""A fit's checkpoints on disk: the start and the last two. A kill or a full disk leaves the former ones intact."""
+"""A fit's checkpoints on disk: the start and the last two. A kill or a full disk leaves the former
+ones intact.
+"""
 
 import warnings
 from pathlib import Path
@@ -11,9 +13,9 @@ from jembench.store import checkpoint
 class Checkpoints:
     """The states of a fit, in its folder.
 
-    Two files are written in turn, so that the checkpoint before the newest is kept as well: the state of a run that is
-    about to diverge can look healthy, and a training that goes back to it diverges again. At most one of the two holds
-    a doubtful state.
+    Two files are written in turn, so that the checkpoint before the newest is kept as well: the
+    state of a run that is about to diverge can look healthy, and a training that goes back to it
+    diverges again. At most one of the two holds a doubtful state.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -22,7 +24,9 @@ class Checkpoints:
         self._damaged: set[Path] = set()
 
     def begin(self, state: Any) -> None:
-        """Remove all checkpoints, and keep the state before the first iteration, until :meth:`tidy`."""
+        """Remove all checkpoints, and keep the state before the first iteration, until
+        :meth:`tidy`.
+        """
         for path in self._newest_first():
             path.unlink()
         checkpoint.write(self._start, state, placed=True)
@@ -39,7 +43,8 @@ class Checkpoints:
         self._damaged.discard(path)
 
     def newest(self) -> Any | None:
-        """Read the newest state that is intact; None if there is no file. A damaged file is skipped with a warning.
+        """Read the newest state that is intact; None if there is no file. A damaged file is skipped
+        with a warning.
 
         Raises:
             CheckpointError: if there are files and all are damaged.
@@ -56,7 +61,9 @@ class Checkpoints:
                 continue
             for failure in failures:
                 why = str(failure).partition(" Remove the folder")[0]
-                warnings.warn(f"{why} The training goes on from {path.name}.", Fallback, stacklevel=2)
+                warnings.warn(
+                    f"{why} The training goes on from {path.name}.", Fallback, stacklevel=2
+                )
             return state
         if failures:
             raise failures[0]

@@ -1,7 +1,8 @@
 """The optimisers that core registers. Imports no torch until one is made.
 
-A factory is called with the parameters and, by their names, those of the recipe's constants ``lr``, ``betas``,
-``momentum``, ``weight_decay`` and ``fused`` that its signature has: so ``torch.optim:AdamW`` is an optimiser as it is.
+A factory is called with the parameters and, by their names, those of the recipe's constants ``lr``,
+``betas``, ``momentum``, ``weight_decay`` and ``fused`` that its signature has: so
+``torch.optim:AdamW`` is an optimiser as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-def adam(params: Iterable[Tensor], lr: float, betas: tuple[float, float], weight_decay: float) -> Optimizer:
+def adam(
+    params: Iterable[Tensor], lr: float, betas: tuple[float, float], weight_decay: float
+) -> Optimizer:
     """Adam (Kingma & Ba, 2015), with ``optimizer.betas`` and ``optimizer.weight_decay``."""
     from torch.optim import Adam
 
@@ -23,7 +26,13 @@ def adam(params: Iterable[Tensor], lr: float, betas: tuple[float, float], weight
     return light(Adam)(params, lr, betas=betas, weight_decay=weight_decay, fused=True)
 
 
-def sgd(params: Iterable[Tensor], lr: float, momentum: float, weight_decay: float, nesterov: bool = False) -> Optimizer:
+def sgd(
+    params: Iterable[Tensor],
+    lr: float,
+    momentum: float,
+    weight_decay: float,
+    nesterov: bool = False,
+) -> Optimizer:
     """Stochastic gradient descent, with ``optimizer.momentum`` and ``optimizer.weight_decay``."""
     from torch.optim import SGD
 

@@ -1,8 +1,10 @@
-"""From a trainer to a trained model on disk: checkpoints, the choice of the best one, resuming, and the guard.
+"""From a trainer to a trained model on disk: checkpoints, the choice of the best one, resuming, and
+the guard.
 
-A fit's folder holds the checkpoints to go on from (:mod:`jembench.training.checkpoints`), ``model.safetensors`` and
-``sampler.safetensors`` (the chosen model and its chains), the chains of the last epochs
-(:mod:`jembench.training.snapshots`), ``history.csv``, and ``interventions.json`` if the guard had to step in.
+A fit's folder holds the checkpoints to go on from (:mod:`jembench.training.checkpoints`),
+``model.safetensors`` and ``sampler.safetensors`` (the chosen model and its chains), the chains of
+the last epochs (:mod:`jembench.training.snapshots`), ``history.csv``, and ``interventions.json`` if
+the guard had to step in.
 """
 
 import csv
@@ -49,7 +51,8 @@ class Selected(NamedTuple):
     label: str
     value: float
     better: Literal["higher", "lower"]
-    steps: int | None = None  # of the chains that were measured, if the recipe selects among lengths
+    # of the chains that were measured, if the recipe selects among lengths
+    steps: int | None = None
 
 
 class Fitted(NamedTuple):
@@ -86,7 +89,8 @@ class _Run:
     ladder: tuple[Remedy, ...]
     select: Callable[[], Selected] | None
     history: list[dict[str, float]] = field(default_factory=list)
-    best: dict[str, Any] | None = None  # iteration, validation accuracy and measurement of the chosen model
+    # iteration, validation accuracy and measurement of the chosen model
+    best: dict[str, Any] | None = None
     interventions: list[Intervention] = field(default_factory=list)
     unrepaired: Divergence | None = None  # the first divergence, where the guard only watches
     doubtful: bool = False  # whether the newest checkpoint is doubtful, see guard.is_doubtful
@@ -98,10 +102,18 @@ class _Run:
         """True if chains draw the samples of the loss."""
         return self.trainer.sampler is not None
 
-    def send(self, kind: EventKind, values: Mapping[str, float | str], done: int | None = None, text: str = "") -> None:
+    def send(
+        self,
+        kind: EventKind,
+        values: Mapping[str, float | str],
+        done: int | None = None,
+        text: str = "",
+    ) -> None:
         """Report an event."""
         done = self.trainer.iteration if done is None else done
-        self.report(Event(kind=kind, done=done, total=self.trainer.iterations, values=values, text=text))
+        self.report(
+            Event(kind=kind, done=done, total=self.trainer.iterations, values=values, text=text)
+        )
 
 
 def train(
@@ -115,21 +127,25 @@ def train(
 ) -> Fitted:
     """Train to the end of the recipe's budget, from the folder's newest checkpoint if there is one.
 
-    The model with the best measurement of ``select`` is kept, or else with the highest validation accuracy, the latest
-    of equals; without validation images, the last one. On divergence the guard goes back to a good state and applies
-    the recipe's remedies in turn; with ``guard.mode = "watch"`` it only records the divergence.
+    The model with the best measurement of ``select`` is kept, or else with the highest validation
+    accuracy, the latest of equals; without validation images, the last one. On divergence the guard
+    goes back to a good state and applies the recipe's remedies in turn; with ``guard.mode =
+    "watch"`` it only records the divergence.
 
-    In a group of processes rank 0 calls this function, as :meth:`~jembench.training.processes.Group.leading`, and the
-    others call :meth:`~jembench.training.processes.Group.follow`.
+    In a group of processes rank 0 calls this function, as
+    :meth:`~jembench.training.processes.Group.leading`, and the others call
+    :meth:`~jembench.training.processes.Group.follow`.
 
     Args:
         trainer: before its first iteration.
         folder: the folder of the fit.
-        report: receives the ``window`` events of the iterations before the checkpoint, a ``progress`` event, a
-            ``window`` event after every window, and a ``diverged`` event for each intervention, or for the first
-            divergence if nothing is repaired.
-        deadline: the time at which training stops, UTC in seconds since 1970; the next call continues.
-        check: called before anything is written; raises a StoreError if another process trains this fit now.
+        report: receives the ``window`` events of the iterations before the checkpoint, a
+            ``progress`` event, a ``window`` event after every window, and a ``diverged`` event for
+            each intervention, or for the first divergence if nothing is repaired.
+        deadline: the time at which training stops, UTC in seconds since 1970; the next call
+            continues.
+        check: called before anything is written; raises a StoreError if another process trains this
+            fit now.
         select: measures the trainer's model; None: the checkpoint is selected by accuracy.
 
     Raises:
@@ -142,7 +158,8 @@ def train(
     run = _Run(trainer, folder, report, check, Checkpoints(folder), guarded, ladder, select)
     with stopping.deferred(), progress.phase(guard.TRAINING, unit="iterations") as shown:
         _resume(run)
-        for row in run.history:  # a tracker may lack some; those that it has are repeated with equal values
+        # a tracker may lack some; those that it has are repeated with equal values
+        for row in run.history:
             run.send("window", row, int(row["iteration"]))
         shown.done, shown.total = trainer.iteration, trainer.iterations
         run.send("progress", {"unit": "iterations"}, text=guard.TRAINING)
@@ -150,14 +167,18 @@ def train(
             wrong = _judge(run, *_window(run, shown))
             check()
             snapshot = snapshots.due(trainer)
-            due = trainer.iteration % trainer.recipe.checkpoint_every == 0 or trainer.iteration == trainer.iterations
+            due = (
+                trainer.iteration % trainer.recipe.checkpoint_every == 0
+                or trainer.iteration == trainer.iterations
+            )
             stop = bool(stopping.received()) or (deadline is not None and time.time() >= deadline)
             finite = not (due or stop or snapshot) or trainer.is_finite()
             if run.guarded and not wrong and not finite:
                 wrong = "a weight or a stored chain was not finite"
             if wrong and _repair(run, wrong):
                 continue
-            if snapshot and finite:  # before the checkpoint, since a resumed training would not take it again
+            # before the checkpoint, since a resumed training would not take it again
+            if snapshot and finite:
                 snapshots.keep(folder, snapshot, trainer)
             if due:
                 run.history[-1] |= _choose(run)
@@ -169,11 +190,13 @@ def train(
         return _finish(run)
 
 
-# --- resuming and repairing -------------------------------------------------------------------------------------------
+# --- resuming and repairing
+# -------------------------------------------------------------------------------------------
 
 
 def _resume(run: _Run) -> None:
-    """Load the newest checkpoint; a fit without one, or whose chosen model was removed, starts and writes its first.
+    """Load the newest checkpoint; a fit without one, or whose chosen model was removed, starts and
+    writes its first.
 
     Raises:
         CheckpointError: if the chosen model or its chains are damaged.
@@ -190,7 +213,10 @@ def _resume(run: _Run) -> None:
         return
     if state["best"]:
         for path in chosen:
-            tensors.check(path, f"Put a copy of the file back, or remove the folder {run.folder} to train again.")
+            tensors.check(
+                path,
+                f"Put a copy of the file back, or remove the folder {run.folder} to train again.",
+            )
     run.interventions = read_interventions(run.folder)
     run.history = state["history"]
     run.unrepaired = Divergence(*state["unrepaired"]) if state["unrepaired"] else None
@@ -209,14 +235,17 @@ def _load(run: _Run, state: Mapping[str, Any]) -> None:
         trainer.group.call(trainer.adjust, guard.adjustment(run.interventions))
     run.best = state["best"]
     if run.best and weights_digest(run.folder) != run.best["weights"]:
-        run.best = None  # the model on disk was chosen on the way to divergence, or just before a kill
+        # the model on disk was chosen on the way to divergence, or just before a kill
+        run.best = None
         _choose(run)
 
 
 def _repair(run: _Run, reason: str) -> bool:
-    """Go back to a good state and apply the next remedy; without a ladder, record the first divergence.
+    """Go back to a good state and apply the next remedy; without a ladder, record the first
+    divergence.
 
-    Training goes back to the state before the newest if that one is doubtful or has led to divergence before.
+    Training goes back to the state before the newest if that one is doubtful or has led to
+    divergence before.
 
     Returns:
         True if training went back.
@@ -250,7 +279,8 @@ def _repair(run: _Run, reason: str) -> bool:
         assert state is not None
     remedy = run.ladder[len(run.interventions)]
     run.interventions.append(Intervention(*divergence, state["trainer"]["iteration"], remedy))
-    # in a file of its own: a run that is killed now applies remedies that its checkpoint does not have yet
+    # in a file of its own: a run that is killed now applies remedies that its checkpoint does not
+    # have yet
     written = [intervention._asdict() for intervention in run.interventions]
     records.write(run.folder / INTERVENTIONS, {"interventions": written})
     _load(run, state)
@@ -283,7 +313,8 @@ def read_interventions(folder: Path) -> list[Intervention]:
         ) from error
 
 
-# --- a window and its end ---------------------------------------------------------------------------------------------
+# --- a window and its end
+# ---------------------------------------------------------------------------------------------
 
 
 def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | None]:
@@ -293,8 +324,8 @@ def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | N
         the losses of each iteration, and the energies of random starts after the last.
 
     Raises:
-        OutOfTime: if a signal arrived within the window. A checkpoint is then on disk, unless the state has diverged,
-            and the next run goes on within this window.
+        OutOfTime: if a signal arrived within the window. A checkpoint is then on disk, unless the
+            state has diverged, and the next run goes on within this window.
     """
     trainer, every = run.trainer, run.trainer.recipe.log_every
     end = min(trainer.iteration // every * every + every, trainer.iterations)
@@ -314,8 +345,16 @@ def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | N
                 _save(run)
             raise _stopped(trainer)
     run.window = None
-    row: dict[str, float] = {"iteration": end, "iterations": len(rows), "seconds": window.seconds / len(rows)}
-    row |= {"passes": trainer.passes, "attempt": len(run.interventions), "learning_rate": window.rate}
+    row: dict[str, float] = {
+        "iteration": end,
+        "iterations": len(rows),
+        "seconds": window.seconds / len(rows),
+    }
+    row |= {
+        "passes": trainer.passes,
+        "attempt": len(run.interventions),
+        "learning_rate": window.rate,
+    }
     row |= {name: sum(each[name] for each in rows) / len(rows) for name in rows[0]}
     row |= {f"{name}_start": value for name, value in (starts._asdict() if starts else {}).items()}
     run.history.append(row)
@@ -331,16 +370,19 @@ def _judge(run: _Run, rows: Sequence[Mapping[str, float]], starts: Starts | None
     if wrong := guard.verdict(rows, starts):
         return wrong
     if run.ladder and len(run.interventions) == len(run.ladder):
-        return None  # without a remedy left, a model that only classifies is kept, and the record says so
+        # without a remedy left, a model that only classifies is kept, and the record says so
+        return None
     ended = run.trainer.iteration == run.trainer.iterations
     return guard.lost_contact(run.history, ended=ended, chains=run.has_chains)
 
 
 def _choose(run: _Run) -> dict[str, float]:
-    """Validate, and keep the model if it is the best so far; without validation images, keep the last one.
+    """Validate, and keep the model if it is the best so far; without validation images, keep the
+    last one.
 
     Returns:
-        the accuracy and NLL on the validation images, and the measurement that selects, for the history.
+        the accuracy and NLL on the validation images, and the measurement that selects, for the
+        history.
     """
     trainer = run.trainer
     validation = trainer.validate()
@@ -365,7 +407,9 @@ def _choose(run: _Run) -> dict[str, float]:
 
 
 def _save(run: _Run) -> None:
-    """Write a checkpoint, in place of the newest if that one is doubtful, so that a good one is kept."""
+    """Write a checkpoint, in place of the newest if that one is doubtful, so that a good one is
+    kept.
+    """
     _save_history(run)
     run.checkpoints.write(_state(run), run.trainer.iteration, over_newest=run.doubtful)
     run.doubtful = run.guarded and guard.is_doubtful(run.history, chains=run.has_chains)
@@ -406,8 +450,14 @@ def _finish(run: _Run) -> Fitted:
     first = run.interventions[0] if run.interventions else run.unrepaired
     stability = None
     if run.guarded and (first or guard.is_judged(run.history, chains=run.has_chains)):
-        changed = guard.describe(run.trainer.adjustment, run.trainer.recipe, run.trainer.sampling_steps)
-        away = guard.lost_contact(run.history, ended=True, chains=run.has_chains) if run.interventions else None
+        changed = guard.describe(
+            run.trainer.adjustment, run.trainer.recipe, run.trainer.sampling_steps
+        )
+        away = (
+            guard.lost_contact(run.history, ended=True, chains=run.has_chains)
+            if run.interventions
+            else None
+        )
         stability = Stability(
             criterion=guard.CRITERION if run.has_chains else guard.GENERATED,
             iterations=run.trainer.iterations,

@@ -1,36 +1,43 @@
 """The guard against divergence: what counts as divergence, and the remedies.
 
-The cause of divergence that Grathwohl et al. (2020, Appendix H.3) name is a sample whose energy lies above that of a
-random start. A chain begins at a random start and goes downhill, so that the samples of a working sampler do not lie
-above random starts. The guard finds divergence at the end of a window of iterations in
+The cause of divergence that Grathwohl et al. (2020, Appendix H.3) name is a sample whose energy
+lies above that of a random start. A chain begins at a random start and goes downhill, so that the
+samples of a working sampler do not lie above random starts. The guard finds divergence at the end
+of a window of iterations in
 
-- a value of the loss or its parts that is not finite, or beyond 1e8, where the reference implementation stops;
-- a cross-entropy beyond ``LARGEST_CROSS_ENTROPY``: the energies explode, those of random starts with them;
-- samples above the random starts: the mean sample lies more than ``MEAN_LIMIT`` times as far above the data as the mean
-  random start does, or the highest sample of a batch more than ``HIGHEST_LIMIT`` times as far as the highest of as many
-  random starts;
+- a value of the loss or its parts that is not finite, or beyond 1e8, where the reference
+  implementation stops;
+- a cross-entropy beyond ``LARGEST_CROSS_ENTROPY``: the energies explode, those of random starts
+  with them;
+- samples above the random starts: the mean sample lies more than ``MEAN_LIMIT`` times as far above
+  the data as the mean random start does, or the highest sample of a batch more than
+  ``HIGHEST_LIMIT`` times as far as the highest of as many random starts;
 - samples below the data: the mean sample lies ``MEAN_LIMIT`` times that far below the data;
-- chains that lost contact with the data: the mean sample was ``NEAR`` the data, above or below, in ``CONTACT`` windows
-  or more, and then ``FAR`` above it in each of the last ``LOST`` windows, or in the last window of the training. The
-  unit is the distance of the highest training image of a batch. A collapse under an energy penalty begins so, and a
-  slow one in which the energies of random starts grow together with those of the samples. The last window of a training
-  that was repaired is judged without former contact, since the rest of the training may be too short for it;
-- samples of a generator, which has no random starts: the mean sample lies above the highest training image of a batch,
-  or as far below the data, in each of ``LOST`` windows, or above it in the last window of the training. A training of
-  fewer windows is not judged;
+- chains that lost contact with the data: the mean sample was ``NEAR`` the data, above or below, in
+  ``CONTACT`` windows or more, and then ``FAR`` above it in each of the last ``LOST`` windows, or in
+  the last window of the training. The unit is the distance of the highest training image of a
+  batch. A collapse under an energy penalty begins so, and a slow one in which the energies of
+  random starts grow together with those of the samples. The last window of a training that was
+  repaired is judged without former contact, since the rest of the training may be too short for it;
+- samples of a generator, which has no random starts: the mean sample lies above the highest
+  training image of a batch, or as far below the data, in each of ``LOST`` windows, or above it in
+  the last window of the training. A training of fewer windows is not judged;
 - energies without information: those of all images and samples have become equal.
 
-A cross-entropy or a distance counts only if it is that large both in the mean over the window and in its last
-iteration, so that a short rise causes no repair. Where a training image lies higher above the mean of the data
-than the random starts do, as when chains start at Gaussians of the classes, it takes their place.
+A cross-entropy or a distance counts only if it is that large both in the mean over the window and
+in its last iteration, so that a short rise causes no repair. Where a training image lies higher
+above the mean of the data than the random starts do, as when chains start at Gaussians of the
+classes, it takes their place.
 
-The distances are differences of energies that are compared with one another. A shift of the energies or a positive
-factor does not change the result, so that the limits suit every network. A collapse whose loss an energy penalty keeps
-finite is found as well. A large gap between data and samples is no divergence by itself: at the start of a healthy
-training the chains are still where they began, and random starts lie as far above the data as the samples. Contact with
-the data is required only of chains that have had it.
+The distances are differences of energies that are compared with one another. A shift of the
+energies or a positive factor does not change the result, so that the limits suit every network. A
+collapse whose loss an energy penalty keeps finite is found as well. A large gap between data and
+samples is no divergence by itself: at the start of a healthy training the chains are still where
+they began, and random starts lie as far above the data as the samples. Contact with the data is
+required only of chains that have had it.
 
-The guard takes one forward pass a window, and the host waits for the device only where it waits anyway.
+The guard takes one forward pass a window, and the host waits for the device only where it waits
+anyway.
 
 Imports no torch: reports read a fit's interventions as well.
 """
@@ -46,7 +53,8 @@ TRAINING = "training"
 """The name of the phase of a training in events and on the display."""
 
 CRITERION, GENERATED = "random-starts@5", "highest-image@1"
-"""The names of the criterion in records and protocols, for chains and for samples that no chain drew.
+"""The names of the criterion in records and protocols, for chains and for samples that no chain
+drew.
 
 Their versions change with the limits below.
 """
@@ -55,32 +63,41 @@ LARGEST_LOSS = 1e8
 """A loss beyond it is divergence, as in the reference implementation (wgrathwohl/JEM)."""
 
 LARGEST_CROSS_ENTROPY = 10.0
-"""In nats: the cross-entropy of a uniform guess among 22,000 classes. Healthy windows on digits have at most 2.4."""
+"""In nats: the cross-entropy of a uniform guess among 22,000 classes. Healthy windows on digits
+have at most 2.4.
+"""
 
 MEAN_LIMIT, HIGHEST_LIMIT = 1.5, 3.0
-"""The largest distance of samples from the data, in units of the distance of random starts from the data.
+"""The largest distance of samples from the data, in units of the distance of random starts from the
+data.
 
-Chains that are stuck at their starts have a distance of 1. The highest of a batch varies more than its mean, above all
-at the start, when the energies of a small network hardly differ. ``benchmarks/results/2026-11-22-guard.md`` has the
-measured values.
+Chains that are stuck at their starts have a distance of 1. The highest of a batch varies more than
+its mean, above all at the start, when the energies of a small network hardly differ.
+``benchmarks/results/2026-11-22-guard.md`` has the measured values.
 """
 
 NEAR, FAR, CONTACT, LOST = 0.25, 0.75, 10, 5
-"""Distances of the mean sample from the data, in units of that of the highest training image; and numbers of windows.
+"""Distances of the mean sample from the data, in units of that of the highest training image; and
+numbers of windows.
 
-In 60 healthy trainings on digits no window after ten windows ``NEAR`` the data was further than .5. With .5
-for ``FAR``, repairs of fits a little above it made their calibration worse and their samples no better.
+In 60 healthy trainings on digits no window after ten windows ``NEAR`` the data was further than .5.
+With .5 for ``FAR``, repairs of fits a little above it made their calibration worse and their
+samples no better.
 """
 
 OUTSIDE = 1.0
-"""The distance, in the same unit, of the samples of a generator in ``LOST`` windows, or above the data in the last one.
+"""The distance, in the same unit, of the samples of a generator in ``LOST`` windows, or above the
+data in the last one.
 
-In healthy trainings of VERA on digits no window after the first was further above the data than .33, and two of the
-first windows lay further below it. ``benchmarks/results/2026-11-28-door.md`` has them.
+In healthy trainings of VERA on digits no window after the first was further above the data than
+.33, and two of the first windows lay further below it. ``benchmarks/results/2026-11-28-door.md``
+has them.
 """
 
 ROUNDING = 2**-21
-"""The largest difference of energies that count as equal, relative to their size: four times the step of float32."""
+"""The largest difference of energies that count as equal, relative to their size: four times the
+step of float32.
+"""
 
 HIGHEST = "highest_sample"
 """The column of a window that holds the highest energy of a sample."""
@@ -92,7 +109,9 @@ HIGHEST_START = "highest_start"
 """The column that holds the highest energy of random starts."""
 
 STEPS, RATE, ENERGY_L2 = 2, 0.3, 0.1
-"""The remedies' factors of the sampling steps and of the learning rate, and their weight of the energy penalty."""
+"""The remedies' factors of the sampling steps and of the learning rate, and their weight of the
+energy penalty.
+"""
 
 
 class Divergence(NamedTuple):
@@ -139,7 +158,9 @@ def adjustment(interventions: Sequence[Intervention]) -> Adjustment:
 
 
 def describe(adjustment: Adjustment, recipe: Recipe, sampling_steps: int) -> str:
-    """Describe the differences from the recipe in words, such as "20 sampling steps, 0.3 times the learning rate"."""
+    """Describe the differences from the recipe in words, such as "20 sampling steps, 0.3 times the
+    learning rate".
+    """
     differences = {
         f"{sampling_steps} sampling steps": adjustment.steps > 1,
         f"{adjustment.rate:.3g} times the learning rate": adjustment.rate < 1,
@@ -149,7 +170,9 @@ def describe(adjustment: Adjustment, recipe: Recipe, sampling_steps: int) -> str
 
 
 def remedies(recipe: Recipe, *, chains: bool) -> tuple[Remedy, ...]:
-    """Return the remedies to try in turn: none if the guard only watches, none of chains without ``chains``."""
+    """Return the remedies to try in turn: none if the guard only watches, none of chains without
+    ``chains``.
+    """
     ladder = recipe.guard.ladder if recipe.guard.mode == "repair" else ()
     return tuple(remedy for remedy in ladder if chains or remedy in ("seed", "rate"))
 
@@ -162,7 +185,8 @@ class Starts(NamedTuple):
 
 
 def verdict(rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str | None:
-    """Return the reason why a window of iterations has diverged, in a few words; None if it has not.
+    """Return the reason why a window of iterations has diverged, in a few words; None if it has
+    not.
 
     Args:
         rows: the loss, its parts, and the highest energies of samples and data, of each iteration.
@@ -188,8 +212,12 @@ def _prefix(row: Mapping[str, float]) -> str:
     return "joint_" if "joint_energy_data" in row else ""
 
 
-def _misplaced(rows: Sequence[Mapping[str, float]], starts: Starts, data: str, samples: str) -> str | None:
-    """Return the reason if samples lie too far from the data, given the names of the columns of mean energies."""
+def _misplaced(
+    rows: Sequence[Mapping[str, float]], starts: Starts, data: str, samples: str
+) -> str | None:
+    """Return the reason if samples lie too far from the data, given the names of the columns of
+    mean energies.
+    """
     image = max(row[HIGHEST_DATA] - row[data] for row in rows)
     highest_start, mean_start = (max(start - rows[-1][data], image) for start in starts)
     highest = _lasting([row[HIGHEST] - row[data] for row in rows])
@@ -205,7 +233,9 @@ def _misplaced(rows: Sequence[Mapping[str, float]], starts: Starts, data: str, s
     return None
 
 
-def lost_contact(history: Sequence[Mapping[str, float]], *, ended: bool = False, chains: bool = True) -> str | None:
+def lost_contact(
+    history: Sequence[Mapping[str, float]], *, ended: bool = False, chains: bool = True
+) -> str | None:
     """Return the reason, in a few words, if samples left the data; None if they did not.
 
     Args:

@@ -31,17 +31,23 @@ from jembench.store.checkpoint import load_weights
 from jembench.training import passes, processes
 from jembench.training.batches import Batches
 from jembench.training.guard import HIGHEST, HIGHEST_DATA, Adjustment, Starts
-from jembench.training.optimizers import WeightAverage, load_optimizer, make_optimizer, phases_of, sam_perturbation
+from jembench.training.optimizers import (
+    WeightAverage,
+    load_optimizer,
+    make_optimizer,
+    phases_of,
+    sam_perturbation,
+)
 
 
 class Trainer:
     """A model, its optimisers, its chains and its position in the data.
 
-    No other state is kept between two iterations: a trainer that loads another's ``state_dict`` continues
-    exactly as that one would have (bit for bit on the CPU).
+    No other state is kept between two iterations: a trainer that loads another's ``state_dict``
+    continues exactly as that one would have (bit for bit on the CPU).
 
-    In a group (:mod:`jembench.training.processes`) the state is the same in all processes, and ``window``, ``adjust``
-    and ``load_state_dict`` are called in all at once.
+    In a group (:mod:`jembench.training.processes`) the state is the same in all processes, and
+    ``window``, ``adjust`` and ``load_state_dict`` are called in all at once.
 
     Args:
         model: an ``nn.Module`` that is :class:`~jembench.interfaces.Trainable`.
@@ -52,11 +58,19 @@ class Trainer:
         device: where to train.
 
     Raises:
-        SpecError: if there are no labels, batches cannot be shared out evenly, or an override has no effect.
+        SpecError: if there are no labels, batches cannot be shared out evenly, or an override has
+            no effect.
     """
 
     def __init__(
-        self, model: Any, data: DataSpec, images: Split, recipe: Recipe, *, seed: int, device: torch.device
+        self,
+        model: Any,
+        data: DataSpec,
+        images: Split,
+        recipe: Recipe,
+        *,
+        seed: int,
+        device: torch.device,
     ) -> None:
         self.group = processes.group
         self.model = model.to(device)
@@ -76,31 +90,49 @@ class Trainer:
         self._own_noise = seeds.generator(seed, "own chains", device)  # of this process in a group
         self.adjust(Adjustment())
         of_classes = getattr(model, "chains", "none") == "conditional"
-        self.chain_count = self.batches.sizes["labelled" if of_classes else "marginal"] if self.sampler else 0
-        if self.sampler and hasattr(self.sampler, "check_batch"):  # refused now, not in a later iteration
-            self.sampler.check_batch(self.chain_count, conditional=of_classes or recipe.chains.conditional)
+        self.chain_count = (
+            self.batches.sizes["labelled" if of_classes else "marginal"] if self.sampler else 0
+        )
+        # refused now, not in a later iteration
+        if self.sampler and hasattr(self.sampler, "check_batch"):
+            self.sampler.check_batch(
+                self.chain_count, conditional=of_classes or recipe.chains.conditional
+            )
         self._prepare()
         # made when the weights lie as they will: averages are then taken in one piece
-        self.average = WeightAverage(model, recipe.optimizer.average) if recipe.optimizer.average else None
+        self.average = (
+            WeightAverage(model, recipe.optimizer.average) if recipe.optimizer.average else None
+        )
 
     @cached_property
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """The phases' optimisers, made when training begins: PyTorch's import its compiler, which takes seconds."""
+        """The phases' optimisers, made when training begins: PyTorch's import its compiler, which
+        takes seconds.
+        """
         options = {
-            name: dataclasses.replace(self.recipe.optimizer, **one.settings) for name, one in self.phases.items()
+            name: dataclasses.replace(self.recipe.optimizer, **one.settings)
+            for name, one in self.phases.items()
         }
-        return {name: make_optimizer(phase.parameters, options[name]) for name, phase in self.phases.items()}
+        return {
+            name: make_optimizer(phase.parameters, options[name])
+            for name, phase in self.phases.items()
+        }
 
     def _chance(self, purpose: str) -> str:
-        """Return the purpose that this iteration's random numbers are derived from, with the rank and past remedies."""
+        """Return the purpose that this iteration's random numbers are derived from, with the rank
+        and past remedies.
+        """
         return f"{purpose}@{self.group.rank}/{self.adjustment.seeds}/{self.iteration}"
 
     def _prepare(self, precision: str = "") -> None:
-        """Make the functions of the network that iterations call: dE/dx for the chains, and the loss.
+        """Make the functions of the network that iterations call: dE/dx for the chains, and the
+        loss.
 
         ``precision`` is that of the checkpoint, if there is one.
         """
-        compute = dataclasses.asdict(self.recipe.compute) | ({"precision": precision} if precision else {})
+        compute = dataclasses.asdict(self.recipe.compute) | (
+            {"precision": precision} if precision else {}
+        )
         self.execution = devices.execution(self.data, self.device, **compute)
         if self.execution.channels_last:
             channels_last = execution.to_channels_last(self.model, self.data)
@@ -108,26 +140,40 @@ class Trainer:
         self.given_up: list[str] = []
         self._losses = {name: phase.loss for name, phase in self.phases.items()}
         model, recipe = self.model, self.recipe
-        # the data of p(x) pass before the chains are run where both change the running statistics of batch norm, as in
-        # the code of JEM++ and SADA-JEM
-        both = isinstance(model, LogitModel) and model.chains == "marginal" and recipe.chains.mode == "train"
+        # the data of p(x) pass before the chains are run where both change the running statistics
+        # of batch norm, as in the code of JEM++ and SADA-JEM
+        both = (
+            isinstance(model, LogitModel)
+            and model.chains == "marginal"
+            and recipe.chains.mode == "train"
+        )
         data_first = both and not recipe.data.shared and has_batch_norm(model)
         self._pass_first = logits_function(model, self.data.num_classes) if data_first else None
         if self.execution.compiled:
             execution.forget_compiled()  # of former networks
             if getattr(self.model, "compiles", True):
-                self._losses = {name: execution.compiled(loss, self.given_up) for name, loss in self._losses.items()}
+                self._losses = {
+                    name: execution.compiled(loss, self.given_up)
+                    for name, loss in self._losses.items()
+                }
             else:
                 self.given_up.append("the model says that its loss cannot be compiled")
-            if self._pass_first:  # as the chains are: they write to running statistics that a plain pass would keep
-                self._pass_first = execution.compiled(self._pass_first, self.given_up, captured=False)
+            # as the chains are: they write to running statistics that a plain pass would keep
+            if self._pass_first:
+                self._pass_first = execution.compiled(
+                    self._pass_first, self.given_up, captured=False
+                )
         if self.sampler:
-            self.grad_energy = grad_energy(self.model, self.execution, self.given_up, of_chains=True)
+            self.grad_energy = grad_energy(
+                self.model, self.execution, self.given_up, of_chains=True
+            )
         self.graph = ChainGraph(self.model) if self.sampler and self.execution.captured else None
 
     @property
     def computed(self) -> dict[str, Any]:
-        """The precision, layout, compilation and algorithms of the iterations so far, for the record."""
+        """The precision, layout, compilation and algorithms of the iterations so far, for the
+        record.
+        """
         return {
             "precision": self.execution.precision,
             "layout": "channels_last" if self.execution.channels_last else "contiguous",
@@ -135,14 +181,17 @@ class Trainer:
             "not_compiled": list(self.given_up),
             "captured": self.graph is not None and not self.graph.given_up,
             "not_captured": [] if self.graph is None else list(self.graph.given_up),
-            # the fastest algorithms of one run may differ from the next one's, and so do the bits of its results
+            # the fastest algorithms of one run may differ from the next one's, and so do the bits
+            # of its results
             "cudnn_benchmark": self.device.type == "cuda" and torch.backends.cudnn.benchmark,
         }
 
     def learning_rate(self, phase: str = "") -> float:
         """Return the learning rate of a phase's next step, by default that of the model's own loss."""
         factor = self.schedule(self.iteration, self.batches.per_epoch, self.iterations)
-        rate: float = self.phases[phase].settings.get("learning_rate", self.recipe.optimizer.learning_rate)
+        rate: float = self.phases[phase].settings.get(
+            "learning_rate", self.recipe.optimizer.learning_rate
+        )
         return rate * factor * self.adjustment.rate
 
     @property
@@ -156,10 +205,13 @@ class Trainer:
         sizes = {"outliers": 0, **self.batches.sizes, "samples": self.chain_count}
         sizes = {name: size // self.group.size for name, size in sizes.items()}
         times = self.group.size * (2 if self.recipe.optimizer.sharpness else 1)
-        self.model.zero_grad(set_to_none=True)  # as before the loss of an iteration, whose memory this one needs
+        # as before the loss of an iteration, whose memory this one needs
+        self.model.zero_grad(set_to_none=True)
         with execution.autocast(self.execution.precision, self.device):
             phases, shared = list(self.phases.values()), self.recipe.data.shared
-            return times * passes.of_losses(self.model, phases, self.data, sizes, self.device, shared=shared)
+            return times * passes.of_losses(
+                self.model, phases, self.data, sizes, self.device, shared=shared
+            )
 
     @property
     def passes(self) -> int:
@@ -168,12 +220,16 @@ class Trainer:
 
     @torch.no_grad()
     def prepare(self) -> None:
-        """Give the training images to a :class:`~jembench.interfaces.models.Prepared` model, before iteration 1."""
+        """Give the training images to a :class:`~jembench.interfaces.models.Prepared` model, before
+        iteration 1.
+        """
         if hasattr(self.model, "prepare"):
             images, _ = self.batches.sources["marginal"]
             self.model.eval()
             size = predictions.batch(self.device, self.data.shape)
-            self.model.prepare(to_float(some, self.data.bounds) for some in torch.split(images, size))
+            self.model.prepare(
+                to_float(some, self.data.bounds) for some in torch.split(images, size)
+            )
             if self.average:
                 self.average.load_state_dict(self.model.state_dict())
 
@@ -181,8 +237,8 @@ class Trainer:
         """Run n iterations. The host waits for the device only at their end.
 
         Returns:
-            the loss and its parts of each iteration, over the images and chains of all processes, and
-            :meth:`random_starts` unless the guard is off.
+            the loss and its parts of each iteration, over the images and chains of all processes,
+            and :meth:`random_starts` unless the guard is off.
         """
         rows = [self.iterate() for _ in range(n)]
         if isinstance(self.sampler, Adaptive) and self.iteration % self.recipe.log_every == 0:
@@ -198,9 +254,11 @@ class Trainer:
         return each, None if starts is None else Starts(float(starts.max()), float(starts.mean()))
 
     def iterate(self) -> dict[str, Tensor]:
-        """Take a step of each optimiser, and return the losses and their parts, still on the device.
+        """Take a step of each optimiser, and return the losses and their parts, still on the
+        device.
 
-        The network's own randomness, such as dropout, depends on the seed and the iteration only, also after a resume.
+        The network's own randomness, such as dropout, depends on the seed and the iteration only,
+        also after a resume.
         """
         whole, values = self.batches.draw(), dict[str, Tensor]()
         iteration = torch.full((), float(self.iteration), device=self.device)
@@ -220,27 +278,38 @@ class Trainer:
             self.average.update(self.model, self.iteration)
         return values
 
-    def _step(self, phase: str, first: Batch, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
-        """Take the optimiser step of a phase; ``first`` is the batch with the logits that were computed already."""
+    def _step(
+        self, phase: str, first: Batch, batch: Batch, negatives: Negatives | None
+    ) -> dict[str, Tensor]:
+        """Take the optimiser step of a phase; ``first`` is the batch with the logits that were
+        computed already.
+        """
         for group in self.optimizers[phase].param_groups:
             group["lr"] = self.learning_rate(phase)
         values = self._differentiate(phase, first, negatives)
         if radius := self.recipe.optimizer.sharpness:
             adaptive = self.recipe.optimizer.adaptive
-            with execution.unchanged_buffers(self.model), sam_perturbation(self.model, radius, adaptive=adaptive):
+            with (
+                execution.unchanged_buffers(self.model),
+                sam_perturbation(self.model, radius, adaptive=adaptive),
+            ):
                 self._differentiate(phase, batch, negatives)
         if clip := self.recipe.optimizer.clip:
             torch.nn.utils.clip_grad_norm_(self.phases[phase].parameters, clip)
         self.optimizers[phase].step()
         return values
 
-    def _differentiate(self, phase: str, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
-        """Compute the gradients of a phase's parameters, and return the loss, its parts and the highest energies.
+    def _differentiate(
+        self, phase: str, batch: Batch, negatives: Negatives | None
+    ) -> dict[str, Tensor]:
+        """Compute the gradients of a phase's parameters, and return the loss, its parts and the
+        highest energies.
 
-        The first iteration's loss is not compiled: a network may initialise itself by its first images, and that code
-        would be compiled for one use.
+        The first iteration's loss is not compiled: a network may initialise itself by its first
+        images, and that code would be compiled for one use.
         """
-        self.model.zero_grad(set_to_none=True)  # frees the former gradients before the maps are allocated
+        # frees the former gradients before the maps are allocated
+        self.model.zero_grad(set_to_none=True)
         with execution.autocast(self.execution.precision, self.device):
             compute = self._losses[phase] if self.iteration else self.phases[phase].loss
             loss = checked_loss(compute(batch, negatives), self.model)
@@ -252,20 +321,27 @@ class Trainer:
             if isinstance(self.sampler, Adaptive):
                 self.sampler.observe(self.group.gather(seen))
             if weight := max(self.recipe.energy_l2, self.adjustment.energy_l2):
-                total = total + weight * (loss.energies.data.square().mean() + loss.energies.samples.square().mean())
-        trained = [parameter for parameter in self.phases[phase].parameters if parameter.requires_grad]
+                total = total + weight * (
+                    loss.energies.data.square().mean() + loss.energies.samples.square().mean()
+                )
+        trained = [
+            parameter for parameter in self.phases[phase].parameters if parameter.requires_grad
+        ]
         total.backward(inputs=trained)  # type: ignore[no-untyped-call]
         self._agree()
         return {f"{phase}_loss".removeprefix("_"): total.detach(), **loss.parts, **extremes}
 
     def _agree(self) -> None:
-        """Average gradients and the running statistics of norms over all processes, which hold one model."""
+        """Average gradients and the running statistics of norms over all processes, which hold one
+        model.
+        """
         gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
         running = ("running_mean", "running_var")
         seen = [buffer for name, buffer in self.model.named_buffers() if name.endswith(running)]
         self.group.average_([*gradients, *seen])
         if self.iteration == 0 and self.group.size > 1:
-            # a network may initialise itself by its first images, which differ by process: all take rank 0's
+            # a network may initialise itself by its first images, which differ by process: all take
+            # rank 0's
             load_weights(self.model, self.group.broadcast(dict(self.model.state_dict())))
 
     def _negatives(self, batch: Batch) -> Negatives | None:
@@ -273,9 +349,15 @@ class Trainer:
         if self.sampler is None:
             return None
         conditional = self.model.chains == "conditional"
-        n, y = (len(batch.y_labelled), batch.y_labelled) if conditional else (self.recipe.batch_size, None)
+        n, y = (
+            (len(batch.y_labelled), batch.y_labelled)
+            if conditional
+            else (self.recipe.batch_size, None)
+        )
         if y is None and self.recipe.chains.conditional:
-            y = torch.randint(self.data.num_classes, (n,), generator=self.generator, device=self.device)
+            y = torch.randint(
+                self.data.num_classes, (n,), generator=self.generator, device=self.device
+            )
         train = self.recipe.chains.mode == "train"
         with execution.mode(self.model, train=train), execution.frozen(self.model):
             state = self._move(self.sampler, self.sampler.init(n, y, generator=self.generator))
@@ -292,14 +374,18 @@ class Trainer:
 
     @torch.no_grad()
     def random_starts(self) -> Tensor | None:
-        """Return the energies of a batch of new chains, float32 (B,); None for a model without chains.
+        """Return the energies of a batch of new chains, float32 (B,); None for a model without
+        chains.
 
-        Training is not affected: its random streams are not used, and no statistics of a norm change.
+        Training is not affected: its random streams are not used, and no statistics of a norm
+        change.
         """
         if self.sampler is None:
             return None
         generator = seeds.generator(self.seed, f"guard/{self.iteration}", self.device)
-        classes = torch.arange(self.recipe.batch_size, device=self.device) % max(self.data.num_classes, 1)
+        classes = torch.arange(self.recipe.batch_size, device=self.device) % max(
+            self.data.num_classes, 1
+        )
         y = classes if self.model.chains == "conditional" else None
         state = self.sampler.start(self.recipe.batch_size, y, generator=generator)
         with (
@@ -321,12 +407,16 @@ class Trainer:
         self.generator = seeds.generator(self.seed, f"chains{again}", self.device)
 
     def validate(self) -> dict[str, float]:
-        """Return accuracy and NLL on the held-out images; nothing without such images or for a model without logits."""
+        """Return accuracy and NLL on the held-out images; nothing without such images or for a
+        model without logits.
+        """
         held = self.held.validation
         if held is None or held.labels is None or not hasattr(self.model, "logits"):
             return {}
         with self.average.in_place_of(self.model) if self.average else nullcontext():
-            logits = predictions.read(self.model, held.images, self.data, self.device, {"logits"})["logits"]
+            logits = predictions.read(self.model, held.images, self.data, self.device, {"logits"})[
+                "logits"
+            ]
         accuracy = float((logits.argmax(1) == held.labels).double().mean())
         return {"accuracy": accuracy, "nll": float(F.cross_entropy(logits.double(), held.labels))}
 
@@ -336,7 +426,10 @@ class Trainer:
 
     def is_finite(self) -> bool:
         """Return whether every parameter, buffer and stored chain is a finite number."""
-        return all(bool(x.isfinite().all()) for x in (*self.model.state_dict().values(), *self.chains().values()))
+        return all(
+            bool(x.isfinite().all())
+            for x in (*self.model.state_dict().values(), *self.chains().values())
+        )
 
     def chains(self) -> dict[str, Tensor]:
         """Return the state of the sampler; empty if there is none."""
@@ -349,7 +442,9 @@ class Trainer:
             "precision": self.execution.precision,
             "model": dict(self.model.state_dict()),
             "average": self.average.state if self.average else {},
-            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
+            "optimizers": {
+                name: optimizer.state_dict() for name, optimizer in self.optimizers.items()
+            },
             "sampler": self.chains(),
             "batches": self.batches.state_dict(),
             "generator": self.generator.get_state(),
@@ -360,7 +455,8 @@ class Trainer:
         """Restore the state that :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: if the state belongs to another model, dataset, sampler or kind of device.
+            CheckpointError: if the state belongs to another model, dataset, sampler or kind of
+                device.
         """
         random = state["generator"].cpu()
         if len(random) != len(self.generator.get_state()):
@@ -396,7 +492,8 @@ def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sa
     """Return the recipe's sampler, or None for a model that is trained without chains.
 
     Raises:
-        SpecError: if the model needs a sampler and the recipe names none, or if it does not fit into the memory.
+        SpecError: if the model needs a sampler and the recipe names none, or if it does not fit
+            into the memory.
     """
     if getattr(model, "chains", "none") == "none":
         return None

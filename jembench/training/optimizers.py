@@ -19,7 +19,9 @@ TINY = 1e-12
 
 
 def phases_of(model: Any) -> dict[str, Phase]:
-    """Return the turns of an iteration: that of ``training_loss``, named "", and those of the model's phases."""
+    """Return the turns of an iteration: that of ``training_loss``, named "", and those of the
+    model's phases.
+    """
     further = model.phases() if isinstance(model, Phased) else {}
     taken = {parameter for phase in further.values() for parameter in phase.parameters}
     rest = [parameter for parameter in model.parameters() if parameter not in taken]
@@ -29,7 +31,8 @@ def phases_of(model: Any) -> dict[str, Phase]:
 def make_optimizer(parameters: Iterable[nn.Parameter], options: Optimizer) -> torch.optim.Optimizer:
     """Return the recipe's optimiser of some parameters, fused where it can be.
 
-    Its factory is called with those of the recipe's constants that its signature has, and with the options of its spec.
+    Its factory is called with those of the recipe's constants that its signature has, and with the
+    options of its spec.
 
     Raises:
         SpecError: if there is no such optimiser, or it refuses its options.
@@ -56,26 +59,30 @@ def make_optimizer(parameters: Iterable[nn.Parameter], options: Optimizer) -> to
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Load a copy of the state of an optimiser, its tensors in the memory layout of their parameters.
+    """Load a copy of the state of an optimiser, its tensors in the memory layout of their
+    parameters.
 
-    A fused step goes through the memory of both in the same order: in another layout it would combine a weight with the
-    momentum of another one.
+    A fused step goes through the memory of both in the same order: in another layout it would
+    combine a weight with the momentum of another one.
     """
     optimizer.load_state_dict(dict(state))
     for parameter, values in optimizer.state.items():
         for name, value in values.items():
             if isinstance(value, Tensor):
                 like = parameter if value.shape == parameter.shape else value
-                values[name] = torch.empty_like(like, dtype=value.dtype, device=value.device).copy_(value)
+                values[name] = torch.empty_like(like, dtype=value.dtype, device=value.device).copy_(
+                    value
+                )
 
 
 @contextmanager
 def sam_perturbation(model: nn.Module, radius: float, *, adaptive: bool) -> Iterator[None]:
-    """Move the weights along their gradients, about to the highest loss within a ball, for the duration of the context.
+    """Move the weights along their gradients, about to the highest loss within a ball, for the
+    duration of the context.
 
-    The gradient that is computed inside is the one that the optimiser then follows: sharpness-aware minimisation (Foret
-    et al., 2021), w + rho g / |g|. Adaptive measures the ball relative to each weight (ASAM; Kwon et al., 2021):
-    w + rho w^2 g / |w g|; SADA-JEM uses it with rho = 2.
+    The gradient that is computed inside is the one that the optimiser then follows: sharpness-aware
+    minimisation (Foret et al., 2021), w + rho g / |g|. Adaptive measures the ball relative to each
+    weight (ASAM; Kwon et al., 2021): w + rho w^2 g / |w g|; SADA-JEM uses it with rho = 2.
 
     Args:
         model: its parameters' ``grad`` are those of the loss at the weights.
@@ -86,7 +93,9 @@ def sam_perturbation(model: nn.Module, radius: float, *, adaptive: bool) -> Iter
     before = [weight.detach().clone() for weight in weights]
     with torch.no_grad():
         scales = [weight.abs() if adaptive else torch.ones_like(weight) for weight in before]
-        gradients = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
+        gradients = [
+            torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights
+        ]
         scaled = [scale * gradient for scale, gradient in zip(scales, gradients, strict=True)]
         length = torch.stack([part.norm() for part in scaled]).norm() + TINY
         for weight, scale, part in zip(weights, scales, scaled, strict=True):
@@ -100,9 +109,11 @@ def sam_perturbation(model: nn.Module, radius: float, *, adaptive: bool) -> Iter
 
 
 class WeightAverage:
-    """The exponential moving average of a model's weights: less noisy than the weights of any one iteration.
+    """The exponential moving average of a model's weights: less noisy than the weights of any one
+    iteration.
 
-    The decay grows from .1 at the first step to its value, so that the initial weights are soon forgotten.
+    The decay grows from .1 at the first step to its value, so that the initial weights are soon
+    forgotten.
 
     Args:
         model: its state, buffers included, is averaged.
@@ -115,11 +126,15 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, model: nn.Module, number: int) -> None:
-        """Update the average by the model's present weights; ``number`` counts the updates, this one included."""
+        """Update the average by the model's present weights; ``number`` counts the updates, this
+        one included.
+        """
         weight = 1 - min(self.decay, number / (number + 9))
         current = model.state_dict()
         smooth = [name for name, value in self.state.items() if value.is_floating_point()]
-        torch._foreach_lerp_([self.state[name] for name in smooth], [current[name] for name in smooth], weight)
+        torch._foreach_lerp_(
+            [self.state[name] for name in smooth], [current[name] for name in smooth], weight
+        )
         for name in self.state.keys() - set(smooth):
             self.state[name].copy_(current[name])
 

@@ -1,8 +1,8 @@
 """Network passes of a training: its cost in a unit that depends on no machine.
 
-A pass is one image that goes through the network once, forward, or forward and backward. A step of a chain is one pass
-of its image, an attack in a loss one pass a step, and images of two terms of a loss are two passes unless they are the
-same images.
+A pass is one image that goes through the network once, forward, or forward and backward. A step of
+a chain is one pass of its image, an attack in a loss one pass a step, and images of two terms of a
+loss are two passes unless they are the same images.
 """
 
 from __future__ import annotations
@@ -20,9 +20,16 @@ from jembench.models.execution import unchanged_buffers
 
 
 def of_losses(
-    model: Any, phases: Sequence[Phase], data: DataSpec, sizes: Mapping[str, int], device: torch.device, *, shared: bool
+    model: Any,
+    phases: Sequence[Phase],
+    data: DataSpec,
+    sizes: Mapping[str, int],
+    device: torch.device,
+    *,
+    shared: bool,
 ) -> int:
-    """Count the passes of one computation of all losses, at the first layer that has parameters of each phase.
+    """Count the passes of one computation of all losses, at the first layer that has parameters of
+    each phase.
 
     The images are blank. Buffers and random numbers are unchanged.
 
@@ -30,7 +37,8 @@ def of_losses(
         model: after its first iteration, in which a network may initialise itself by its batch.
         phases: the turns of an iteration.
         data: the description of the images.
-        sizes: of the batches ``marginal`` and ``labelled``, and the numbers of ``outliers`` and of ``samples``.
+        sizes: of the batches ``marginal`` and ``labelled``, and the numbers of ``outliers`` and of
+            ``samples``.
         device: of the model.
         shared: both terms use the labelled images.
 
@@ -39,12 +47,19 @@ def of_losses(
     """
     images = {name: torch.zeros(size, *data.shape, device=device) for name, size in sizes.items()}
     x_labelled, samples = images["labelled"], images["samples"]
-    y, classes = (torch.zeros(len(each), dtype=torch.int64, device=device) for each in (x_labelled, samples))
-    batch = Batch(x_labelled if shared else images["marginal"], x_labelled, y, outliers=images["outliers"])
+    y, classes = (
+        torch.zeros(len(each), dtype=torch.int64, device=device) for each in (x_labelled, samples)
+    )
+    batch = Batch(
+        x_labelled if shared else images["marginal"], x_labelled, y, outliers=images["outliers"]
+    )
     seen: list[int] = []
     parts = list(model.modules())[1:]  # the model itself is not called
     own = {part: set(part.parameters(recurse=False)) for part in parts}
-    layers = {next((part for part in parts if own[part].intersection(phase.parameters)), model) for phase in phases}
+    layers = {
+        next((part for part in parts if own[part].intersection(phase.parameters)), model)
+        for phase in phases
+    }
 
     def count(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
         seen.append(len(next(iter((*given, *named.values())))))

@@ -1,9 +1,9 @@
 """Processes that train one model together, started by ``torchrun``.
 
-Every process holds the whole model, sampler and order of the data, and computes its part of each batch and of the
-chains. The ends of all chains are gathered, gradients and running statistics are averaged, and so the state stays the
-same in every process, bit for bit. Rank 0 alone reads and writes files, and runs the guard; the others repeat its calls
-on their own trainers.
+Every process holds the whole model, sampler and order of the data, and computes its part of each
+batch and of the chains. The ends of all chains are gathered, gradients and running statistics are
+averaged, and so the state stays the same in every process, bit for bit. Rank 0 alone reads and
+writes files, and runs the guard; the others repeat its calls on their own trainers.
 
 Imports no torch by itself: a command determines its rank before it needs torch.
 """
@@ -27,12 +27,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TIMEOUT = timedelta(days=365)
-"""The longest wait for rank 0, which measures between two trainings. If a process fails, torchrun ends the others."""
+"""The longest wait for rank 0, which measures between two trainings. If a process fails, torchrun
+ends the others.
+"""
 
 
 @dataclass(frozen=True)
 class Group:
-    """The processes that train one model. By default this process alone, for which its methods have no effect."""
+    """The processes that train one model. By default this process alone, for which its methods have
+    no effect.
+    """
 
     rank: int = 0
     size: int = 1
@@ -42,7 +46,10 @@ class Group:
         """Return this process's part of every tensor in ``values``, along the first dimension."""
         if self.size == 1:
             return values
-        return _map(lambda x: x[self.rank * len(x) // self.size : (self.rank + 1) * len(x) // self.size], values)
+        return _map(
+            lambda x: x[self.rank * len(x) // self.size : (self.rank + 1) * len(x) // self.size],
+            values,
+        )
 
     def gather(self, values: T) -> T:
         """Join every tensor in ``values`` with those of the other processes, in the order of ranks."""
@@ -52,7 +59,9 @@ class Group:
         from torch import distributed
 
         def joined(x: Tensor) -> Tensor:
-            parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(self.size)]
+            parts = [
+                torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(self.size)
+            ]
             distributed.all_gather(parts, x.contiguous())
             return torch.cat(parts)
 
@@ -69,7 +78,9 @@ class Group:
             flat = torch.cat([tensor.flatten() for tensor in tensors])
             distributed.all_reduce(flat)
             means = torch.split(flat / self.size, [tensor.numel() for tensor in tensors])
-            torch._foreach_copy_(list(tensors), [mean.view_as(x) for mean, x in zip(means, tensors, strict=True)])
+            torch._foreach_copy_(
+                list(tensors), [mean.view_as(x) for mean, x in zip(means, tensors, strict=True)]
+            )
 
     def broadcast(self, value: Any) -> Any:
         """Return the value of rank 0, its tensors on the CPU in the other processes.
@@ -87,7 +98,8 @@ class Group:
         return value if self.rank == 0 else values[0]
 
     def call(self, method: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-        """Call a method of the trainer in every process, as rank 0, while the others :meth:`follow`.
+        """Call a method of the trainer in every process, as rank 0, while the others
+        :meth:`follow`.
 
         Raises:
             ProcessLost: if it fails in one of several processes.
@@ -106,7 +118,8 @@ class Group:
 
     @contextmanager
     def leading(self, work: str = "") -> Iterator[None]:
-        """Let the other processes take part in ``work``, if it is given, and end their part at the end of the context.
+        """Let the other processes take part in ``work``, if it is given, and end their part at the
+        end of the context.
 
         Raises:
             ProcessLost: if another process has ended.
@@ -151,7 +164,9 @@ group = Group()
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> Group:
-    """Return the group that torchrun has started this process in; without torchrun, that of this process alone."""
+    """Return the group that torchrun has started this process in; without torchrun, that of this
+    process alone.
+    """
     if "TORCHELASTIC_RUN_ID" not in environment:
         return Group()
     return Group(*(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
@@ -162,7 +177,8 @@ def joined(started: Group, device: str) -> Iterator[torch.device]:
     """Join the processes that torchrun has started, for the duration of the context.
 
     Yields:
-        the device of this process: with several and ``cuda`` or ``auto``, the GPU of its local rank.
+        the device of this process: with several and ``cuda`` or ``auto``, the GPU of its local
+        rank.
 
     Raises:
         Unavailable: if the device is missing.
@@ -177,7 +193,9 @@ def joined(started: Group, device: str) -> Iterator[torch.device]:
     if own.type == "cuda":
         own = devices.resolve(f"cuda:{started.local_rank}")
         torch.cuda.set_device(own)
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo", timeout=TIMEOUT)
+    distributed.init_process_group(
+        "cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo", timeout=TIMEOUT
+    )
     group = started
     try:
         if group.rank:

@@ -1,7 +1,9 @@
-"""The replay buffers of the last five epochs of training as images, which are scored together or averaged.
+"""The replay buffers of the last five epochs of training as images, which are scored together or
+averaged.
 
-Grathwohl et al. (2020), Appendix, pool the buffers of the last five epochs; the reproducibility report averages
-them. ``buffer-1.safetensors`` to ``buffer-5.safetensors`` of a fit's folder hold them, the oldest first.
+Grathwohl et al. (2020), Appendix, pool the buffers of the last five epochs; the reproducibility
+report averages them. ``buffer-1.safetensors`` to ``buffer-5.safetensors`` of a fit's folder hold
+them, the oldest first.
 
 Legend: N chains of a buffer, C channels, H height, W width.
 """
@@ -22,20 +24,28 @@ COUNT = 5
 
 
 def due(trainer: Trainer) -> int | None:
-    """Return the number of the buffer, 1 to 5, to keep at the end of this window of ``log_every`` iterations, if any.
+    """Return the number of the buffer, 1 to 5, to keep at the end of this window of ``log_every``
+    iterations, if any.
 
-    They are an epoch apart, or a window where that is longer, so that no two of them are the same; the last one is of
-    the end of training.
+    They are an epoch apart, or a window where that is longer, so that no two of them are the same;
+    the last one is of the end of training.
     """
     every = trainer.recipe.log_every
     before = (trainer.iteration - 1) // every * every  # also in a window that was interrupted
-    return next((number for number, at in moments(trainer).items() if before < at <= trainer.iteration), None)
+    return next(
+        (number for number, at in moments(trainer).items() if before < at <= trainer.iteration),
+        None,
+    )
 
 
 def moments(trainer: Trainer) -> dict[int, int]:
-    """Return the iteration after which each buffer is kept, if the sampler keeps chains; a short training has fewer."""
+    """Return the iteration after which each buffer is kept, if the sampler keeps chains; a short
+    training has fewer.
+    """
     apart = max(trainer.batches.per_epoch, trainer.recipe.log_every)
-    iterations = {number: trainer.iterations - (COUNT - number) * apart for number in range(1, COUNT + 1)}
+    iterations = {
+        number: trainer.iterations - (COUNT - number) * apart for number in range(1, COUNT + 1)
+    }
     return {number: iteration for number, iteration in iterations.items() if iteration > 0}
 
 
@@ -52,7 +62,11 @@ def keep(folder: Path, number: int, trainer: Trainer) -> None:
     """
     chains = trainer.sampler.kept() if trainer.sampler else None
     if chains is not None:
-        parts = {"images": to_uint8(chains.x, trainer.data.bounds), "labels": chains.y, "ages": chains.ages}
+        parts = {
+            "images": to_uint8(chains.x, trainer.data.bounds),
+            "labels": chains.y,
+            "ages": chains.ages,
+        }
         checkpoint.write(_path(folder, number), parts, age=trainer.iteration, placed=True)
 
 
@@ -62,7 +76,9 @@ def read(folder: Path) -> list[Samples]:
     Raises:
         CheckpointError: if one is damaged, or of another fit.
     """
-    paths = [path for path in (_path(folder, number) for number in range(1, COUNT + 1)) if path.exists()]
+    paths = [
+        path for path in (_path(folder, number) for number in range(1, COUNT + 1)) if path.exists()
+    ]
     remedy = f"Remove the folder {folder} to train the model again."
     states = [checkpoint.read(path, remedy, placed=True) for path in paths]
     return [Samples(parts["images"], parts["labels"], "buffer", parts["ages"]) for parts in states]
@@ -75,10 +91,16 @@ def together(buffers: Sequence[Samples]) -> Samples:
 
 
 def pixelwise_mean(buffers: Sequence[Samples]) -> Samples:
-    """Average five buffers, slot by slot and pixel by pixel, rounded: N images. A slot keeps its class."""
+    """Average five buffers, slot by slot and pixel by pixel, rounded: N images. A slot keeps its
+    class.
+    """
     total = torch.stack([buffer.images for buffer in buffers]).sum(0)
     count = len(buffers)
-    return Samples((2 * total + count).div(2 * count, rounding_mode="floor").byte(), buffers[-1].labels, "buffer")
+    return Samples(
+        (2 * total + count).div(2 * count, rounding_mode="floor").byte(),
+        buffers[-1].labels,
+        "buffer",
+    )
 
 
 def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:

@@ -16,7 +16,9 @@ from jembench.errors import NotApplicable, SpecError, Unavailable
 from jembench.experiment.plan import plan_again
 from jembench.interfaces import DataSpec, Split
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* are also among its training:jembench.errors.Remark")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.* are also among its training:jembench.errors.Remark"
+)
 TINY = str(Path(__file__).parents[1] / "zoo" / "tiny.toml")
 RUN = {"datasets": "zoo_of_tests:data", "recipe": TINY, "progress": False}
 MODELS = ["zoo_of_tests:jem", "zoo_of_tests:classifier"]
@@ -28,7 +30,9 @@ def folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(Path(TINY).parent)
         root = tmp_path_factory.mktemp("store")
-        found = jb.run("hybrid", models=MODELS, metrics="accuracy,ece", seeds=range(2), store=root, **RUN)
+        found = jb.run(
+            "hybrid", models=MODELS, metrics="accuracy,ece", seeds=range(2), store=root, **RUN
+        )
         yield root, found
 
 
@@ -39,7 +43,8 @@ def store(folder, zoo_of_tests):
 
 @pytest.fixture
 def fit(store):
-    return store.load("zoo_of_tests:jem")  # by the recipe of its record, whose file is not installed
+    # by the recipe of its record, whose file is not installed
+    return store.load("zoo_of_tests:jem")
 
 
 def net():
@@ -57,7 +62,9 @@ def test_importing_imports_nothing_heavy():
         "import sys, jembench\n"
         "print(*sorted({'torch', 'numpy', 'click', 'rich', 'pandas'} & sys.modules.keys()), *jembench.__all__)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == jb.__all__
 
 
@@ -78,8 +85,12 @@ def test_the_arrays_of_a_script_are_not_written_to():
 
 def test_records_are_tidy(folder):
     _, found = folder
-    assert {(record.model, record.label) for record in found} == {(m, v) for m in MODELS for v in ("accuracy", "ece")}
-    assert all(record.seeds == (0, 1) and record.sd is not None and record.unit == "%" for record in found)
+    assert {(record.model, record.label) for record in found} == {
+        (m, v) for m in MODELS for v in ("accuracy", "ece")
+    }
+    assert all(
+        record.seeds == (0, 1) and record.sd is not None and record.unit == "%" for record in found
+    )
 
 
 def test_a_data_frame_over_seeds_and_of_each(folder):
@@ -87,7 +98,9 @@ def test_a_data_frame_over_seeds_and_of_each(folder):
     mean = found.to_dataframe().set_index(["model", "label"])["value"]
     each = found.per_seed().to_dataframe()
     assert sorted(each["seed"].unique()) == [0, 1]
-    assert each.groupby(["model", "label"])["value"].mean().to_dict() == pytest.approx(mean.to_dict())
+    assert each.groupby(["model", "label"])["value"].mean().to_dict() == pytest.approx(
+        mean.to_dict()
+    )
 
 
 def test_without_pandas_the_remedy_is_said(folder, monkeypatch):
@@ -107,10 +120,13 @@ def test_tables(folder):
 
 
 @pytest.mark.parametrize(
-    ("reference", "published"), [("none", set()), ([], set()), ("jem-iclr2020/figure4", {"Figure 4"})]
+    ("reference", "published"),
+    [("none", set()), ([], set()), ("jem-iclr2020/figure4", {"Figure 4"})],
 )
 def test_the_published_tables_that_are_shown(folder, zoo_of_tests, reference, published):
-    again = jb.run("hybrid", models=MODELS, metrics="accuracy", store=folder[0], reference=reference, **RUN)
+    again = jb.run(
+        "hybrid", models=MODELS, metrics="accuracy", store=folder[0], reference=reference, **RUN
+    )
     for found in (again, jb.open_store(folder[0]).results("hybrid", reference=reference)):
         sources = [row["source"] for row in found.document.records()]
         assert {source.split(", ")[2] for source in sources if source} == published
@@ -128,17 +144,31 @@ def test_the_published_tables_that_are_shown(folder, zoo_of_tests, reference, pu
         ({"reference": "nosuch/table1"}, "no published table named 'nosuch/table1'"),
         ({"settings": ["epochs=5"]}, "mapping"),
         ({"sampler": "sgdl"}, "no sampler named 'sgdl'"),
-        ({"sampler": "sgld", "metrics": "accuracy"}, "None of the metrics accuracy takes a sampler"),
+        (
+            {"sampler": "sgld", "metrics": "accuracy"},
+            "None of the metrics accuracy takes a sampler",
+        ),
         ({"datasets": (*arrays()["train"],)}, r'given as ndarray, .* Write {"train": \(x, y\)'),
-        ({"datasets": TensorDataset(torch.zeros(2))}, r"given as TensorDataset, .* of a torch dataset, x, y = next"),
-        ({"datasets": {**arrays(), "test": DataLoader([1])}}, "images of test are given as DataLoader. Write"),
+        (
+            {"datasets": TensorDataset(torch.zeros(2))},
+            r"given as TensorDataset, .* of a torch dataset, x, y = next",
+        ),
+        (
+            {"datasets": {**arrays(), "test": DataLoader([1])}},
+            "images of test are given as DataLoader. Write",
+        ),
         ({"datasets": {"test": np.zeros((2, 4, 4), np.uint8)}}, "train and test"),
         ({"datasets": {**arrays(), "test": np.zeros((2, 4, 4))}}, "uint8"),
         ({"datasets": {**arrays(), "test": np.zeros((2, 5, 4), np.uint8)}}, "different shapes"),
-        ({"datasets": {**arrays(), "test": (np.zeros((2, 4, 4), np.uint8), np.array([0]))}}, "labels of test"),
+        (
+            {"datasets": {**arrays(), "test": (np.zeros((2, 4, 4), np.uint8), np.array([0]))}},
+            "labels of test",
+        ),
     ],
 )
-def test_bad_arguments_are_refused_before_anything_is_done(arguments, message, zoo_of_tests, tmp_path):
+def test_bad_arguments_are_refused_before_anything_is_done(
+    arguments, message, zoo_of_tests, tmp_path
+):
     given = {"suite": "hybrid", "store": tmp_path / "store", **RUN, **arguments}
     with pytest.raises(SpecError, match=message):
         jb.run(given.pop("suite"), **given)
@@ -148,7 +178,9 @@ def test_bad_arguments_are_refused_before_anything_is_done(arguments, message, z
 def test_a_module_and_arrays_are_measured_as_they_are(tmp_path):
     model, data = net().train(), arrays()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    (record,) = jb.run("hybrid", models=model, datasets=data, metrics="accuracy", store=tmp_path, progress=False)
+    (record,) = jb.run(
+        "hybrid", models=model, datasets=data, metrics="accuracy", store=tmp_path, progress=False
+    )
     images, labels = data["test"]
     with torch.no_grad():
         predicted = model(torch.from_numpy(images[:, None]).float() / 127.5 - 1).argmax(1).numpy()
@@ -166,7 +198,9 @@ def test_tensor_datasets_and_the_line_that_an_error_shows_are_arrays():
 
 
 class Bowl(torch.nn.Module):
-    """A model that was not written for jembench: E(x) = |x - c|^2 / 2, without labels, trained elsewhere."""
+    """A model that was not written for jembench: E(x) = |x - c|^2 / 2, without labels, trained
+    elsewhere.
+    """
 
     def __init__(self):
         super().__init__()
@@ -208,18 +242,30 @@ def test_a_dataset_object(tmp_path):
         spec = DataSpec(name="two", shape=(1, 4, 4), num_classes=2)
 
         def split(self, name):
-            return Split(torch.arange(64, dtype=torch.uint8).reshape(4, 1, 4, 4), torch.arange(4) % 2)
+            return Split(
+                torch.arange(64, dtype=torch.uint8).reshape(4, 1, 4, 4), torch.arange(4) % 2
+            )
 
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 2))
-    found = jb.run("hybrid", models=module, datasets=Two(), metrics="accuracy", store=tmp_path, progress=False)
+    found = jb.run(
+        "hybrid", models=module, datasets=Two(), metrics="accuracy", store=tmp_path, progress=False
+    )
     assert found[0].dataset.startswith("two-")
     assert found[0].n == 4
 
 
 @pytest.mark.parametrize("given", [{"models": net()}, {"models": MODELS, "datasets": arrays()}])
 def test_an_object_goes_to_no_other_process(given, zoo_of_tests, tmp_path):
-    with pytest.raises(SpecError, match=r"is an object of this program, which no other process has. Leave executor= o"):
-        jb.run("hybrid", store=tmp_path, executor="processes:jobs=1", **{"metrics": "accuracy", **RUN, **given})
+    with pytest.raises(
+        SpecError,
+        match=r"is an object of this program, which no other process has. Leave executor= o",
+    ):
+        jb.run(
+            "hybrid",
+            store=tmp_path,
+            executor="processes:jobs=1",
+            **{"metrics": "accuracy", **RUN, **given},
+        )
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
@@ -252,7 +298,9 @@ def _test_split():
 def test_code_that_only_a_record_names_is_refused(store):
     record = store.store.read_fit(store.fits[0])
     record = record._replace(recipe=record.recipe | {"chains": {"sampler": "helper:build"}})
-    with pytest.raises(SpecError, match="runs names helper:build, which runs code that you did not name"):
+    with pytest.raises(
+        SpecError, match="runs names helper:build, which runs code that you did not name"
+    ):
         plan_again(record, record.key.dataset, "runs", [record.key.model])
     with pytest.raises(SpecError, match="runs names zoo_of_tests:"):
         plan_again(store.store.read_fit(store.fits[0]), record.key.dataset, "runs", ["jem"])

@@ -16,7 +16,9 @@ from jembench.errors import Remark, SpecError
 from jembench.experiment.recipe import default
 from jembench.interfaces import DataSpec, Split
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* are also among its training:jembench.errors.Remark")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.* are also among its training:jembench.errors.Remark"
+)
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 2, 5), dtype=np.uint8)
 LABELS = np.arange(12) % 3
 
@@ -45,9 +47,15 @@ ALIKE = {
     "sparse": lambda: (torch.tensor(IMAGES).to_sparse(), torch.tensor(LABELS)),
     "list": lambda: (list(IMAGES), LABELS.tolist()),
     "list of tensors": lambda: (list(torch.tensor(IMAGES)), list(torch.tensor(LABELS))),
-    "array of objects": lambda: (np.array([*IMAGES, None], object)[:-1], LABELS.astype(object).astype(int)),
+    "array of objects": lambda: (
+        np.array([*IMAGES, None], object)[:-1],
+        LABELS.astype(object).astype(int),
+    ),
     "pandas": lambda: (IMAGES, pd.Series(LABELS)),
-    **{f"labels of {kind}": lambda kind=kind: (IMAGES, LABELS.astype(kind)) for kind in (">i4", "u2", "u8", "i1")},
+    **{
+        f"labels of {kind}": lambda kind=kind: (IMAGES, LABELS.astype(kind))
+        for kind in (">i4", "u2", "u8", "i1")
+    },
     "labels of a tensor of other type": lambda: (IMAGES, torch.tensor(LABELS, dtype=torch.uint16)),
 }
 
@@ -155,7 +163,10 @@ class Given:
 
 @pytest.mark.parametrize(
     ("spec", "message"),
-    [({"num_classes": 2}, "from 0 to 2; of 2 classes"), ({"shape": (1, 5, 2)}, r"it must be \(N, 1, 5, 2\)")],
+    [
+        ({"num_classes": 2}, "from 0 to 2; of 2 classes"),
+        ({"shape": (1, 5, 2)}, r"it must be \(N, 1, 5, 2\)"),
+    ],
 )
 def test_a_dataset_that_is_not_as_it_says(spec, message):
     with pytest.raises(SpecError, match=message):
@@ -166,7 +177,9 @@ def test_what_changes_later_changes_no_result(tmp_path):
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(10, 3))
 
     def loss(data):
-        (record,) = jb.run("hybrid", models=net, datasets=data, metrics="nll", store=tmp_path, progress=False)
+        (record,) = jb.run(
+            "hybrid", models=net, datasets=data, metrics="nll", store=tmp_path, progress=False
+        )
         return record.value
 
     images, data = IMAGES.copy(), Given()
@@ -183,7 +196,9 @@ def test_the_number_of_images_chooses_the_recipe():
     few = dataset_spec(both())
     many = np.zeros((20_000, 1, 1), np.uint8)
     assert default("jem", few) == "small-images"
-    assert default("jem", dataset_spec({"train": (many, None), "test": (many[:3], None)})) == "paper"
+    assert (
+        default("jem", dataset_spec({"train": (many, None), "test": (many[:3], None)})) == "paper"
+    )
     assert registry.resolve("datasets", few).make().train_size == 12
 
 
@@ -198,7 +213,9 @@ def test_test_images_among_the_training_images_are_counted():
         "train": (IMAGES, LABELS),
         "test": (np.concatenate([255 - IMAGES, IMAGES[:2]]), LABELS[[*range(12), 0, 1]]),
     }
-    with pytest.warns(Remark, match="2 of 14 test images of arrays are also among its training images"):
+    with pytest.warns(
+        Remark, match="2 of 14 test images of arrays are also among its training images"
+    ):
         of_arrays(others)
 
 

@@ -16,7 +16,9 @@ from jembench.api.live import model_spec
 from jembench.catalog import registry
 from jembench.errors import PluginError, Remark, SpecError
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* are also among its training:jembench.errors.Remark")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.* are also among its training:jembench.errors.Remark"
+)
 
 
 class Divided(nn.Module):
@@ -43,7 +45,9 @@ def loss(tmp_path):
     data = {"train": (images, labels), "test": (images, labels)}
 
     def measure(model, folder=tmp_path):
-        (record,) = jb.run("hybrid", models=model, datasets=data, metrics="nll", store=folder, progress=False)
+        (record,) = jb.run(
+            "hybrid", models=model, datasets=data, metrics="nll", store=folder, progress=False
+        )
         logits = model(images[:, None].float() / 127.5 - 1)
         assert record.value == pytest.approx(F.cross_entropy(logits, labels).item(), rel=1e-5)
         return record.value
@@ -121,7 +125,9 @@ def test_what_is_no_model_is_refused(model, message):
         model_spec(model)
 
 
-@pytest.mark.parametrize("net", [nn.LazyLinear(3), nn.Linear(4, 3, device="meta")], ids=["lazy", "meta"])
+@pytest.mark.parametrize(
+    "net", [nn.LazyLinear(3), nn.Linear(4, 3, device="meta")], ids=["lazy", "meta"]
+)
 def test_weights_without_values_are_refused(net):
     with pytest.raises(SpecError, match="has weights without values"):
         model_spec(net)
@@ -132,8 +138,12 @@ def test_weights_in_float64_are_refused(loss):
         loss(nn.Sequential(nn.Flatten(), nn.Linear(16, 3).double()))
 
 
-@pytest.mark.parametrize("make", [torch.jit.script, lambda net: torch.jit.trace(net, torch.zeros(2, 1, 4, 4))])
-@pytest.mark.filterwarnings("ignore:.*torch.jit.:FutureWarning", "ignore:.*torch.jit.:DeprecationWarning")
+@pytest.mark.parametrize(
+    "make", [torch.jit.script, lambda net: torch.jit.trace(net, torch.zeros(2, 1, 4, 4))]
+)
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.:FutureWarning", "ignore:.*torch.jit.:DeprecationWarning"
+)
 def test_scripts_are_measured(make, loss):
     loss(make(nn.Sequential(nn.Flatten(), nn.Linear(16, 3))))
 
@@ -168,6 +178,8 @@ def test_a_softmax_at_the_end_is_noticed_in_the_table(last, noticed, tmp_path):
     data = {"train": (images, labels), "test": (images, labels)}
     net = nn.Sequential(nn.Flatten(), nn.Linear(16, 2), last)
     metrics = "nll,ece:data_noise=.03"
-    found = jb.run("hybrid", models=net, datasets=data, metrics=metrics, store=tmp_path, progress=False)
+    found = jb.run(
+        "hybrid", models=net, datasets=data, metrics=metrics, store=tmp_path, progress=False
+    )
     assert [("softmax at the end" in record.reason) for record in found] == [noticed, noticed]
     assert ("softmax at the end" in " ".join(str(found).split())) == noticed

@@ -1,4 +1,6 @@
-"""No argument of the API of a wrong type or out of range begins any work: each is refused in one paragraph."""
+"""No argument of the API of a wrong type or out of range begins any work: each is refused in one
+paragraph.
+"""
 
 import inspect
 import itertools
@@ -30,7 +32,9 @@ EMPTY = {"an empty list": [], "an empty text": "", "an empty mapping": {}}
 SWITCHES = {"true": True, "false": False}
 HUGE = {"a huge number": 10**30, "zero": 0}
 NUMBERS, NAMES = OBJECTS | EMPTY | SWITCHES | HUGE, OBJECTS | EMPTY | SWITCHES
-HOURS = {name: value for name, value in NUMBERS.items() if not isinstance(value, torch.Tensor | int)} | SWITCHES
+HOURS = {
+    name: value for name, value in NUMBERS.items() if not isinstance(value, torch.Tensor | int)
+} | SWITCHES
 HOURS = {**HOURS, "minus one": -1, "zero": 0}
 del HOURS["a number between"]
 
@@ -48,13 +52,22 @@ OF_RUNS = {
     "max_hours": HOURS,
     "progress": OBJECTS | EMPTY | HUGE | {"none": None},
 }
-OF_RUN = {"suite": NAMES, "metrics": NAMES, "sampler": NAMES, "reference": OBJECTS, "skip_missing": OBJECTS | HUGE}
-OF_TRAIN = ("recipe", "settings", "store", "device", "max_hours", "progress")  # in order: names of tests
-ECE, AUROC = map(inspect.unwrap, (jb.metrics.ece, jb.metrics.auroc))  # without the type checker of the tests
+OF_RUN = {
+    "suite": NAMES,
+    "metrics": NAMES,
+    "sampler": NAMES,
+    "reference": OBJECTS,
+    "skip_missing": OBJECTS | HUGE,
+}
+# in order: names of tests
+OF_TRAIN = ("recipe", "settings", "store", "device", "max_hours", "progress")
+# without the type checker of the tests
+ECE, AUROC = map(inspect.unwrap, (jb.metrics.ece, jb.metrics.auroc))
 FUNCTIONS = {
     jb.run: OF_RUNS | OF_RUN,
     jb.attack: {**OF_RUNS, "name": NAMES, "budget": NAMES, "norm": OBJECTS, "images": OBJECTS},
-    jb.train: {name: OF_RUNS[name] for name in OF_TRAIN} | {"model": NAMES, "dataset": NAMES, "seed": OBJECTS | EMPTY},
+    jb.train: {name: OF_RUNS[name] for name in OF_TRAIN}
+    | {"model": NAMES, "dataset": NAMES, "seed": OBJECTS | EMPTY},
     jb.compare: {
         "resamples": NUMBERS,
         "metrics": NAMES,
@@ -63,7 +76,14 @@ FUNCTIONS = {
         "a": NAMES,
         "recipe": NAMES,
     },
-    jb.load: {"model": NAMES, "store": NAMES, "dataset": NAMES, "recipe": NAMES, "seed": OBJECTS, "device": NAMES},
+    jb.load: {
+        "model": NAMES,
+        "store": NAMES,
+        "dataset": NAMES,
+        "recipe": NAMES,
+        "seed": OBJECTS,
+        "device": NAMES,
+    },
     jb.open_store: {"root": NAMES},
     jb.status: {"store": NAMES},
     ECE: {"logits": NAMES, "labels": NAMES, "bins": NUMBERS, "resamples": OBJECTS},
@@ -84,7 +104,9 @@ BASES = {
 CASES = [(function, name) for function, arguments in FUNCTIONS.items() for name in arguments]
 
 
-@pytest.mark.parametrize(("function", "name"), CASES, ids=lambda part: getattr(part, "__name__", part))
+@pytest.mark.parametrize(
+    ("function", "name"), CASES, ids=lambda part: getattr(part, "__name__", part)
+)
 def test_odd_values_are_refused_before_any_work(function, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     accepted, texts = [], {}
@@ -101,6 +123,12 @@ def test_odd_values_are_refused_before_any_work(function, name, tmp_path, monkey
 
 
 def test_numbers_of_numpy_and_whole_hours_are_as_good_as_others(tmp_path):
-    how = {"store": tmp_path, "limit": np.int64(4), "seeds": np.arange(1), "max_hours": 1, "progress": False}
+    how = {
+        "store": tmp_path,
+        "limit": np.int64(4),
+        "seeds": np.arange(1),
+        "max_hours": 1,
+        "progress": False,
+    }
     (record,) = jb.run(**BASES[jb.run], **how)
     assert record.n == 4

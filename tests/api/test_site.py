@@ -17,15 +17,22 @@ from jembench.store.store import Store
 
 @pytest.fixture
 def stores(tmp_path, monkeypatch, no_pictures):
-    """A store of two models and two seeds; one of a model that is better, and of one on fewer images."""
+    """A store of two models and two seeds; one of a model that is better, and of one on fewer
+    images.
+    """
     monkeypatch.chdir(tmp_path)
     first, other = small_store(tmp_path / "lab" / "runs"), Store(tmp_path / "other")
     (cell,) = (cell for cell in first.cells() if cell.id == "accjem000")
-    for model, protocol in (("best", cell.outcome.protocol), ("few", f"{cell.outcome.protocol},images=10")):
+    for model, protocol in (
+        ("best", cell.outcome.protocol),
+        ("few", f"{cell.outcome.protocol},images=10"),
+    ):
         values = {"accuracy": Value(99.9, 90.0, 100.0, 10, "%", "higher")}
         outcome = dataclasses.replace(cell.outcome, protocol=protocol, values=values)
         fit = dataclasses.replace(cell.fit, model=model, id=f"{model}000")
-        other.write_cell(dataclasses.replace(cell, id=f"acc{model}000", fit=fit, outcome=outcome, arrays=""), {})
+        other.write_cell(
+            dataclasses.replace(cell, id=f"acc{model}000", fit=fit, outcome=outcome, arrays=""), {}
+        )
     return [Path("lab/runs"), Path("other")]
 
 
@@ -33,7 +40,10 @@ def lines(page):
     """The lines of the first table: the texts of their cells, without what numbers open to."""
     text = re.sub(r"<dl>.*?</dl>", "", page.read_text().split("<thead>")[1].split("</table>")[0])
     rows = [re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL) for row in text.split("<tr>")[1:]]
-    return [[re.sub(r"<[^>]*>|\s+", " ", cell).strip().replace("  ", " ") for cell in row] for row in rows]
+    return [
+        [re.sub(r"<[^>]*>|\s+", " ", cell).strip().replace("  ", " ") for cell in row]
+        for row in rows
+    ]
 
 
 def test_the_index_has_the_best_model_first_and_a_column_for_each_protocol(stores):
@@ -61,16 +71,25 @@ def test_every_link_of_the_index_leads_to_a_place_in_a_page(stores):
     assert ["other.html", "best.digits.accuracy"] in links
 
 
-def test_of_several_sets_of_outliers_that_of_most_models_has_a_column_and_given_names_hold_in_all_stores(stores):
+def test_of_several_sets_of_outliers_that_of_most_models_has_a_column_and_given_names_hold_in_all_stores(
+    stores,
+):
     for folder, of in ((stores[0], "uniform"), (stores[1], "interp"), (stores[1], "uniform")):
         protocol = f"ood:content={of}d1,data=digits,score=log-px,set={of}"
-        outcome = Outcome(status="ok", protocol=protocol, values={"auroc": Value(0.5, 0.4, 0.6, 10, "", "higher")})
+        outcome = Outcome(
+            status="ok", protocol=protocol, values={"auroc": Value(0.5, 0.4, 0.6, 10, "", "higher")}
+        )
         fit = min(Store(folder).cells(), key=lambda cell: cell.fit.model).fit
-        Store(folder).write_cell(Cell(id=f"{of}{fit.id}", fit=fit, metric=f"ood:set={of}", outcome=outcome), {})
+        Store(folder).write_cell(
+            Cell(id=f"{of}{fit.id}", fit=fit, metric=f"ood:set={of}", outcome=outcome), {}
+        )
     (index, page, _), _ = write_site(stores, Path("site"), {"best": "My net", "auroc": "Area"})
     head, *rows = lines(index)
     assert head[-2:] == ["ECE % ↓", "Area log-px, uniform ↑"]
-    assert [(row[0], row[-1][:3]) for row in rows if row[-1] != "—"] == [("My net", "0.5"), ("baseline", "0.5")]
+    assert [(row[0], row[-1][:3]) for row in rows if row[-1] != "—"] == [
+        ("My net", "0.5"),
+        ("baseline", "0.5"),
+    ]
     assert "<title>Results · lab/runs</title>" in page.read_text()
     assert '<a href="index.html">' in page.read_text()
     with pytest.raises(SpecError, match="no model or column in these stores named 'none'"):
@@ -87,7 +106,9 @@ def test_a_damaged_store_is_left_out_by_name_with_the_reason(stores):
     flip(next((stores[0] / "fits").glob("jem*s0*/model.safetensors")))
     files, left_out = write_site(stores, Path("site"))
     (note,) = left_out
-    assert re.match(r"lab/runs: fits/jem-digits-digits-s0-jem000/model\.safetensors is damaged: ", note)
+    assert re.match(
+        r"lab/runs: fits/jem-digits-digits-s0-jem000/model\.safetensors is damaged: ", note
+    )
     assert [path.name for path in files] == ["index.html", "other.html"]
     assert "jem-digits-digits-s0-jem000/model.safetensors is damaged" in files[0].read_text()
     assert [row[0] for row in lines(files[0])[1:]] == ["best", "few"]
@@ -97,7 +118,11 @@ def test_pages_are_replaced_and_nothing_else(stores):
     folder = Path("site")
     first = write_site(stores[:1], folder)[0][0].read_text()
     assert write_site(stores, folder)[0][0].read_text() != first
-    assert sorted(path.name for path in folder.iterdir()) == ["index.html", "lab-runs.html", "other.html"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "index.html",
+        "lab-runs.html",
+        "other.html",
+    ]
     (folder / "index.html").write_text("<h1>my home page</h1>")
     with pytest.raises(SpecError, match=r"index\.html exists and is no page of jembench"):
         write_site(stores, folder)

@@ -44,16 +44,32 @@ def unit(store):
 def test_a_unit_is_known_before_anything_happened_to_it(unit):
     found = unit()
     assert (found.state, found.worker, found.since) == ("queued", "", None)
-    assert (found.kind, found.model, found.dataset, found.recipe, found.seed) == ("fit", "jem", *["digits"] * 2, 3)
+    assert (found.kind, found.model, found.dataset, found.recipe, found.seed) == (
+        "fit",
+        "jem",
+        *["digits"] * 2,
+        3,
+    )
 
 
 def test_a_unit_that_runs(unit, store):
     with store.lease("u1"):
         found = unit(
-            state="running", worker="n:1", since=5.5, done=40, total=100, counted="iterations", text="loss 0.5"
+            state="running",
+            worker="n:1",
+            since=5.5,
+            done=40,
+            total=100,
+            counted="iterations",
+            text="loss 0.5",
         )
     assert (found.state, found.worker, found.since) == ("running", "n:1", 5.5)
-    assert (found.done, found.total, found.counted, found.text) == (40, 100, "iterations", "loss 0.5")
+    assert (found.done, found.total, found.counted, found.text) == (
+        40,
+        100,
+        "iterations",
+        "loss 0.5",
+    )
     assert found.command == "jembench run hybrid"
 
 
@@ -65,7 +81,10 @@ def test_other_states(unit, state):
 
 
 def test_a_unit_whose_results_another_run_has_written_is_left_out(unit, store):
-    store.write_cell(Cell(id="c1", fit=FIT, metric="accuracy", outcome=Outcome(status="failed"), provenance={}), {})
+    store.write_cell(
+        Cell(id="c1", fit=FIT, metric="accuracy", outcome=Outcome(status="failed"), provenance={}),
+        {},
+    )
     assert unit(state="stopped")
     outcome = Outcome(status="na", reason="no labels", details={"settled": True})
     store.write_cell(Cell(id="c1", fit=FIT, metric="accuracy", outcome=outcome, provenance={}), {})
@@ -79,7 +98,11 @@ def test_a_worker_that_was_killed_is_lost_at_once(unit, store):
     )
     subprocess.run([sys.executable, "-c", script], check=False)
     found = unit(state="running", text="training")
-    assert (found.state, found.text.partition("SIGKILL")[1:2], found.text[-8:]) == ("lost", ("SIGKILL",), "training")
+    assert (found.state, found.text.partition("SIGKILL")[1:2], found.text[-8:]) == (
+        "lost",
+        ("SIGKILL",),
+        "training",
+    )
     with store.lease("u1"):
         assert unit().state == "running"
     assert unit(state="queued").state == "queued"

@@ -1,4 +1,6 @@
-"""The classifier that attacks are measured on: its nearest images of another class are known in closed form."""
+"""The classifier that attacks are measured on: its nearest images of another class are known in
+closed form.
+"""
 
 from __future__ import annotations
 

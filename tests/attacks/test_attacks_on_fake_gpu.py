@@ -1,4 +1,6 @@
-"""No attack mixes up devices; how often a step makes the host wait for a GPU, counted on one that is not there."""
+"""No attack mixes up devices; how often a step makes the host wait for a GPU, counted on one that
+is not there.
+"""
 
 import numpy as np
 import pytest
@@ -37,7 +39,10 @@ def model(gpu):
 
 def waits(gpu, target, steps):
     gpu.waits.clear()
-    x, y = torch.full((2, *DATA.shape), 0.5, device=GPU), torch.ones(2, dtype=torch.int64, device=GPU)
+    x, y = (
+        torch.full((2, *DATA.shape), 0.5, device=GPU),
+        torch.ones(2, dtype=torch.int64, device=GPU),
+    )
     starts, eps = torch.zeros(2, 3, *DATA.shape, device=GPU), torch.full((2,), 0.1, device=GPU)
     PGD(norm="linf", steps=steps).at(target, x, y, eps, starts)
     return len(gpu.waits)
@@ -71,7 +76,9 @@ def test_logits_that_are_not_finite_are_seen_at_the_end_of_an_attempt(gpu, model
     target = Target(model, DATA)
     model.net[1].bias.data[0] = torch.nan
     gpu.waits.clear()
-    target.slope(torch.full((2, *DATA.shape), 0.5, device=GPU), torch.ones(2, dtype=torch.int64, device=GPU))
+    target.slope(
+        torch.full((2, *DATA.shape), 0.5, device=GPU), torch.ones(2, dtype=torch.int64, device=GPU)
+    )
     assert not gpu.waits
     for steps in (1, 7):
         with pytest.raises(Diverged, match="not finite"):
@@ -79,7 +86,9 @@ def test_logits_that_are_not_finite_are_seen_at_the_end_of_an_attempt(gpu, model
 
 
 def test_lists_and_arrays_as_indices_keep_their_values(gpu):
-    """So foolbox indexes. PyTorch makes tensors of ``meta`` of lists, with which nothing is read or written."""
+    """So foolbox indexes. PyTorch makes tensors of ``meta`` of lists, with which nothing is read or
+    written.
+    """
     x = torch.zeros(2, 3, device=GPU)
     x[np.array([0, 1]), [2, 0]] = torch.tensor([5.0, 7.0], device=GPU)
     assert x.tolist() == [[0, 0, 5], [7, 0, 0]]

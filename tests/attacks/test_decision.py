@@ -17,7 +17,9 @@ def begin(linear):
 
 def run(name, case, toy, start, queries, **options):
     target = Target(options.pop("model", case.model), toy)
-    return decision.attack(name, target, case.x, case.y, start, queries=queries, seed=options.get("seed", 0))
+    return decision.attack(
+        name, target, case.x, case.y, start, queries=queries, seed=options.get("seed", 0)
+    )
 
 
 def test_the_boundary_attack_comes_near_the_hyperplane_and_never_nearer(linear, toy, begin):
@@ -48,7 +50,9 @@ def test_it_asks_no_more_than_it_may(linear, toy, begin, name):
 
 
 @pytest.mark.parametrize("name", ["boundary", "pointwise"])
-def test_misclassified_images_and_those_without_a_start_do_not_stop_the_others(linear, toy, begin, name):
+def test_misclassified_images_and_those_without_a_start_do_not_stop_the_others(
+    linear, toy, begin, name
+):
     y = linear.y.clone()
     y[0] = 1 - y[0]
     found = begin.found.clone()
@@ -68,7 +72,9 @@ def test_what_the_boundary_attack_makes_of_an_image_depends_on_no_other(linear, 
     for order in (torch.arange(19, -1, -1), torch.arange(0, 20, 3)):
         target = Target(linear.model, toy)
         start = Start(begin.x[order], begin.found[order])
-        some = decision.attack("boundary", target, linear.x[order], linear.y[order], start, queries=300, seed=0)
+        some = decision.attack(
+            "boundary", target, linear.x[order], linear.y[order], start, queries=300, seed=0
+        )
         torch.testing.assert_close(some.distance, together[order], rtol=1e-5, atol=0)
 
 
@@ -101,5 +107,6 @@ def test_a_model_that_uses_chance_is_asked_no_more_than_it_may(linear, toy, begi
     linear.model.seen = 0
     run("boundary", linear, toy, begin, 100, model=Noisy(linear.model, 0.05))
     at_once = 2 * LOOKS  # of each image and of each start
-    afterwards = STRETCHES * LOOKS  # those found are looked at again, and moved where they do not hold
+    # those found are looked at again, and moved where they do not hold
+    afterwards = STRETCHES * LOOKS
     assert 20 * 90 < linear.model.seen <= 20 * (100 + at_once + afterwards)

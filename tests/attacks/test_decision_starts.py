@@ -36,7 +36,9 @@ def test_it_is_the_first_right_image_of_the_class_ranked_second():
 
 def test_a_misclassified_image_of_that_class_is_passed_over():
     target = Target(Argmax(), DATA)
-    found = choose_starts(target, images([0.8, 0.5, 0.1]), OWN, POOL[[3, 2, 1]], torch.tensor([1, 1, 1]))
+    found = choose_starts(
+        target, images([0.8, 0.5, 0.1]), OWN, POOL[[3, 2, 1]], torch.tensor([1, 1, 1])
+    )
     assert torch.equal(found.x[0], POOL[2])
 
 
@@ -67,5 +69,11 @@ def test_classes_whose_probabilities_round_to_0_are_ranked_by_their_logits():
 def test_no_more_of_the_pool_is_looked_at_than_it_takes():
     target = Target(Argmax(), DATA)
     pool = POOL[[1]].repeat(1000, 1, 1, 1)
-    choose_starts(target, images([0.8, 0.5, 0.1]).repeat(9, 1, 1, 1), OWN.repeat(9), pool, torch.ones(1000).long())
+    choose_starts(
+        target,
+        images([0.8, 0.5, 0.1]).repeat(9, 1, 1, 1),
+        OWN.repeat(9),
+        pool,
+        torch.ones(1000).long(),
+    )
     assert target.model.seen < 9 + 50

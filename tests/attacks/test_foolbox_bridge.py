@@ -31,5 +31,7 @@ def test_without_git_it_is_imported_all_the_same(tmp_path):
 from jembench.attacks.foolbox_bridge import foolbox
 print(foolbox().__name__)
 """
-    done = subprocess.run([sys.executable, "-c", script], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={"PATH": str(tmp_path)}, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (0, "foolbox\n"), done.stderr

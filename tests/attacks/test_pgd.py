@@ -11,12 +11,16 @@ NORMS = ["linf", "l2"]
 
 
 def begin(n, restarts, norm, shape=(1, 4, 4)):
-    return torch.stack([starts(restarts, shape, norm, seeds.generator(0, f"start {i}")) for i in range(n)])
+    return torch.stack(
+        [starts(restarts, shape, norm, seeds.generator(0, f"start {i}")) for i in range(n)]
+    )
 
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("restarts", [1, 4])
-def test_of_a_linear_classifier_the_smallest_eps_is_the_distance_to_its_hyperplane(linear, toy, norm, restarts):
+def test_of_a_linear_classifier_the_smallest_eps_is_the_distance_to_its_hyperplane(
+    linear, toy, norm, restarts
+):
     target = Target(linear.model, toy)
     closest = PGD(norm=norm).minimal(target, linear.x, linear.y, begin(20, restarts, norm))
     ratio = closest.distance / linear.model.exact(linear.x, norm)
@@ -24,14 +28,18 @@ def test_of_a_linear_classifier_the_smallest_eps_is_the_distance_to_its_hyperpla
     assert (ratio <= 1.011).all()  # and the search ends within a hundredth
     assert (target.classes(closest.adversarial) != linear.y).all()
     assert ((closest.adversarial >= 0) & (closest.adversarial <= 1)).all()
-    torch.testing.assert_close(distance(linear.x, closest.adversarial, norm), closest.distance, atol=0, rtol=0)
+    torch.testing.assert_close(
+        distance(linear.x, closest.adversarial, norm), closest.distance, atol=0, rtol=0
+    )
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_within_an_eps_it_finds_those_that_are_nearer_and_no_others(linear, toy, norm):
     exact = linear.model.exact(linear.x, norm)
     eps = float(exact.median()) * 1.0001
-    closest = PGD(norm=norm).robust(Target(linear.model, toy), linear.x, linear.y, eps, begin(20, 3, norm))
+    closest = PGD(norm=norm).robust(
+        Target(linear.model, toy), linear.x, linear.y, eps, begin(20, 3, norm)
+    )
     clear = (exact / eps - 1).abs() > 0.01
     assert torch.equal(closest.distance.isfinite()[clear], (exact < eps)[clear])
     assert (closest.distance[closest.distance.isfinite()] <= eps).all()
@@ -41,17 +49,26 @@ def test_within_an_eps_it_finds_those_that_are_nearer_and_no_others(linear, toy,
 def near(model, norm, distances):
     """Grey images at these exact distances from the hyperplane."""
     slope = (model.weight[1] - model.weight[0]).detach().double()
-    x = 0.4 + 0.2 * torch.rand(len(distances), 16, generator=torch.Generator().manual_seed(1)).double()
+    x = (
+        0.4
+        + 0.2 * torch.rand(len(distances), 16, generator=torch.Generator().manual_seed(1)).double()
+    )
     margin = 2 * distances * (slope.abs().sum() if norm == "linf" else slope.norm())
     x += ((margin - (2 * x - 1) @ slope) / (2 * slope.dot(slope)))[:, None] * slope
     return x.float().view(-1, 1, 4, 4)
 
 
-@pytest.mark.parametrize(("norm", "size"), [("linf", 4), ("linf", 8), ("linf", 32), ("l2", 64), ("l2", 127.5)])
+@pytest.mark.parametrize(
+    ("norm", "size"), [("linf", 4), ("linf", 8), ("linf", 32), ("l2", 64), ("l2", 127.5)]
+)
 def test_the_search_and_the_attack_of_one_size_break_the_same_images(linear, toy, norm, size):
-    """Images that are broken at eps, and not at .99 of it, where the search ends: eps is a size that it tries."""
+    """Images that are broken at eps, and not at .99 of it, where the search ends: eps is a size
+    that it tries.
+    """
     eps = size / 255
-    distances = eps * torch.tensor([0.98, 0.991, 0.993, 0.995, 0.997, 0.999, 1.001, 1.003, 1.005]).double()
+    distances = (
+        eps * torch.tensor([0.98, 0.991, 0.993, 0.995, 0.997, 0.999, 1.001, 1.003, 1.005]).double()
+    )
     x = near(linear.model, norm, distances)
     assert ((x > 0) & (x < 1)).all()
     target, begins, pgd = Target(linear.model, toy), begin(9, 2, norm), PGD(norm=norm)
@@ -68,7 +85,9 @@ def test_neither_order_nor_company_matters(linear, toy, norm):
     attack = PGD(norm=norm)
     whole = attack.minimal(Target(linear.model, toy), linear.x, linear.y, begins)
     order = torch.randperm(20, generator=torch.Generator().manual_seed(3))
-    shuffled = attack.minimal(Target(linear.model, toy), linear.x[order], linear.y[order], begins[order])
+    shuffled = attack.minimal(
+        Target(linear.model, toy), linear.x[order], linear.y[order], begins[order]
+    )
     torch.testing.assert_close(shuffled.distance, whole.distance[order], atol=1e-6, rtol=0)
     alone = attack.minimal(Target(linear.model, toy), linear.x[:1], linear.y[:1], begins[:1])
     torch.testing.assert_close(alone.distance, whole.distance[:1], atol=1e-6, rtol=0)
@@ -89,7 +108,9 @@ def test_what_cannot_be_changed_is_at_no_distance(toy, norm):
 
 
 class Valleys(nn.Module):
-    """A class that begins beyond a hill, whose slope leads away from it: only some restarts get there."""
+    """A class that begins beyond a hill, whose slope leads away from it: only some restarts get
+    there.
+    """
 
     def logits(self, x):
         z = x.flatten(1).mean(dim=1)
@@ -150,7 +171,9 @@ class Lucky(nn.Module):
 
 
 def test_a_lucky_answer_is_no_success(toy):
-    """Dozens of hundreds of answers are wrong by chance: the search must end at the threshold all the same."""
+    """Dozens of hundreds of answers are wrong by chance: the search must end at the threshold all
+    the same.
+    """
     x, y = torch.full((20, 1, 4, 4), 0.55), torch.zeros(20, dtype=torch.long)
     target = Target(Lucky(), toy)
     closest = PGD(norm="linf").minimal(target, x, y, begin(20, 3, "linf"))

@@ -29,9 +29,15 @@ def test_the_first_success_is_foolboxs_after_as_many_steps(norm, eps):
     target = Target(Net(), DATA)
     x = torch.rand(40, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     y = target.classes(x)
-    ours = PGD(norm=norm, steps=STEPS).at(target, x, y, torch.full((40,), eps), torch.zeros(40, 1, 1, 4, 4))
+    ours = PGD(norm=norm, steps=STEPS).at(
+        target, x, y, torch.full((40,), eps), torch.zeros(40, 1, 1, 4, 4)
+    )
     attacks = foolbox().attacks
-    make = attacks.LinfProjectedGradientDescentAttack if norm == "linf" else attacks.L2ProjectedGradientDescentAttack
+    make = (
+        attacks.LinfProjectedGradientDescentAttack
+        if norm == "linf"
+        else attacks.L2ProjectedGradientDescentAttack
+    )
     model = wrapped(target.logits, x.device)
     waiting = torch.ones(40, dtype=torch.bool)
     for steps in range(1, STEPS + 1):

@@ -24,7 +24,9 @@ GRADIENTS = ("through", "bpda")
 
 
 class Bowl(nn.Module):
-    """A quadratic energy, whose chain is x_k = m + (1 - a / s^2)^k (x - m) without noise, and linear logits."""
+    """A quadratic energy, whose chain is x_k = m + (1 - a / s^2)^k (x - m) without noise, and
+    linear logits.
+    """
 
     def __init__(self, middle=0.0):
         super().__init__()
@@ -63,7 +65,9 @@ class Net(nn.Module):
     def __init__(self, width=12, dropout=0.0):
         super().__init__()
         with seeds.drawing(0, "initialisation"):
-            self.net = nn.Sequential(nn.Flatten(), nn.Linear(9, width), nn.Tanh(), nn.Linear(width, 2)).double()
+            self.net = nn.Sequential(
+                nn.Flatten(), nn.Linear(9, width), nn.Tanh(), nn.Linear(width, 2)
+            ).double()
         self.drop = nn.Dropout(dropout)
 
     def logits(self, x):
@@ -96,7 +100,9 @@ def sampler(text=QUIET):
 
 def refined(model, *, steps, grad, chains=1, of=QUIET):
     chain = sampler(of) if isinstance(of, str) else of
-    return Refined(model, chain, steps=steps, chains=chains, grad=grad, generator=Generator().manual_seed(0))
+    return Refined(
+        model, chain, steps=steps, chains=chains, grad=grad, generator=Generator().manual_seed(0)
+    )
 
 
 def images(n=4, dtype=torch.float64):
@@ -121,17 +127,28 @@ def test_on_a_quadratic_energy_chain_and_gradient_are_known(steps, grad, middle)
     assert answer.dtype == torch.float32
     torch.testing.assert_close(answer, model.logits(end).log_softmax(dim=1))
     slope = gradient(model.logits, end)
-    torch.testing.assert_close(gradient(one.logits, x), slope * (factor if grad == "through" else 1.0))
+    torch.testing.assert_close(
+        gradient(one.logits, x), slope * (factor if grad == "through" else 1.0)
+    )
 
 
 @pytest.mark.parametrize(
-    "of", [QUIET, "sgld:noise=0.05,step_size=0.7", "pcd:noise=0.05,step_size=0.5,buffer=10", CLIPPED, BOUNDED, PROXIMAL]
+    "of",
+    [
+        QUIET,
+        "sgld:noise=0.05,step_size=0.7",
+        "pcd:noise=0.05,step_size=0.5,buffer=10",
+        CLIPPED,
+        BOUNDED,
+        PROXIMAL,
+    ],
 )
 def test_through_the_chain_is_what_finite_differences_say(of):
     model, x = Net(), 1.9 * images(2)
 
     def answer(at):
-        return refined(model, steps=3, grad="through", chains=2, of=of).logits(at)  # the same noise each time
+        # the same noise each time
+        return refined(model, steps=3, grad="through", chains=2, of=of).logits(at)
 
     assert torch.autograd.gradcheck(answer, (x.requires_grad_(),), eps=1e-6, atol=1e-6, rtol=1e-4)
 
@@ -147,7 +164,8 @@ def test_through_a_chain_that_depends_on_the_energy_it_is_the_gradient_of_the_wh
         return model.logits(at)
 
     through = gradient(refined(model, steps=3, grad="through", of=Cooling()).logits, x)
-    torch.testing.assert_close(through, gradient(in_one_graph, x), rtol=1e-5, atol=1e-7)  # energies are float32
+    # energies are float32
+    torch.testing.assert_close(through, gradient(in_one_graph, x), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("grad", GRADIENTS)
@@ -190,7 +208,9 @@ def test_the_way_back_uses_the_noise_of_the_way_there_and_no_other():
     (twice,) = torch.autograd.grad(answer, x)
     assert torch.equal(one.generator.get_state(), state)
     assert torch.equal(once, twice)
-    (again,) = torch.autograd.grad(refined(Net(), steps=3, grad="through", of=NOISY).logits(x).square().sum(), x)
+    (again,) = torch.autograd.grad(
+        refined(Net(), steps=3, grad="through", of=NOISY).logits(x).square().sum(), x
+    )
     assert torch.equal(once, again)
 
 
@@ -199,7 +219,9 @@ def test_the_samplers_memory_is_not_touched(grad):
     chains = sampler("pcd:buffer=10,reinit=1")
     chains.finish(chains.init(10, generator=Generator().manual_seed(0))._replace(steps=5))
     before = copy.deepcopy(chains.state_dict())
-    gradient(refined(Bowl(), steps=3, chains=2, grad=grad, of=chains).logits, images(dtype=torch.float32))
+    gradient(
+        refined(Bowl(), steps=3, chains=2, grad=grad, of=chains).logits, images(dtype=torch.float32)
+    )
     after = chains.state_dict()
     assert after.keys() == before.keys()
     assert all(torch.equal(after[name], before[name]) for name in before)
@@ -248,7 +270,8 @@ def test_ten_steps_more_hold_ten_images_more_whatever_the_network():
     few, many = (peak(refined(model, steps=steps, grad="through").logits, x) for steps in (2, 12))
     assert many - few == 10 * x.numel()
     few, many = (peak(in_one_graph(steps), x) for steps in (2, 12))
-    assert many - few > 100 * 10 * x.numel()  # so the meter sees what a chain in one graph would hold
+    # so the meter sees what a chain in one graph would hold
+    assert many - few > 100 * 10 * x.numel()
 
 
 @pytest.mark.parametrize("grad", GRADIENTS)
@@ -261,7 +284,8 @@ def test_it_is_attacked_like_any_other(grad):
     y = target.classes(x)
     begin = torch.stack([starts(1, DATA.shape, "l2", seeds.generator(0, f"{i}")) for i in range(2)])
     closest = PGD(norm="l2", steps=5, tolerance=0.03).minimal(target, x, y, begin)
-    # the class changes where w m + f^k w (x - m) = 0, x in [-1, 1]: the hyperplane of the logits, moved by the chain
+    # the class changes where w m + f^k w (x - m) = 0, x in [-1, 1]: the hyperplane of the logits,
+    # moved by the chain
     w = (one.model.weight[1] - one.model.weight[0]).detach().double()
     factor = (1 - 0.5 / WIDTH**2) ** 3
     start = (2 * x - 1).flatten(1).double()

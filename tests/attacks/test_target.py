@@ -15,7 +15,9 @@ def test_the_model_sees_its_own_bounds(linear, toy):
             seen.append(x)
             return x.flatten(1)[:, :2]
 
-    Target(Looking(), toy).classes(torch.tensor([0.0, 0.5, 1.0])[:, None, None, None].expand(3, 1, 4, 4))
+    Target(Looking(), toy).classes(
+        torch.tensor([0.0, 0.5, 1.0])[:, None, None, None].expand(3, 1, 4, 4)
+    )
     assert torch.cat(seen)[:, 0, 0, 0].tolist() == [-1.0, 0.0, 1.0]
 
 

@@ -8,11 +8,22 @@ from torch import nn
 
 from jembench.attacks.eps import largest_distance, parse_eps
 from jembench.attacks.target import Target
-from jembench.attacks.threat import Closest, ascend, distance, in_unit_ball, project, stabilise, steepest, verify
+from jembench.attacks.threat import (
+    Closest,
+    ascend,
+    distance,
+    in_unit_ball,
+    project,
+    stabilise,
+    steepest,
+    verify,
+)
 from jembench.errors import SpecError
 
 
-@pytest.mark.parametrize(("text", "value"), [("8/255", 8 / 255), ("0.5", 0.5), (".03", 0.03), (" 2 / 255", 2 / 255)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("8/255", 8 / 255), ("0.5", 0.5), (".03", 0.03), (" 2 / 255", 2 / 255)]
+)
 def test_eps_is_read_exactly(text, value):
     assert parse_eps(text) == value
 
@@ -51,15 +62,21 @@ def test_a_projection_is_within_the_ball_and_the_bounds_and_projects_to_itself(s
 def test_each_image_has_a_radius_of_its_own():
     x = torch.full((2, 1, 2, 2), 0.5)
     found = project(x + 0.4, x, torch.tensor([0.1, 0.2]), "linf")
-    torch.testing.assert_close(distance(x, found, "linf"), torch.tensor([0.1, 0.2]).double(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        distance(x, found, "linf"), torch.tensor([0.1, 0.2]).double(), atol=1e-6, rtol=0
+    )
 
 
 def test_ascent_climbs_to_the_farthest_point_of_the_ball():
-    """Ascend a linear score w x in L2 to x + eps w / |w|; return the projected start if there is no step."""
+    """Ascend a linear score w x in L2 to x + eps w / |w|; return the projected start if there is no
+    step.
+    """
     x, w = torch.full((2, 1, 2, 2), 0.5), torch.tensor([[[[3.0, 0.0], [0.0, -4.0]]]])
 
     def climb(steps, start=None):
-        return ascend(lambda at: (at * w).sum(), x, 0.1, "l2", steps=steps, step_size=0.06, start=start)
+        return ascend(
+            lambda at: (at * w).sum(), x, 0.1, "l2", steps=steps, step_size=0.06, start=start
+        )
 
     torch.testing.assert_close(climb(2), x + 0.02 * w)
     torch.testing.assert_close(climb(1), x + 0.012 * w)
@@ -74,7 +91,9 @@ def test_no_step_of_its_length_grows_a_linear_function_faster(norm):
     best = (gradient * steepest(gradient, norm)).sum()
     others = in_unit_ball(1000, (1, 3, 3), norm, generator.device, generator)
     assert ((gradient * others).flatten(1).sum(dim=1) <= best).all()
-    assert distance(torch.zeros_like(gradient), steepest(gradient, norm), norm).item() == pytest.approx(1)
+    assert distance(
+        torch.zeros_like(gradient), steepest(gradient, norm), norm
+    ).item() == pytest.approx(1)
 
 
 def test_no_gradient_gives_no_step():
@@ -85,11 +104,15 @@ def test_no_gradient_gives_no_step():
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_starts_fill_the_ball_evenly(norm):
-    drawn = in_unit_ball(20_000, (1, 2, 2), norm, torch.device("cpu"), torch.Generator().manual_seed(0))
+    drawn = in_unit_ball(
+        20_000, (1, 2, 2), norm, torch.device("cpu"), torch.Generator().manual_seed(0)
+    )
     far = distance(torch.zeros_like(drawn), drawn, norm)
     # the share of a ball of 4 dimensions within half its radius is 1/16, whatever the norm
     assert (far <= 1).all()
-    assert (far < 0.5).double().mean().item() == pytest.approx(1 / 16, abs=4 * math.sqrt(1 / 16 / 20_000))
+    assert (far < 0.5).double().mean().item() == pytest.approx(
+        1 / 16, abs=4 * math.sqrt(1 / 16 / 20_000)
+    )
 
 
 class Chancy(nn.Module):
@@ -116,7 +139,10 @@ def test_images_that_were_misclassified_by_luck_are_moved_until_they_hold(toy, n
     closest = stabilise(target, x, y, Closest(lucky.clone(), distance(x, lucky, norm)), norm)
     assert closest.distance[0] == 0
     torch.testing.assert_close(closest.distance, distance(x, closest.adversarial, norm))
-    assert verify(target, x, y, closest.adversarial, closest.distance > 0)["found"][1:].double().mean() > 0.9
+    assert (
+        verify(target, x, y, closest.adversarial, closest.distance > 0)["found"][1:].double().mean()
+        > 0.9
+    )
     far = (closest.adversarial - x).amax(dim=(1, 2, 3))[1:]
     assert far.max() < 0.31 * 1.03  # no farther than it takes
 

@@ -12,7 +12,9 @@ API_ENTRY = f"[jembench.api]\n{API} = zoo\n"
 
 
 class Site:
-    """A folder of ``sys.path`` where distributions are faked the way their installation leaves them."""
+    """A folder of ``sys.path`` where distributions are faked the way their installation leaves
+    them.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -22,7 +24,9 @@ class Site:
         info = self.folder / below / f"{name.replace('-', '_')}-{version}.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        content = entry_points if isinstance(entry_points, bytes) else f"{entry_points}\n{api}".encode()
+        content = (
+            entry_points if isinstance(entry_points, bytes) else f"{entry_points}\n{api}".encode()
+        )
         (info / "entry_points.txt").write_bytes(content)
 
     def module(self, name, text):

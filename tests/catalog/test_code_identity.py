@@ -29,7 +29,9 @@ def build(data):
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
-    """Write files of modules that can be imported, by their paths, and forget afterwards what was imported of them."""
+    """Write files of modules that can be imported, by their paths, and forget afterwards what was
+    imported of them.
+    """
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
 
@@ -50,7 +52,10 @@ IMPORTS = {
     "names": ("own_nets.py", "from own_help import anything as other"),
     "star": ("own_nets.py", "from own_help import *"),
     "in a function": ("own_nets.py", "def late():\n    import own_help"),
-    "in a condition": ("own_nets.py", "try:\n    import no_such\nexcept ImportError:\n    import own_help as no_such"),
+    "in a condition": (
+        "own_nets.py",
+        "try:\n    import no_such\nexcept ImportError:\n    import own_help as no_such",
+    ),
     "by its name": ("own_nets.py", "import importlib\nhelp = importlib.import_module('own_help')"),
     "by its file": ("own_nets.py", "SOURCE = open(FOLDER / 'own_help.py').read()"),
     "indirectly": ("own_nets.py", "import own_other"),
@@ -99,7 +104,13 @@ def test_without_imports_beside_it_a_file_counts_as_it_did(written):
 def test_comments_and_layout_change_nothing(written):
     written({"own_code.py": PLAIN})
     before = code("own_code")
-    written({"own_code.py": PLAIN.replace("# how wide\n", "").replace("  # for now", "").replace("\n\n\n", "\n\n")})
+    written(
+        {
+            "own_code.py": PLAIN.replace("# how wide\n", "")
+            .replace("  # for now", "")
+            .replace("\n\n\n", "\n\n")
+        }
+    )
     assert code("own_code") == before != ""
     written({"own_code.py": PLAIN.replace("import math\n", "import math  # for pi\n\n\n# and e\n")})
     assert code("own_code") == before
@@ -109,7 +120,12 @@ def test_comments_and_layout_change_nothing(written):
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("WIDTH = 4", "WIDTH = 5"), ("    # no comment\n", ""), ("Makes it.\n\n", "Makes it.\n"), ("import math", "")],
+    [
+        ("WIDTH = 4", "WIDTH = 5"),
+        ("    # no comment\n", ""),
+        ("Makes it.\n\n", "Makes it.\n"),
+        ("import math", ""),
+    ],
 )
 def test_anything_else_is_another_code(written, old, new):
     written({"own_code.py": PLAIN})
@@ -119,7 +135,13 @@ def test_anything_else_is_another_code(written, old, new):
 
 
 def test_a_module_counts_alone_or_with_its_package(written):
-    written({"own_package/__init__.py": "", "own_package/nets.py": "A = 1\n", "own_package/deep/more.py": "B = 1\n"})
+    written(
+        {
+            "own_package/__init__.py": "",
+            "own_package/nets.py": "A = 1\n",
+            "own_package/deep/more.py": "B = 1\n",
+        }
+    )
     alone, whole = code("own_package.nets"), code("own_package.nets", of_package=True)
     assert code("own_package", of_package=True) == whole
     written({"own_package/deep/more.py": "B = 2\n"})
@@ -134,7 +156,9 @@ def test_a_module_of_a_distribution_that_is_one_file_is_that_file(written):
     assert code("own_code", of_package=True) == before != ""
 
 
-@pytest.mark.parametrize("module", ["json", "random", "torch.nn", "jembench.sampling.factories", "sys", "no.such", ""])
+@pytest.mark.parametrize(
+    "module", ["json", "random", "torch.nn", "jembench.sampling.factories", "sys", "no.such", ""]
+)
 def test_what_is_installed_or_is_not_there_has_no_code_of_its_own(module):
     assert code(module) == ""
 
@@ -143,7 +167,11 @@ def install(folder, record="own_installed.py,,\nother/own_code.py,,\n", **files)
     """A distribution as an installer leaves it, and a module that its list of files may name."""
     info = folder / "own_installed-1.0.dist-info"
     info.mkdir(exist_ok=True)
-    for name, text in {"METADATA": "Name: own-installed\nVersion: 1.0\n", "RECORD": record, **files}.items():
+    for name, text in {
+        "METADATA": "Name: own-installed\nVersion: 1.0\n",
+        "RECORD": record,
+        **files,
+    }.items():
         (info / name).write_text(text)
     code_identity._records.cache_clear()
 
@@ -209,7 +237,9 @@ def test_what_editors_leave_in_a_package_is_not_looked_at(written, tmp_path):
     assert code("own_package", of_package=True) == before
 
 
-@pytest.mark.parametrize("line", ["raise RuntimeError('no')", "raise SystemExit(7)", "x = (", "import no_such_module"])
+@pytest.mark.parametrize(
+    "line", ["raise RuntimeError('no')", "raise SystemExit(7)", "x = (", "import no_such_module"]
+)
 def test_a_package_that_cannot_be_imported_is_told_of_elsewhere(written, line):
     written({"own_broken/__init__.py": line, "own_broken/nets.py": "A = 1\n"})
     assert code("own_broken.nets") == ""
@@ -236,7 +266,9 @@ def test_of_an_imported_module_it_is_the_code_that_runs(written):
 def test_the_digest_of_a_package_is_that_of_the_files_of_an_installed_one_too(written):
     digests = set()
     for change in ("", "# a comment"):
-        written({"own_pack_of_digest/__init__.py": "", "own_pack_of_digest/inner.py": PLAIN + change})
+        written(
+            {"own_pack_of_digest/__init__.py": "", "own_pack_of_digest/inner.py": PLAIN + change}
+        )
         code_identity.digest.cache_clear()
         digests |= {code_identity.digest("own_pack_of_digest")}
     assert len(digests) == 2

@@ -100,7 +100,9 @@ def test_a_pipe_is_refused_before_it_is_opened(here):
 def test_another_path_is_the_same_and_another_content_is_not(here):
     before = identity("folder:root=data")
     shutil.copytree("data", "copy")
-    assert identity("folder:root=./copy") == identity(f"folder:root={here}/data,fetch=true") == before
+    assert (
+        identity("folder:root=./copy") == identity(f"folder:root={here}/data,fetch=true") == before
+    )
     (here / "data" / "c").write_bytes(b"three")
     assert identity("folder:root=data") != before
 
@@ -113,7 +115,10 @@ def test_an_option_that_is_left_out_is_no_file():
 
 @pytest.mark.parametrize(
     ("file", "problem"),
-    [("nowhere.bin", "nowhere.bin cannot be read: No such file or directory"), (".", "cannot be read: Is a directory")],
+    [
+        ("nowhere.bin", "nowhere.bin cannot be read: No such file or directory"),
+        (".", "cannot be read: Is a directory"),
+    ],
 )
 def test_a_file_that_cannot_be_read_is_told(file, problem):
     with pytest.raises(SpecError) as caught:
@@ -123,7 +128,9 @@ def test_a_file_that_cannot_be_read_is_told(file, problem):
 
 
 def test_what_an_option_names_is_what_it_holds(here):
-    """Outliers of a metric are known by their files as well, and those that are got in some way by no path."""
+    """Outliers of a metric are known by their files as well, and those that are got in some way by
+    no path.
+    """
 
     def metric(outliers):
         registry.content_of.cache_clear()
@@ -150,11 +157,19 @@ def test_what_an_option_names_comes_after_itself():
 
 def test_an_option_that_names_a_component_counts_with_its_defaults():
     one = identity("sampled:sampler=sgld", "models")["arguments"]["sampler"]
-    assert (one["name"], one["arguments"]["steps"], one["arguments"]["start"]["name"]) == ("sgld", 100, "uniform")
-    assert identity("sampled:sampler=sgld:steps=100", "models") == identity("sampled:sampler=sgld", "models")
+    assert (one["name"], one["arguments"]["steps"], one["arguments"]["start"]["name"]) == (
+        "sgld",
+        100,
+        "uniform",
+    )
+    assert identity("sampled:sampler=sgld:steps=100", "models") == identity(
+        "sampled:sampler=sgld", "models"
+    )
     assert identity("sampled:sampler=sgldd", "models")["arguments"]["sampler"] == "sgldd"
 
 
 def test_missing_files_of_a_dataset_are_told_with_the_remedy():
-    with pytest.raises(Unavailable, match=r"There is no folder .*nowhere\. Give imagefolder's root"):
+    with pytest.raises(
+        Unavailable, match=r"There is no folder .*nowhere\. Give imagefolder's root"
+    ):
         _ = plan_fit("sets_of_tests:grown", "imagefolder:root=nowhere").key

@@ -158,7 +158,9 @@ def patch_forward(net):
 CHANGES = {
     "buffer": lambda net: net.register_buffer("b", torch.ones(1)),
     "other buffer": lambda net: net.register_buffer("b", torch.zeros(1)),
-    "buffer outside of the state": lambda net: net.register_buffer("b", torch.ones(1), persistent=False),
+    "buffer outside of the state": lambda net: net.register_buffer(
+        "b", torch.ones(1), persistent=False
+    ),
     "hook": lambda net: net.body.register_forward_hook(lambda module, x, y: 2 * y),
     "other hook": lambda net: net.body.register_forward_hook(lambda module, x, y: 3 * y),
     "hook before": lambda net: net.body.register_forward_pre_hook(lambda module, x: (2 * x[0],)),
@@ -181,7 +183,9 @@ def test_every_change_of_a_module_is_another_one():
     assert len(set(digests.values())) == len(digests)
 
 
-@pytest.mark.parametrize("how", [lambda net: None, CHANGES["buffer"], CHANGES["hook"], CHANGES["parametrization"]])
+@pytest.mark.parametrize(
+    "how", [lambda net: None, CHANGES["buffer"], CHANGES["hook"], CHANGES["parametrization"]]
+)
 def test_what_changes_no_output_changes_no_identity(how):
     net = copy.deepcopy(changed(how))
     before = identity(net)
@@ -190,7 +194,9 @@ def test_what_changes_no_output_changes_no_identity(how):
     assert identity(net) == identity(copy.deepcopy(net)) == before
     wrapper = nn.Module()
     wrapper._orig_mod = net
-    wrapper.__class__ = type("OptimizedModule", (nn.Module,), {"__module__": "torch._dynamo.eval_frame"})
+    wrapper.__class__ = type(
+        "OptimizedModule", (nn.Module,), {"__module__": "torch._dynamo.eval_frame"}
+    )
     assert identity(wrapper) == before  # as torch.compile wraps it
 
 
@@ -255,7 +261,10 @@ def test_a_module_in_a_closure_and_an_environment_variable_count(monkeypatch):
 def test_a_class_that_is_defined_anew(monkeypatch):
     def defined(factor):
         names = {"nn": nn, "__name__": "__main__"}
-        exec(f"class Cell(nn.Module):\n    def forward(self, x):\n        return x * {factor}\n", names)
+        exec(
+            f"class Cell(nn.Module):\n    def forward(self, x):\n        return x * {factor}\n",
+            names,
+        )
         return names["Cell"]()
 
     assert identity(defined(1)) == identity(defined(1)) != identity(defined(2))
@@ -270,14 +279,17 @@ def test_hooks_of_the_same_kind_count_in_their_order():
     def net(*factors):
         made = Net()
         for factor in factors:
-            made.body.register_forward_hook(functools.partial(lambda by, module, x, y: y * by, factor))
+            made.body.register_forward_hook(
+                functools.partial(lambda by, module, x, y: y * by, factor)
+            )
         return made
 
     assert identity(net(1, 2)) == identity(net(1, 2)) != identity(net(2, 1))
 
 
 @pytest.mark.parametrize(
-    "value", [threading.Lock(), sys.__stdout__, (number for number in ()), lambda x: eval("SCALE") * x]
+    "value",
+    [threading.Lock(), sys.__stdout__, (number for number in ()), lambda x: eval("SCALE") * x],
 )
 def test_what_cannot_be_compared_is_named(value):
     _, unknown = object_digest(net_with(value))
@@ -320,7 +332,9 @@ print(*object_digest(Net()))
 
 
 def test_another_process_finds_the_same_identity(tmp_path, capsys):
-    (tmp_path / "script.py").write_text("from torch import nn\nnn.Linear(1, 1).register_forward_hook(print)\n" + SCRIPT)
+    (tmp_path / "script.py").write_text(
+        "from torch import nn\nnn.Linear(1, 1).register_forward_hook(print)\n" + SCRIPT
+    )
     environment = {"PYTHONHASHSEED": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, tmp_path / "script.py"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

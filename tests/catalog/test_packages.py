@@ -40,7 +40,11 @@ def test_a_package_s_files_by_their_stems(install):
 
 
 @pytest.mark.parametrize(
-    "init", ["raise RuntimeError('no food')", "from jembench.errors import Unavailable\nraise Unavailable('Buy food.')"]
+    "init",
+    [
+        "raise RuntimeError('no food')",
+        "from jembench.errors import Unavailable\nraise Unavailable('Buy food.')",
+    ],
 )
 def test_a_package_that_cannot_be_imported_is_nobody_else_s_business(install, init):
     install("zoo_broken", init=init, feeding="")
@@ -58,6 +62,7 @@ def test_two_packages_with_a_file_of_one_name(install):
     install("zoo_a", feeding="")
     install("zoo_b", feeding="")
     with pytest.raises(
-        SpecError, match=r"^Two packages .*zoo_a/feeding\.toml and .*zoo_b/feeding\.toml\. Uninstall one"
+        SpecError,
+        match=r"^Two packages .*zoo_a/feeding\.toml and .*zoo_b/feeding\.toml\. Uninstall one",
     ):
         packages.files()

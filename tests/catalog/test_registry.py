@@ -1,6 +1,7 @@
 """Discovery without importing, and loading with errors that name whose fault it is.
 
-Distributions are faked as ``NAME-VERSION.dist-info`` folders on ``sys.path``, see the fixture ``site``.
+Distributions are faked as ``NAME-VERSION.dist-info`` folders on ``sys.path``, see the fixture
+``site``.
 """
 
 import inspect
@@ -22,7 +23,9 @@ def names(kind):
 
 
 @pytest.mark.parametrize("entry", ["x" * 300, "nowhere"])
-def test_a_folder_of_the_search_path_that_cannot_be_looked_at_holds_nothing(site, monkeypatch, entry):
+def test_a_folder_of_the_search_path_that_cannot_be_looked_at_holds_nothing(
+    site, monkeypatch, entry
+):
     site.install("zoo", "[jembench.models]\nlion = zoo:build")
     monkeypatch.setattr(sys, "path", [str(Path.cwd() / entry), *sys.path])
     discovery.catalogue.cache_clear()
@@ -81,7 +84,9 @@ def test_metadata_that_cannot_be_read_either(site, metadata):
     file = site.folder / "broken-1.0.dist-info" / "METADATA"
     file.unlink() if metadata is None else file.write_bytes(metadata)
     assert "lion" in names("models")
-    assert [unreadable.distribution for unreadable in discovery.catalogue().unreadable] == ["(without a name)"]
+    assert [unreadable.distribution for unreadable in discovery.catalogue().unreadable] == [
+        "(without a name)"
+    ]
 
 
 @pytest.mark.parametrize("target", ["zoo:bu%ild", "zoo build", "zoo:"])
@@ -118,7 +123,9 @@ def test_an_egg_info_without_a_version(site):
     info = site.folder / "zoo.egg-info"
     info.mkdir()
     (info / "PKG-INFO").write_text("Name: zoo\n")
-    (info / "entry_points.txt").write_text(f"[jembench.models]\nlion = zoo:build\n[jembench.api]\n{API} = zoo\n")
+    (info / "entry_points.txt").write_text(
+        f"[jembench.models]\nlion = zoo:build\n[jembench.api]\n{API} = zoo\n"
+    )
     assert str(discovery.find("models", "lion")) == "zoo  [lion = zoo:build]"
 
 
@@ -174,7 +181,8 @@ def zoo(site):
     site.module("zoo_raises", "raise RuntimeError('no food.')")
     site.module("zoo_exits", "raise SystemExit('closed')")
     site.module(
-        "zoo_needs", "from jembench.errors import Unavailable\nraise Unavailable('Buy food: pip install food.')"
+        "zoo_needs",
+        "from jembench.errors import Unavailable\nraise Unavailable('Buy food: pip install food.')",
     )
     return site
 
@@ -182,7 +190,10 @@ def zoo(site):
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
-        ("absent", "from zoo_park:nothing: AttributeError: module 'zoo_park' has no attribute 'nothing'. "),
+        (
+            "absent",
+            "from zoo_park:nothing: AttributeError: module 'zoo_park' has no attribute 'nothing'. ",
+        ),
         ("gone", "from zoo_gone:build: ModuleNotFoundError: No module named 'zoo_gone'. "),
         ("raises", "from zoo_raises:build: RuntimeError: no food. "),
         ("exits", "from zoo_exits:build: SystemExit: closed. "),
@@ -216,7 +227,11 @@ def test_resolve_and_make(zoo):
     assert (resolved.name, resolved.arguments) == ("lion", {"name": "", "width": 4})
     assert resolved.make("digits") == ("digits", 4, "")
     assert registry.resolve("models", "inner").make(None) == "inner"
-    assert registry.resolve("models", "zoo_park:build:width=4,name=leo").make("digits") == ("digits", 4, "leo")
+    assert registry.resolve("models", "zoo_park:build:width=4,name=leo").make("digits") == (
+        "digits",
+        4,
+        "leo",
+    )
 
 
 def test_what_is_not_callable_is_not_a_factory(zoo):
@@ -236,7 +251,9 @@ def test_what_is_not_callable_is_not_a_factory(zoo):
     ],
 )
 def test_a_plugin_of_another_version_is_found_but_not_used(site, stated, says, update):
-    site.install("zoo", "[jembench.models]\nlion = zoo_of_future:build", api=f"[jembench.api]\n{stated}")
+    site.install(
+        "zoo", "[jembench.models]\nlion = zoo_of_future:build", api=f"[jembench.api]\n{stated}"
+    )
     site.module("zoo_of_future", "def build(data): ...")
     assert discovery.find("models", "lion").api != API
     with pytest.raises(Incompatible) as caught:
@@ -251,8 +268,16 @@ def test_a_plugin_of_another_version_is_found_but_not_used(site, stated, says, u
 @pytest.mark.parametrize(
     ("kind", "source", "message"),
     [
-        ("scores", "def build(logits): ...", "cannot be made: missing a required argument: 'logits'."),
-        ("scores", "def build(): return len", "which is no OODScore: it lacks reads, requires, scores."),
+        (
+            "scores",
+            "def build(logits): ...",
+            "cannot be made: missing a required argument: 'logits'.",
+        ),
+        (
+            "scores",
+            "def build(): return len",
+            "which is no OODScore: it lacks reads, requires, scores.",
+        ),
         (
             "executors",
             "class build: slots = 1",

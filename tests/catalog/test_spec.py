@@ -13,7 +13,8 @@ from jembench.catalog.validation import Range, read_text
 from jembench.errors import PluginError, SpecError, printable
 
 names = st.from_regex(
-    r"[A-Za-z_][A-Za-z0-9_.-]{0,8}(/[A-Za-z_][A-Za-z0-9_.-]{0,8})?(:[A-Za-z_][A-Za-z0-9_.]{0,8})?", fullmatch=True
+    r"[A-Za-z_][A-Za-z0-9_.-]{0,8}(/[A-Za-z_][A-Za-z0-9_.-]{0,8})?(:[A-Za-z_][A-Za-z0-9_.]{0,8})?",
+    fullmatch=True,
 )
 keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 texts = st.text() | st.text(alphabet='",=:/\\ \té.a0')
@@ -27,7 +28,9 @@ whole = st.integers(-(2**63), 2**63 - 1)
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@pytest.mark.parametrize("escape", [r"\u001b]0;title\u0007", r"a\nb", r"\u009b2J", r"\u202e", r"\ud800"])
+@pytest.mark.parametrize(
+    "escape", [r"\u001b]0;title\u0007", r"a\nb", r"\u009b2J", r"\u202e", r"\ud800"]
+)
 def test_a_value_holds_no_escape_of_a_control_character(escape):
     with pytest.raises(SpecError, match="the value of net holds a control character"):
         parse(f'jem:net="{escape}"')
@@ -77,7 +80,10 @@ def test_parse(text, name, arguments):
     [
         ("", "'' is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10."),
         ("3d net", "'3d net' is not a spec."),
-        ("./my_zoo.py:Net", "'./my_zoo.py:Net' is a file. Write my_zoo:Net, in the folder that holds my_zoo.py."),
+        (
+            "./my_zoo.py:Net",
+            "'./my_zoo.py:Net' is a file. Write my_zoo:Net, in the folder that holds my_zoo.py.",
+        ),
         (
             "my_zoo.py:Net:a=1",
             "'my_zoo.py:Net:a=1' is a file. Write my_zoo:Net:a=1, in the folder that holds my_zoo.py.",
@@ -115,7 +121,9 @@ def test_split_list(text, pieces):
     assert split_list(text) == pieces
 
 
-@pytest.mark.parametrize("text", ["jem,,baseline", "jem, ,baseline", ",jem", "jem,", 'jem:a="1,,2",', ",", " , "])
+@pytest.mark.parametrize(
+    "text", ["jem,,baseline", "jem, ,baseline", ",jem", "jem,", 'jem:a="1,,2",', ",", " , "]
+)
 def test_no_part_of_a_list_is_empty(text):
     with pytest.raises(SpecError, match="a part between commas is empty"):
         split_list(text)
@@ -140,17 +148,27 @@ def test_a_default_that_is_given_changes_nothing():
     left_out = resolve("jem", factory)
     given_ = resolve("jem:net=small,width=2,lr=1,norm=none,eps=none,cold=false", factory)
     assert str(given_) == str(left_out) == "jem"
-    assert left_out.arguments == {"net": "small", "width": 2, "lr": 1.0, "norm": "none", "eps": None, "cold": False}
+    assert left_out.arguments == {
+        "net": "small",
+        "width": 2,
+        "lr": 1.0,
+        "norm": "none",
+        "eps": None,
+        "cold": False,
+    }
     assert stable_hash(given_.identity) == stable_hash(left_out.identity)
 
 
-def normed(data_spec, *, norm: str = "none", momentum: Annotated[float, OnlyWith("norm", "batch")] = 0.9) -> None:
+def normed(
+    data_spec, *, norm: str = "none", momentum: Annotated[float, OnlyWith("norm", "batch")] = 0.9
+) -> None:
     """A factory whose momentum is that of one norm."""
 
 
 def test_an_option_counts_only_where_it_changes_something():
     identities = {
-        text: resolve(text, normed).identity["arguments"] for text in ("jem", "jem:momentum=0.5", "jem:norm=batch")
+        text: resolve(text, normed).identity["arguments"]
+        for text in ("jem", "jem:momentum=0.5", "jem:norm=batch")
     }
     assert identities["jem"] == identities["jem:momentum=0.5"] == {"norm": "none"}
     assert identities["jem:norm=batch"] == {"norm": "batch", "momentum": 0.9}
@@ -184,7 +202,9 @@ def test_values_out_of_range(text, message):
         "eps": st.none() | finite, "cold": st.booleans()})
 )  # fmt: skip
 def test_the_canonical_spec_rebuilds_the_component(arguments):
-    spec = Spec("jem", tuple(sorted((key, format_value(value)) for key, value in arguments.items())))
+    spec = Spec(
+        "jem", tuple(sorted((key, format_value(value)) for key, value in arguments.items()))
+    )
     bound = resolve(str(spec), factory)
     assert {key: bound.arguments[key] for key in arguments} == arguments
     assert math.copysign(1, bound.arguments["lr"]) == math.copysign(1, arguments.get("lr", 1))
@@ -205,7 +225,8 @@ def test_missing_option():
     with pytest.raises(SpecError, match=r"imagefolder needs root: write imagefolder:root=\.\.\."):
         resolve("imagefolder", needy)
     with pytest.raises(
-        SpecError, match=r"write ood:set=\.\.\., one of .*uniform.*`jembench list ood_sets`, `jembench list datasets`"
+        SpecError,
+        match=r"write ood:set=\.\.\., one of .*uniform.*`jembench list ood_sets`, `jembench list datasets`",
     ):
         registry.resolve("metrics", "ood")
 
@@ -248,7 +269,9 @@ def test_a_literal_keeps_the_type_of_its_choice():
 
 @pytest.mark.parametrize("annotation", [list, int | str, int | float | None, dict[str, int]])
 def test_other_types_are_the_plugins_fault(annotation):
-    with pytest.raises(PluginError, match=r"it has the type .*; options are int, float, bool, str, Literal"):
+    with pytest.raises(
+        PluginError, match=r"it has the type .*; options are int, float, bool, str, Literal"
+    ):
         read_text("1", annotation, "it")
 
 
@@ -269,13 +292,18 @@ def test_annotations_may_be_text():
 def test_annotations_that_cannot_be_read_are_the_plugins_fault():
     def bad(*, net: "Nowhere"): ...  # noqa: F821
 
-    with pytest.raises(PluginError, match=r"cannot read the type 'Nowhere' of option 'net' \(name 'Nowhere'"):
+    with pytest.raises(
+        PluginError, match=r"cannot read the type 'Nowhere' of option 'net' \(name 'Nowhere'"
+    ):
         options_of(bad)
 
 
 def test_stable_hash_is_pinned():
     """Stores made by earlier versions are found by this hash: it must never change."""
-    assert stable_hash({"name": "jem", "arguments": {"net": "wrn-28-10", "lr": 1e-4, "eps": None}}) == "a6c06707ce"
+    assert (
+        stable_hash({"name": "jem", "arguments": {"net": "wrn-28-10", "lr": 1e-4, "eps": None}})
+        == "a6c06707ce"
+    )
 
 
 def test_stable_hash_tells_values_apart():

@@ -43,7 +43,9 @@ def test_the_code_that_a_text_names(text, names):
     assert sorted(set(trust.code_in(text))) == sorted(names)
 
 
-@pytest.mark.parametrize("text", ["a:b=" * 5_000 + "c:d", "a=" * 30 + "c:d", ",".join(["x"] * 9_000)])
+@pytest.mark.parametrize(
+    "text", ["a:b=" * 5_000 + "c:d", "a=" * 30 + "c:d", ",".join(["x"] * 9_000)]
+)
 def test_a_text_that_is_no_spec_takes_no_time(text):
     with pytest.raises(SpecError, match="longer than"):
         list(trust.code_in(text))
@@ -54,7 +56,9 @@ def test_what_a_command_named_may_be_loaded_and_nothing_else(data):
         assert discovery.find("models", "math:sqrt")
         assert discovery.find("models", "math:ceil")
         for refused in ("math:floor", "os:system"):
-            with pytest.raises(SpecError, match=f"names {refused}, which runs code that you did not name"):
+            with pytest.raises(
+                SpecError, match=f"names {refused}, which runs code that you did not name"
+            ):
                 discovery.find("models", refused)
         with pytest.raises(SpecError, match="math:floor"):
             build_net("math:floor", data)
@@ -94,7 +98,9 @@ def test_a_default_of_installed_code_may_be_code(monkeypatch, data):
         return build_net(net, data)
 
     component = discovery.Component("models", "zoo", "zoo-park", "1", "zoo", "factory")
-    monkeypatch.setattr(discovery, "load", lambda found: factory if found is component else lambda data: None)
+    monkeypatch.setattr(
+        discovery, "load", lambda found: factory if found is component else lambda data: None
+    )
     monkeypatch.setattr(discovery, "components", lambda kind: [component])
     with trust.command():
         with pytest.raises(SpecError, match="math:floor"):
@@ -103,7 +109,9 @@ def test_a_default_of_installed_code_may_be_code(monkeypatch, data):
         assert discovery.find("models", "math:floor")
 
 
-@pytest.mark.parametrize("name", [" math:floor", "math:floor x", "math :floor", "math:", ":floor", "math:floor:x=1"])
+@pytest.mark.parametrize(
+    "name", [" math:floor", "math:floor x", "math :floor", "math:", ":floor", "math:floor:x=1"]
+)
 def test_a_name_that_is_not_an_import_path_imports_nothing(name):
     with pytest.raises(SpecError):
         discovery.find("models", name)
@@ -111,7 +119,10 @@ def test_a_name_that_is_not_an_import_path_imports_nothing(name):
 
 @pytest.mark.parametrize(
     ("line", "hostile"),
-    [("[chains]", '[model]\nnet = "math:floor"\n\n[chains]'), ("sampler =", 'sampler = "pcd:x=math:floor"  #')],
+    [
+        ("[chains]", '[model]\nnet = "math:floor"\n\n[chains]'),
+        ("sampler =", 'sampler = "pcd:x=math:floor"  #'),
+    ],
 )
 def test_a_recipe_file_names_no_code_unless_the_user_does(tmp_path, monkeypatch, line, hostile):
     file = tmp_path / "mine.toml"

@@ -22,7 +22,9 @@ class Done(NamedTuple):
 
 @pytest.fixture
 def jembench(capsys, monkeypatch, tmp_path):
-    """Call the command with arguments in an empty folder; nothing of the user's own environment reaches it."""
+    """Call the command with arguments in an empty folder; nothing of the user's own environment
+    reaches it.
+    """
     for name in [name for name in os.environ if name.startswith("JEMBENCH_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "1000")
@@ -46,10 +48,15 @@ def tiny(zoo_of_tests):
 @pytest.fixture
 def run(jembench, tiny):
     """``jembench run hybrid`` for models and metrics that take a moment, with more options behind."""
-    models, metrics = "zoo_of_tests:jem,zoo_of_tests:classifier", "accuracy,ece,zoo_of_tests:brightness"
+    models, metrics = (
+        "zoo_of_tests:jem,zoo_of_tests:classifier",
+        "accuracy,ece,zoo_of_tests:brightness",
+    )
 
     def call(*arguments, models=models, metrics=metrics):
-        return jembench("run", "hybrid", "--models", models, "--metrics", metrics, *tiny, *arguments)
+        return jembench(
+            "run", "hybrid", "--models", models, "--metrics", metrics, *tiny, *arguments
+        )
 
     return call
 
@@ -59,8 +66,13 @@ def outcomes():
     """Every outcome in a store, by model, seed and metric."""
 
     def read(store):
-        cells = [json.loads(path.read_text()) for path in sorted((Path(store) / "cells").glob("*.json"))]
-        return {(cell["fit"]["model"], cell["fit"]["seed"], cell["metric"]): cell["outcome"] for cell in cells}
+        cells = [
+            json.loads(path.read_text()) for path in sorted((Path(store) / "cells").glob("*.json"))
+        ]
+        return {
+            (cell["fit"]["model"], cell["fit"]["seed"], cell["metric"]): cell["outcome"]
+            for cell in cells
+        }
 
     return read
 
@@ -89,14 +101,20 @@ def contents():
     """The bytes of every file in a folder."""
 
     def read(folder):
-        return {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+        return {
+            path.relative_to(folder): path.read_bytes()
+            for path in Path(folder).rglob("*")
+            if path.is_file()
+        }
 
     return read
 
 
 @pytest.fixture
 def zoo(tmp_path, monkeypatch):
-    """A distribution ``zoo-park`` with what works and what does not; the folder that it is installed in."""
+    """A distribution ``zoo-park`` with what works and what does not; the folder that it is
+    installed in.
+    """
     folder = tmp_path / "site-packages"
     info = folder / "zoo_park-1.0.dist-info"
     info.mkdir(parents=True)

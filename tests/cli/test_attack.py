@@ -21,7 +21,9 @@ def attack(jembench, tiny):
 
 @pytest.fixture
 def pgd(attack):
-    return lambda *arguments, **options: attack("pgd", "--restarts", 1, "--steps", 5, *arguments, **options)
+    return lambda *arguments, **options: attack(
+        "pgd", "--restarts", 1, "--steps", 5, *arguments, **options
+    )
 
 
 def test_the_table(pgd, table, outcomes):
@@ -30,7 +32,9 @@ def test_the_table(pgd, table, outcomes):
     rows = table(done.out)
     assert [row[0] for row in rows] == ["zoo_of_tests:jem", "zoo_of_tests:classifier"]
     assert "PGD L2" in done.out
-    assert {metric for _, _, metric in outcomes("runs")} == {"pgd:images=8,norm=l2,restarts=1,steps=5"}
+    assert {metric for _, _, metric in outcomes("runs")} == {
+        "pgd:images=8,norm=l2,restarts=1,steps=5"
+    }
 
 
 def test_refinement_is_for_models_with_chains(pgd):
@@ -46,12 +50,16 @@ def test_refinement_is_for_models_with_chains(pgd):
 
 
 def test_a_dry_run_says_how_long_attacks_on_trained_models_take(pgd, monkeypatch):
-    monkeypatch.setattr("jembench.running.estimate.attack_seconds", lambda metric, trained: 200.0 * metric.spent.steps)
+    monkeypatch.setattr(
+        "jembench.running.estimate.attack_seconds",
+        lambda metric, trained: 200.0 * metric.spent.steps,
+    )
     assert "about" not in pgd("--dry-run").out
     assert pgd().code == 0
     before = sorted(Path("runs").rglob("*"))
     out = pgd("--norm", "linf,l2", "--dry-run").out
-    assert out.count("about 17 min: pgd:images=8,norm=l2,restarts=1,steps=5") == 2  # the other norm is done
+    # the other norm is done
+    assert out.count("about 17 min: pgd:images=8,norm=l2,restarts=1,steps=5") == 2
     assert "The times of attacks are of one process" in out
     assert sorted(Path("runs").rglob("*")) == before
 
@@ -76,4 +84,7 @@ def test_no_time_at_all(pgd, jembench, tiny, monkeypatch):
     monkeypatch.setattr(FitAccess, "out_of_time", lambda _: True)
     done = pgd(models="zoo_of_tests:classifier")
     assert done.code == 3
-    assert "The time is up before an image was attacked. The same command goes on from here." in done.err
+    assert (
+        "The time is up before an image was attacked. The same command goes on from here."
+        in done.err
+    )

@@ -31,10 +31,15 @@ def test_two_models(trained, outcomes):
     rows = {row["label"]: row for row in content["rows"]}
     assert {"accuracy", "ece"} <= rows.keys()
     stored = [
-        [outcomes("runs")[model, seed, "accuracy"]["values"]["accuracy"]["value"] for seed in (0, 1)]
+        [
+            outcomes("runs")[model, seed, "accuracy"]["values"]["accuracy"]["value"]
+            for seed in (0, 1)
+        ]
         for model in (JEM, CLASSIFIER)
     ]
-    assert (rows["accuracy"]["a"], rows["accuracy"]["b"]) == tuple(sum(values) / 2 for values in stored)
+    assert (rows["accuracy"]["a"], rows["accuracy"]["b"]) == tuple(
+        sum(values) / 2 for values in stored
+    )
     assert rows["accuracy"]["seeds"] == [0, 1]
     assert rows["ece"]["images_test"] == "paired bootstrap"
     assert rows["ece"]["training_p"] is None
@@ -43,10 +48,19 @@ def test_two_models(trained, outcomes):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["zoo_of_tests:gem", CLASSIFIER], "There is no model among these results named 'zoo_of_tests:gem'."),
-        ([JEM, JEM], f"{JEM} and {JEM} are not two models on one dataset: {JEM} on zoo_of_tests:data, recipe tiny."),
+        (
+            ["zoo_of_tests:gem", CLASSIFIER],
+            "There is no model among these results named 'zoo_of_tests:gem'.",
+        ),
+        (
+            [JEM, JEM],
+            f"{JEM} and {JEM} are not two models on one dataset: {JEM} on zoo_of_tests:data, recipe tiny.",
+        ),
         ([JEM, CLASSIFIER, "--seeds", "x"], "seeds is 'x'"),
-        ([JEM, CLASSIFIER, "--limit", "5"], "runs holds no such results yet: `jembench run hybrid --limit 5` makes"),
+        (
+            [JEM, CLASSIFIER, "--limit", "5"],
+            "runs holds no such results yet: `jembench run hybrid --limit 5` makes",
+        ),
     ],
 )
 def test_what_cannot_be_compared(trained, arguments, message):
@@ -63,11 +77,20 @@ def test_claims_of_a_store(run, jembench):
     assert "Claims · Grathwohl et al., ICLR 2020" in done.out
     assert "jembench attack pgd --norm linf --seeds 2,3,4" in done.out
     claims = {
-        claim["claim"]: claim for claim in json.loads(jembench("report", "--claims", "--format", "json").out)["rows"]
+        claim["claim"]: claim
+        for claim in json.loads(jembench("report", "--claims", "--format", "json").out)["rows"]
     }
     calibrated = claims["jem-iclr2020/calibrated"]
-    assert (calibrated["model_a"], calibrated["model_b"], calibrated["recipe_a"]) == ("jem", "baseline", "tiny")
-    assert calibrated["verdict"] in ("one seed only (for)", "one seed only (against)", "no difference seen")
+    assert (calibrated["model_a"], calibrated["model_b"], calibrated["recipe_a"]) == (
+        "jem",
+        "baseline",
+        "tiny",
+    )
+    assert calibrated["verdict"] in (
+        "one seed only (for)",
+        "one seed only (against)",
+        "no difference seen",
+    )
     assert 0 < calibrated["images_p"] <= calibrated["p"] <= 1
 
 
@@ -82,4 +105,6 @@ def test_claims_of_an_empty_store(jembench):
 def test_claims_of_papers_are_of_everything(jembench, arguments):
     done = jembench("report", "--claims", *arguments)
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("Error: --claims judges the claims of papers by all that the store holds, or those of")
+    assert done.err.startswith(
+        "Error: --claims judges the claims of papers by all that the store holds, or those of"
+    )

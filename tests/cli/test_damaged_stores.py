@@ -42,4 +42,6 @@ def test_a_damaged_file_is_one_paragraph_and_the_rest_is_shown(jembench, whole, 
             assert "Traceback" not in each.err, where
         rows = json.loads(done.out)["rows"]
         shown = {(row["model"], row["metric"]) for row in rows if row["status"] == "ok"}
-        assert {("jem", metric) for metric in cells} | {("baseline", metric) for metric in cells} <= shown, where
+        assert {("jem", metric) for metric in cells} | {
+            ("baseline", metric) for metric in cells
+        } <= shown, where

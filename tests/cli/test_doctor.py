@@ -54,7 +54,9 @@ def test_a_store_that_cannot_be_written(tmp_path, below):
 
 
 def test_a_disk_that_is_nearly_full(tmp_path, monkeypatch):
-    monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(2**40, 2**40 - 2**29, 2**29))
+    monkeypatch.setattr(
+        "shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(2**40, 2**40 - 2**29, 2**29)
+    )
     (finding,) = doctor.check_store(tmp_path)
     assert (finding.mark, finding.what) == ("broken", f"{tmp_path}: 0.5 GiB free")
     assert finding.remedy == "Free some space, or choose a folder on another disk with --store."

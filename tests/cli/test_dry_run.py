@@ -19,7 +19,9 @@ METRICS = (
     "pgd:budget=quick,images=2,restarts=1,steps=2",
     "pgd:budget=quick,images=2,refine=1,restarts=1,steps=2",
 )
-MODELS = "zoo_of_tests:jem,zoo_of_tests:classifier,zoo_of_tests:painter_alone,zoo_of_tests:energy_alone"
+MODELS = (
+    "zoo_of_tests:jem,zoo_of_tests:classifier,zoo_of_tests:painter_alone,zoo_of_tests:energy_alone"
+)
 VARIANTS = {
     "as it is": [],
     "no validation, few images": ["--set", "data.validation=0", "--limit", "10"],
@@ -49,11 +51,14 @@ def test_what_is_to_be_done_is_done_and_nothing_else(run, planned, outcomes, arg
     run(*arguments, **what)
     found = {(model, metric): cell for (model, _, metric), cell in outcomes("runs").items()}
     assert found.keys() == said.keys()
-    happened = {key: "to do" if cell["status"] == "ok" else cell["reason"] for key, cell in found.items()}
+    happened = {
+        key: "to do" if cell["status"] == "ok" else cell["reason"] for key, cell in found.items()
+    }
     # what follows from the trained model alone cannot be known: no temperature may fit
     unforeseen = {key for key in said if happened[key] != said[key]}
     assert all(happened[key].startswith("No temperature between") for key in unforeseen)
-    assert {key for key, text in said.items() if text == "to do"}  # there is something to do in each variant
+    # there is something to do in each variant
+    assert {key for key, text in said.items() if text == "to do"}
     finished, then = planned(*arguments, **what)
     assert finished.code == 0
     assert "to do" not in then.values()
@@ -61,7 +66,10 @@ def test_what_is_to_be_done_is_done_and_nothing_else(run, planned, outcomes, arg
 
 def test_many_of_one_metric_are_counted(run):
     metrics = "accuracy," + ",".join(f"ece:bins={bins}" for bins in (5, 6, 7, 8))
-    assert "to do: accuracy, 4 of ece" in run("--dry-run", models="zoo_of_tests:classifier", metrics=metrics).out
+    assert (
+        "to do: accuracy, 4 of ece"
+        in run("--dry-run", models="zoo_of_tests:classifier", metrics=metrics).out
+    )
 
 
 @pytest.fixture
@@ -78,7 +86,9 @@ def nothing_downloaded(monkeypatch, tmp_path):
         ("accuracy,ood:set=svhn", "ood: SVHN is not available"),
     ],
 )
-def test_weights_and_images_that_are_missing_are_refused_before_training(run, nothing_downloaded, metrics, text, dry):
+def test_weights_and_images_that_are_missing_are_refused_before_training(
+    run, nothing_downloaded, metrics, text, dry
+):
     done = run(*dry, models="zoo_of_tests:jem", metrics=metrics)
     assert done.code == 2
     assert f"Something is missing, and nothing was started. {text}" in done.err
@@ -101,12 +111,23 @@ def test_what_is_missing_can_be_left_for_later(run, nothing_downloaded, outcomes
 
 def test_a_plan_is_printed_without_its_dataset(jembench, nothing_downloaded, tmp_path):
     models = ["--models", "baseline:net=wrn-10-1", "--metrics", "accuracy,nll", "--recipe", "paper"]
-    done = jembench("run", "hybrid", *models, "--dataset", f"cifar10,imagefolder:root={tmp_path / 'mine'}", "--dry-run")
+    done = jembench(
+        "run",
+        "hybrid",
+        *models,
+        "--dataset",
+        f"cifar10,imagefolder:root={tmp_path / 'mine'}",
+        "--dry-run",
+    )
     assert done.code == 2
     assert "117,150 iterations" in done.out  # 150 epochs of 781 batches of 64
     assert "not known" in done.out
     assert done.out.count("to do: accuracy, nll") == 2
-    for text in ("CIFAR-10 is not available", "cifar10:download=true", f"There is no folder {tmp_path / 'mine'}"):
+    for text in (
+        "CIFAR-10 is not available",
+        "cifar10:download=true",
+        f"There is no folder {tmp_path / 'mine'}",
+    ):
         assert text in done.err
         assert text in done.out
 
@@ -115,7 +136,9 @@ def test_a_plan_is_printed_without_its_dataset(jembench, nothing_downloaded, tmp
     ("recipe", "settings", "is_said"),
     [("paper", (), True), ("paper", ("data.flip=false",), False)],
 )
-def test_a_run_says_that_the_images_of_a_folder_are_mirrored(jembench, tmp_path, recipe, settings, is_said):
+def test_a_run_says_that_the_images_of_a_folder_are_mirrored(
+    jembench, tmp_path, recipe, settings, is_said
+):
     for place in ("train/a", "train/b", "test/a", "test/b"):
         folder = tmp_path / "mine" / place
         folder.mkdir(parents=True)
@@ -134,18 +157,35 @@ def test_a_run_says_that_the_images_of_a_folder_are_mirrored(jembench, tmp_path,
 
 def test_a_dry_run_downloads_nothing(jembench, nothing_downloaded, monkeypatch):
     monkeypatch.setattr("jembench.data.torchvision_sets._read", pytest.fail)
-    models = ["--models", "baseline:net=wrn-10-1", "--metrics", "accuracy,ood:set=svhn:download=true"]
+    models = [
+        "--models",
+        "baseline:net=wrn-10-1",
+        "--metrics",
+        "accuracy,ood:set=svhn:download=true",
+    ]
     done = jembench("run", "hybrid", *models, "--dataset", "cifar10:download=true", "--dry-run")
     assert (done.code, done.err) == (0, "")
 
 
 @pytest.mark.parametrize(("dataset", "images"), [("digits", 140), ("cifar10:download=true", 5000)])
-def test_the_remedy_for_a_temperature_fits_the_dataset(jembench, nothing_downloaded, dataset, images):
-    arguments = ["run", "hybrid", "--models", "baseline:net=small-2", "--metrics", "ece:scaling=temperature"]
+def test_the_remedy_for_a_temperature_fits_the_dataset(
+    jembench, nothing_downloaded, dataset, images
+):
+    arguments = [
+        "run",
+        "hybrid",
+        "--models",
+        "baseline:net=small-2",
+        "--metrics",
+        "ece:scaling=temperature",
+    ]
     arguments += ["--dataset", dataset, "--dry-run"]
     told = jembench(*arguments).out
     assert f"--set data.validation={images}, or a recipe that does" in told
-    assert "to do: ece:scaling=temperature" in jembench(*arguments, "--set", f"data.validation={images}").out
+    assert (
+        "to do: ece:scaling=temperature"
+        in jembench(*arguments, "--set", f"data.validation={images}").out
+    )
 
 
 PASSES = {
@@ -159,7 +199,10 @@ PASSES = {
 
 
 def test_network_passes_of_attacks_are_known_before_the_training(run):
-    what = {"models": "zoo_of_tests:jem,zoo_of_tests:classifier", "metrics": ",".join(["accuracy", *PASSES])}
+    what = {
+        "models": "zoo_of_tests:jem,zoo_of_tests:classifier",
+        "metrics": ",".join(["accuracy", *PASSES]),
+    }
     jem, classifier = json.loads(run("--dry-run", "--format", "json", **what).out)
     assert jem["passes"] == PASSES
     unrefined = {metric: passes for metric, passes in PASSES.items() if "refine" not in metric}

@@ -46,7 +46,14 @@ def experiment(jembench, zoo_of_tests, monkeypatch):
 def cells(store):
     read = [json.loads(path.read_text()) for path in Path(store).glob("cells/*.json")]
     return {
-        (c["fit"]["model"], c["fit"]["recipe"], c["fit"]["seed"], c["metric"], c["provenance"]["limit"]) for c in read
+        (
+            c["fit"]["model"],
+            c["fit"]["recipe"],
+            c["fit"]["seed"],
+            c["metric"],
+            c["provenance"]["limit"],
+        )
+        for c in read
     }
 
 
@@ -54,14 +61,20 @@ def test_a_file_says_all_that_a_command_line_says(experiment, jembench):
     done = jembench("run", experiment())
     assert done.code == 0
     models = [("zoo_of_tests:classifier", "tiny", 0), ("zoo_of_tests:jem", "tiny+epochs=0.5", 3)]
-    assert cells("mine") == {(*model, metric, 9) for model in models for metric in ("accuracy", "ece:bins=5")}
+    assert cells("mine") == {
+        (*model, metric, 9) for model in models for metric in ("accuracy", "ece:bins=5")
+    }
     assert jembench("store", "verify", "--store", "mine").code == 0
-    nexts = [line.split(None, 1)[1] for line in done.out.splitlines() if line.split()[:1] == ["next"]]
+    nexts = [
+        line.split(None, 1)[1] for line in done.out.splitlines() if line.split()[:1] == ["next"]
+    ]
     assert nexts[-1] == "jembench report mine.toml --store mine --format markdown"
     assert "--store mine" in nexts[-2]
 
 
-def test_the_environment_is_stronger_than_the_file_and_the_command_line_than_both(experiment, jembench, monkeypatch):
+def test_the_environment_is_stronger_than_the_file_and_the_command_line_than_both(
+    experiment, jembench, monkeypatch
+):
     preview = ("run", experiment(), "--dry-run", "--format", "json")
 
     def planned(*arguments):
@@ -78,24 +91,36 @@ def test_the_environment_is_stronger_than_the_file_and_the_command_line_than_bot
     assert planned("--seeds", "6", "--set", "epochs=1") == {(jem, "tiny+epochs=1", 6)}
 
 
-def test_workers_of_the_command_line_stand_in_place_of_the_executor_of_the_file(experiment, jembench):
+def test_workers_of_the_command_line_stand_in_place_of_the_executor_of_the_file(
+    experiment, jembench
+):
     text = 'executor = "slurm-of-nowhere"\n'
     preview = ("--dry-run", "--models", "zoo_of_tests:classifier")
     assert jembench("run", experiment(text), *preview).code == 2
     assert jembench("run", experiment(text), *preview, "-j", "2").code == 0
 
 
-def test_a_file_is_trusted_no_more_because_the_command_line_names_it(experiment, jembench, monkeypatch):
+def test_a_file_is_trusted_no_more_because_the_command_line_names_it(
+    experiment, jembench, monkeypatch
+):
     path = experiment()
     monkeypatch.delenv("JEMBENCH_TRUST")
     assert "runs code that you did not name" in jembench("run", path).err
-    named = ("--models", "zoo_of_tests:classifier,zoo_of_tests:jem", "--dataset", "zoo_of_tests:data")
+    named = (
+        "--models",
+        "zoo_of_tests:classifier,zoo_of_tests:jem",
+        "--dataset",
+        "zoo_of_tests:data",
+    )
     assert jembench("run", path, *named, "--dry-run").code == 0
 
 
 def test_the_name_of_a_suite_comes_before_that_of_a_file(experiment, jembench):
     experiment("[[", name="hybrid")
-    assert jembench("run", "hybrid", "--models", "baseline", "--metrics", "accuracy", "--dry-run").code == 0
+    assert (
+        jembench("run", "hybrid", "--models", "baseline", "--metrics", "accuracy", "--dry-run").code
+        == 0
+    )
 
 
 SHOWN = """
@@ -118,12 +143,27 @@ format = "png"
 
 
 def test_files_that_are_written_after_a_run(experiment, jembench):
-    assert jembench("run", experiment(), "--seeds", "9").code == 0  # results that the next run has no part in
+    # results that the next run has no part in
+    assert jembench("run", experiment(), "--seeds", "9").code == 0
     file = experiment(SHOWN.replace("[[report]]", 'executor = "local"\n[[report]]', 1))
-    done = jembench("run", file, "--name", "Mine=zoo_of_tests:jem", "--heading", "ece:bins=5=Error", "--limit", "8")
+    done = jembench(
+        "run",
+        file,
+        "--name",
+        "Mine=zoo_of_tests:jem",
+        "--heading",
+        "ece:bins=5=Error",
+        "--limit",
+        "8",
+    )
     assert done.code == 0, done.err
-    assert "report mine.toml --name Mine=zoo_of_tests:jem --heading ece:bins=5=Error --limit 8" in done.out
-    assert Path("table.tex").read_text().index("Error") < Path("table.tex").read_text().index("accuracy")
+    assert (
+        "report mine.toml --name Mine=zoo_of_tests:jem --heading ece:bins=5=Error --limit 8"
+        in done.out
+    )
+    assert Path("table.tex").read_text().index("Error") < Path("table.tex").read_text().index(
+        "accuracy"
+    )
     rows = list(csv.DictReader(Path("values.csv").read_text().splitlines()))
     models = {("zoo_of_tests:classifier", "0"), ("Mine", "3")}
     assert {(row["name"], row["seed"]) for row in rows} == models
@@ -158,7 +198,11 @@ def test_two_models_of_one_spec_have_names_and_the_file_makes_claims_of_them(exp
     assert done.code == 0, done.err
     assert "JEM, longer" in done.out
     (claim,) = csv.DictReader(Path("claims.csv").read_text().splitlines())
-    assert (claim["claim"], claim["recipe_a"], claim["recipe_b"]) == ("mine/longer", "tiny+epochs=1", "tiny+epochs=0.5")
+    assert (claim["claim"], claim["recipe_a"], claim["recipe_b"]) == (
+        "mine/longer",
+        "tiny+epochs=1",
+        "tiny+epochs=0.5",
+    )
     rows = json.loads(jembench("report", path, "--format", "json").out)["rows"]
     names = {(row["model"], row["recipe"]): row["name"] for row in rows}
     assert names["zoo_of_tests:jem", "tiny+epochs=1"] == "JEM, longer"
@@ -175,8 +219,14 @@ def test_two_models_of_one_spec_have_names_and_the_file_makes_claims_of_them(exp
 @pytest.mark.parametrize(
     ("table", "expected"),
     [
-        ("[[report]]\nfromat = 1", "There is no key in report[0] of mine.toml named 'fromat'. Nearest: format"),
-        ("[[figures]]\nclaims = true", "There is no key in figures[0] of mine.toml named 'claims'."),
+        (
+            "[[report]]\nfromat = 1",
+            "There is no key in report[0] of mine.toml named 'fromat'. Nearest: format",
+        ),
+        (
+            "[[figures]]\nclaims = true",
+            "There is no key in figures[0] of mine.toml named 'claims'.",
+        ),
         ('[[report]]\nformat = "latx"', "There is no format named 'latx'. Nearest: latex"),
         ("report = 3", "In mine.toml, report is 3; it must be a list."),
     ],
@@ -214,20 +264,30 @@ def test_a_report_of_a_file_shows_what_the_file_names_alone(experiment, jembench
     def shown(*arguments):
         done = jembench("report", path, "--format", "json", *arguments)
         rows = json.loads(done.out)["rows"]
-        fits = {(row["model"].partition(":")[2], row["recipe"], tuple(row["seeds"])) for row in rows}
+        fits = {
+            (row["model"].partition(":")[2], row["recipe"], tuple(row["seeds"])) for row in rows
+        }
         return sorted((model, recipe, list(seeds)) for model, recipe, seeds in fits), done.err
 
     rows, notes = shown()
     assert rows == [("classifier", "tiny", [0]), ("jem", "tiny+epochs=0.5", [3])]
-    assert notes == "Left out: 8 outcomes of models, data, recipes or seeds that mine.toml does not name.\n"
-    assert shown("--seeds", "0,3,8")[0] == [("classifier", "tiny", [0, 8]), ("jem", "tiny+epochs=0.5", [3, 8])]
+    assert (
+        notes
+        == "Left out: 8 outcomes of models, data, recipes or seeds that mine.toml does not name.\n"
+    )
+    assert shown("--seeds", "0,3,8")[0] == [
+        ("classifier", "tiny", [0, 8]),
+        ("jem", "tiny+epochs=0.5", [3, 8]),
+    ]
     assert shown("--models", "zoo_of_tests:jem")[0] == [("jem", "tiny+epochs=0.5", [3])]
     assert shown("--recipe", "*+epochs=0.75")[0] == [
         ("classifier", "tiny+epochs=0.75", [0]),
         ("jem", "tiny+epochs=0.75", [3]),
     ]
     other = experiment(name="other.toml").read_text().replace("0.5", "0.25").replace("[3]", "[9]")
-    Path("other.toml").write_text(other.replace('[[run]]\nmodels = ["zoo_of_tests:classifier"]\n', ""))
+    Path("other.toml").write_text(
+        other.replace('[[run]]\nmodels = ["zoo_of_tests:classifier"]\n', "")
+    )
     assert jembench("report", "other.toml").out == (
         "mine holds no such results yet: `jembench run other.toml --limit 9 --store mine` makes some.\n"
     )

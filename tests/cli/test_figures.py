@@ -20,16 +20,23 @@ def test_a_store_without_anything_to_draw(run, jembench):
     for limit in ("5", "6"):
         run("--limit", limit, models="zoo_of_tests:classifier", metrics="accuracy")
     done = jembench("figures", "hybrid")
-    assert done[:2] == (0, "runs holds no results that have figures yet: `jembench run hybrid` makes some.\n")
+    assert done[:2] == (
+        0,
+        "runs holds no results that have figures yet: `jembench run hybrid` makes some.\n",
+    )
     for limit in ("5", "6"):
         assert (
-            f"1 outcome on {limit} of the test images; `jembench report` shows them with --limit {limit}." in done.err
+            f"1 outcome on {limit} of the test images; `jembench report` shows them with --limit {limit}."
+            in done.err
         )
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [(["--figures", "nosuch"], "no figure of these results named 'nosuch'"), (["--output", "taken"], "is a file")],
+    [
+        (["--figures", "nosuch"], "no figure of these results named 'nosuch'"),
+        (["--output", "taken"], "is a file"),
+    ],
 )
 def test_an_error_stands_alone(measured, jembench, more, said):
     Path("taken").write_text("mine")
@@ -44,7 +51,9 @@ def test_an_error_stands_alone(measured, jembench, more, said):
 def test_the_files_that_were_written_are_printed(measured, jembench):
     done = jembench("figures")
     assert (done.code, done.err) == (0, "")
-    assert sorted(done.out.splitlines()) == [f"runs/figures/{name}" for name in files("runs/figures")]
+    assert sorted(done.out.splitlines()) == [
+        f"runs/figures/{name}" for name in files("runs/figures")
+    ]
     assert {Path(line).suffix for line in done.out.splitlines()} == {".png", ".svg", ".csv"}
     for path in Path("runs/figures").glob("*.svg"):
         ElementTree.parse(path)
@@ -69,7 +78,9 @@ def test_torn_arrays_stop_no_other_figure(run, jembench):
     assert not any("classifier" in line for line in done.out.splitlines())
 
 
-def test_a_bug_in_one_figure_is_one_line_and_its_traceback_is_shown_on_demand(measured, jembench, monkeypatch):
+def test_a_bug_in_one_figure_is_one_line_and_its_traceback_is_shown_on_demand(
+    measured, jembench, monkeypatch
+):
     from jembench.report.figures import calibration
 
     def fail(*arguments):
@@ -86,7 +97,15 @@ def test_a_bug_in_one_figure_is_one_line_and_its_traceback_is_shown_on_demand(me
 
 def test_some_figures_as_pdf_of_a_width_under_a_display_name(measured, jembench):
     name = "reliability"
-    style = ("--format", "pdf", "--width", "4in", "--no-titles", "--name", "Ours=zoo_of_tests:classifier")
+    style = (
+        "--format",
+        "pdf",
+        "--width",
+        "4in",
+        "--no-titles",
+        "--name",
+        "Ours=zoo_of_tests:classifier",
+    )
     done = jembench("figures", "--output", "some", "--figures", name, *style)
     assert (done.code, done.err) == (0, "")
     assert {Path(path).suffix for path in files("some")} == {".pdf", ".csv"}

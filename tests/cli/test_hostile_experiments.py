@@ -1,4 +1,6 @@
-"""Experiment files of strangers: they run no shell, open no address and write nowhere but below the current folder."""
+"""Experiment files of strangers: they run no shell, open no address and write nowhere but below the
+current folder.
+"""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,7 +11,9 @@ from jembench.catalog import discovery
 from jembench.experiment import suite as suites
 from jembench.interfaces import API
 
-NEEDS_RAY = pytest.mark.skipif(not find_spec("jembench_ray"), reason="jembench-ray is not installed")
+NEEDS_RAY = pytest.mark.skipif(
+    not find_spec("jembench_ray"), reason="jembench-ray is not installed"
+)
 
 FILE = """
 title = "Mine"
@@ -55,7 +59,9 @@ def third_party(tmp_path, monkeypatch):
     info = folder / "jembench_pigeons-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: jembench-pigeons\nVersion: 1.0\n")
-    points = "\n".join(f"[jembench.{kind}]\npigeons = a_pigeon_loft:pigeons" for kind in ("executors", "trackers"))
+    points = "\n".join(
+        f"[jembench.{kind}]\npigeons = a_pigeon_loft:pigeons" for kind in ("executors", "trackers")
+    )
     (info / "entry_points.txt").write_text(f"{points}\n[jembench.api]\n{API} = a_pigeon_loft\n")
     (folder / "a_pigeon_loft.py").write_text(THIRD_PARTY)
     monkeypatch.syspath_prepend(folder)
@@ -105,7 +111,13 @@ def test_a_file_gives_no_text_to_what_is_around_the_work(dry_run, third_party, k
 
 
 @pytest.mark.parametrize(
-    "text", ["slurm:gpus=0,array=2,cpus=4", "ray:gpus=0.5,retries=1", "processes:jobs=2", "pigeons:flock=2,route=long"]
+    "text",
+    [
+        "slurm:gpus=0,array=2,cpus=4",
+        "ray:gpus=0.5,retries=1",
+        "processes:jobs=2",
+        "pigeons:flock=2,route=long",
+    ],
 )
 def test_a_file_gives_numbers_and_named_choices(jembench, third_party, text):
     Path("mine.toml").write_text(f'{FILE}[execution]\nexecutor = "{text}"\n')
@@ -119,7 +131,8 @@ def test_the_user_gives_any_option(dry_run, third_party, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "path", ["/tmp/elsewhere", "../elsewhere", "a/../../b", ".ssh", "~/.ssh", "a/.git/hooks", "a\\nb"]
+    "path",
+    ["/tmp/elsewhere", "../elsewhere", "a/../../b", ".ssh", "~/.ssh", "a/.git/hooks", "a\\nb"],
 )
 def test_a_file_names_a_store_below_the_current_folder(dry_run, path):
     done = dry_run(f'[execution]\nstore = "{path}"\n')
@@ -134,7 +147,10 @@ def test_a_file_names_a_store_below_the_current_folder(dry_run, path):
         ("[[report]]\nforce = true", "report[0] of mine.toml has force, which a file may not set"),
         ("[[report]]\nforce = false", "has force"),
         ('[[figures]]\nstore = "other"', "figures[0] of mine.toml has store"),
-        ('[[report]]\noutput = "/tmp/marked.csv"', "The output of report[0] of mine.toml is '/tmp/marked.csv'"),
+        (
+            '[[report]]\noutput = "/tmp/marked.csv"',
+            "The output of report[0] of mine.toml is '/tmp/marked.csv'",
+        ),
         ('[[report]]\noutput = "../marked.csv"', "it must be a path below the current folder"),
         ('[[report]]\noutput = "~/marked.csv"', "it must be a path below the current folder"),
         ('[[report]]\noutput = ".bashrc"', "it must be a path below the current folder"),
@@ -143,7 +159,9 @@ def test_a_file_names_a_store_below_the_current_folder(dry_run, path):
         ('[[report]]\nformat = "latex:label=x"', "sets label of the format latex"),
     ],
 )
-def test_a_file_writes_below_the_current_folder_and_replaces_nothing(dry_run, tmp_path, table, message):
+def test_a_file_writes_below_the_current_folder_and_replaces_nothing(
+    dry_run, tmp_path, table, message
+):
     Path("link").symlink_to(tmp_path)
     done = dry_run(table)
     assert (done.code, done.out) == (2, "")

@@ -55,8 +55,11 @@ def told(jembench, canary):
     return told
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form != "accuracy,{}"])  # which is no spec
-@pytest.mark.parametrize(("code", "of"), [(CODE[0], "model"), (CODE[1], "model"), (CODE[0], "sampler")])
+# which is no spec
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "accuracy,{}"])
+@pytest.mark.parametrize(
+    ("code", "of"), [(CODE[0], "model"), (CODE[1], "model"), (CODE[0], "sampler")]
+)
 def test_the_record_of_an_imported_fit(told, form, code, of):
     write_import(**{"model": "jem", of: form.format(code)})
     done = told("run", "hybrid", "--models", "shared", "--dry-run")
@@ -65,7 +68,9 @@ def test_the_record_of_an_imported_fit(told, form, code, of):
     assert "canary.py, or" in done.err or "deep.py, or" in done.err
 
 
-@pytest.mark.parametrize("metric", ["canary:build", "fid:features=canary:build", "ood:set=canary:build"])
+@pytest.mark.parametrize(
+    "metric", ["canary:build", "fid:features=canary:build", "ood:set=canary:build"]
+)
 def test_a_cells_metric_is_told_beside_everything_else(told, metric):
     write_cells("runs", metric=metric)
     done = told("compare", "jem", "baseline", "--format", "json")
@@ -102,7 +107,15 @@ def test_a_folder_that_looks_like_a_distribution_is_not_installed(told):
 
 def test_what_an_import_says_comes_next_names_the_users_code(jembench, zoo_of_tests):
     torch.save({"net.1.weight": torch.rand(3, 16), "net.1.bias": torch.rand(3)}, "w.pt")
-    done = jembench("import", "weights", "w.pt", "--model", "zoo_of_tests:classifier", "--dataset", "zoo_of_tests:data")
+    done = jembench(
+        "import",
+        "weights",
+        "w.pt",
+        "--model",
+        "zoo_of_tests:classifier",
+        "--dataset",
+        "zoo_of_tests:data",
+    )
     assert done.out.splitlines()[-1] == (
         "    next  JEMBENCH_TRUST=zoo_of_tests:classifier jembench run hybrid --models w --dataset zoo_of_tests:data"
     )
@@ -132,7 +145,9 @@ def test_what_the_environment_names_for_an_option_of_specs_is_loaded(jembench, c
     assert canary()
 
 
-@pytest.mark.parametrize("name", ["os.abort", "abort", "Own.method.__globals__", "Own.torch.compile", "", "partial"])
+@pytest.mark.parametrize(
+    "name", ["os.abort", "abort", "Own.method.__globals__", "Own.torch.compile", "", "partial"]
+)
 def test_a_file_names_nothing_that_a_plugin_has_imported(jembench, name):
     Path("my_plugin.py").write_text(
         "import functools, os, torch\nfrom os import abort\npartial = functools.partial(abort)\n"
@@ -154,7 +169,9 @@ def test_files_at_random(told):
         write_cells(store, **{rng.choice(["metric", "model", "dataset", "recipe"]): text})
         write_import(*rng.sample([text, "jem"], 2))
         told(
-            *rng.choice([["compare", "jem", "baseline"], ["report"], ["report", "--claims"], ["figures"]]),
+            *rng.choice(
+                [["compare", "jem", "baseline"], ["report"], ["report", "--claims"], ["figures"]]
+            ),
             "--store",
             store,
         )

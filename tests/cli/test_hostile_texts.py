@@ -19,8 +19,11 @@ from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
 
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b2J\u202e\x7f"
-WRITTEN = r"\u001b]0;title\u0007\u001b[2J\u009b2J\u202e\u007f"  # as JSON, TOML and the options of specs have them
-MOVES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# as JSON, TOML and the options of specs have them
+WRITTEN = r"\u001b]0;title\u0007\u001b[2J\u009b2J\u202e\u007f"
+MOVES = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 MARKUP = "<img src=x onerror=alert(1)> [x](javascript:1) `a` | \\input{/etc/passwd}\\write18{x} $x$ ^^5cinput \n# b"
 
@@ -40,21 +43,36 @@ def store(jembench):
     def write(hostile):
         def change(record):
             outcome = record["outcome"]
-            outcome["protocol"] = f'accuracy:data=digits,set="{WRITTEN}",source="sgld:start=\\"{WRITTEN}\\",steps=2"'
+            outcome["protocol"] = (
+                f'accuracy:data=digits,set="{WRITTEN}",source="sgld:start=\\"{WRITTEN}\\",steps=2"'
+            )
             outcome["details"] = {"suspicious": [hostile], "partial": "", hostile: hostile}
             outcome["reason"] = hostile
             outcome["values"]["accuracy"]["unit"] = "%"
-            record["provenance"] |= {"command": hostile, "interventions": [hostile], "time": hostile, hostile: hostile}
-            record["fit"]["recipe"] = f"digits+{' '.join(hostile.split())}" if hostile == MARKUP else "digits"
+            record["provenance"] |= {
+                "command": hostile,
+                "interventions": [hostile],
+                "time": hostile,
+                hostile: hostile,
+            }
+            record["fit"]["recipe"] = (
+                f"digits+{' '.join(hostile.split())}" if hostile == MARKUP else "digits"
+            )
 
         place = Store(Path("runs"))
         for seed in (0, 1):
             for model, accuracy in (("jem", 97.0), ("baseline", 96.0)):
-                fit = FitKey(model=model, dataset="digits", recipe="digits", seed=seed, id=f"f{model}{seed}")
+                fit = FitKey(
+                    model=model, dataset="digits", recipe="digits", seed=seed, id=f"f{model}{seed}"
+                )
                 value = Value(accuracy, accuracy - 1, accuracy + 1, 100, "%", "higher")
                 outcome = Outcome(status="ok", protocol="accuracy", values={"accuracy": value})
                 cell = Cell(
-                    id=f"c{model}{seed}", fit=fit, metric="accuracy", outcome=outcome, provenance={"limit": None}
+                    id=f"c{model}{seed}",
+                    fit=fit,
+                    metric="accuracy",
+                    outcome=outcome,
+                    provenance={"limit": None},
                 )
                 place.write_cell(cell, {"correct": np.arange(100) < accuracy})
         for path in Path("runs/cells").iterdir():
@@ -64,7 +82,10 @@ def store(jembench):
 
 
 COMMANDS = [
-    *(["report", "--format", form] for form in ("table", "json", "markdown", "latex", "csv", "html")),
+    *(
+        ["report", "--format", form]
+        for form in ("table", "json", "markdown", "latex", "csv", "html")
+    ),
     ["report", "--claims"],
     ["report", "hybrid"],
     ["compare", "jem", "baseline"],
@@ -124,7 +145,9 @@ than = [["jem", "digits-quick"]]
 """
 
 
-@pytest.mark.parametrize("command", [["run", "--dry-run"], ["report"], ["report", "--claims"], ["init"]])
+@pytest.mark.parametrize(
+    "command", [["run", "--dry-run"], ["report"], ["report", "--claims"], ["init"]]
+)
 def test_texts_of_an_experiment_do_not_either(jembench, store, command):
     store("")
     Path("mine.toml").write_text(SUITE)
@@ -149,7 +172,9 @@ def test_markdown_and_latex_have_the_text_and_none_of_its_markup(jembench, store
 
 @pytest.mark.parametrize("text", [MARKUP, "```\n<script>\n```"])
 def test_a_model_card_has_the_text_and_none_of_its_markup(text, tmp_path):
-    key = FitKey(model='jem:net="a<b>`c"', dataset="digits", recipe=" ".join(text.split()), seed=0, id="f0")
+    key = FitKey(
+        model='jem:net="a<b>`c"', dataset="digits", recipe=" ".join(text.split()), seed=0, id="f0"
+    )
     value = Value(97.0, 96.0, 98.0, 100, text.replace("\n", " "), "higher")
     outcome = Outcome(status="ok", protocol=f"accuracy {text}", values={text: value})
     cells = [Cell(id="c0", fit=key, metric="accuracy", outcome=outcome)]
@@ -182,7 +207,20 @@ def test_a_model_card_has_the_text_and_none_of_its_markup(text, tmp_path):
     assert body.count("\n```") == 8
 
 
-FORMULAS = ["=1+1", "+1+1", "-x", "@x", "\t=1", "\n=1", "\tx", " =1", "\uff1d1", "\u3000\uff0bx", "\u200b=1", "\ufe63x"]
+FORMULAS = [
+    "=1+1",
+    "+1+1",
+    "-x",
+    "@x",
+    "\t=1",
+    "\n=1",
+    "\tx",
+    " =1",
+    "\uff1d1",
+    "\u3000\uff0bx",
+    "\u200b=1",
+    "\ufe63x",
+]
 
 
 @pytest.mark.parametrize("text", FORMULAS)
@@ -193,7 +231,9 @@ def test_no_cell_of_csv_is_a_formula(text):
 
 @pytest.mark.parametrize("text", ["-1.5", "+2", "a=1", "— (x)", "[-1, 2]", "1 - 2", ""])
 def test_other_cells_of_csv_stay_as_they_are(text):
-    assert list(csv.DictReader(io.StringIO(csv_text(["a", "b"], [{"a": text, "b": ""}])))) == [{"a": text, "b": ""}]
+    assert list(csv.DictReader(io.StringIO(csv_text(["a", "b"], [{"a": text, "b": ""}])))) == [
+        {"a": text, "b": ""}
+    ]
 
 
 def test_a_carriage_return_begins_no_line_of_csv():

@@ -17,10 +17,15 @@ DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
 
 @pytest.fixture
 def published(jembench):
-    """A checkpoint as JEM's authors write them, for digits, in the folder where the command is called."""
+    """A checkpoint as JEM's authors write them, for digits, in the folder where the command is
+    called.
+    """
     torch.manual_seed(0)
     names = build_net("wrn-10-1", DIGITS).state_dict()
-    weights = {name if name.startswith("class_output") else f"f.{name}": value for name, value in names.items()}
+    weights = {
+        name if name.startswith("class_output") else f"f.{name}": value
+        for name, value in names.items()
+    }
     buffer = torch.rand(50, 1, 8, 8) * 2 - 1
     torch.save({"model_state_dict": weights, "replay_buffer": buffer}, "DIGITS_MODEL.pt")
     return buffer
@@ -52,19 +57,27 @@ def test_from_a_published_checkpoint_to_a_row_of_the_table(jembench, published):
     assert jembench(*arguments, "--format", "json").out == first.out
     cells = [json.loads(path.read_text()) for path in Path("runs/cells").iterdir()]
     by_metric = {cell["metric"]: cell["outcome"] for cell in cells}
-    assert by_metric["iteration-time"]["reason"] == "The model was trained elsewhere: nothing is known of its training."
+    assert (
+        by_metric["iteration-time"]["reason"]
+        == "The model was trained elsewhere: nothing is known of its training."
+    )
     assert by_metric["energy-gap"]["status"] == "ok"
     assert [path.name for path in Path("runs/fits").iterdir()] == [folder.name]
     assert "jem-authors" in jembench("report", "--limit", "40").out
 
 
-def test_commands_of_one_model_and_the_report_find_an_import_by_its_name(jembench, published, zoo_of_tests):
+def test_commands_of_one_model_and_the_report_find_an_import_by_its_name(
+    jembench, published, zoo_of_tests
+):
     jembench("import", "jem", "DIGITS_MODEL.pt", "--name", "jem-authors")
     (folder,) = Path("runs/fits").iterdir()
     assert jembench("train", "jem-authors").out == f"{folder}\n"
     assert jembench("sample", "jem-authors").code == 0
     assert open_store().load("jem-authors").folder == folder
-    both, recipe = "jem-authors,baseline:net=small-2", ("--recipe", zoo_of_tests / "tiny.toml", "--set", "epochs=0.1")
+    both, recipe = (
+        "jem-authors,baseline:net=small-2",
+        ("--recipe", zoo_of_tests / "tiny.toml", "--set", "epochs=0.1"),
+    )
     jembench("run", "hybrid", "--models", both, "--metrics", "accuracy", "--limit", "40", *recipe)
     for models in ("jem-authors", both):
         report = jembench("report", "--models", models, "--limit", "40", "--format", "json")
@@ -89,20 +102,38 @@ accuracy = "Hits"
 def test_an_experiment_has_the_options_of_run_and_names_an_import(jembench, published):
     jembench("import", "jem", "DIGITS_MODEL.pt", "--name", "jem-authors")
     Path("mine.toml").write_text(EXPERIMENT)
-    assert "the suite mine has a block without datasets. Name some." in jembench("run", "mine.toml").err
+    assert (
+        "the suite mine has a block without datasets. Name some."
+        in jembench("run", "mine.toml").err
+    )
     run = ("run", "mine.toml", "--dataset", "digits")
     (planned,) = json.loads(jembench(*run, "--dry-run", "--format", "json").out)
-    assert any("sampler=sgld:steps=2" in metric for metric in [*planned["to_do"], *planned["missing"]])
-    for command in ((*run, "--models", "jem-authors", "--metrics", "accuracy,nll"), ("report", "mine.toml")):
+    assert any(
+        "sampler=sgld:steps=2" in metric for metric in [*planned["to_do"], *planned["missing"]]
+    )
+    for command in (
+        (*run, "--models", "jem-authors", "--metrics", "accuracy,nll"),
+        ("report", "mine.toml"),
+    ):
         done = jembench(*command)
         assert done.code == 0, done.err
         assert "Theirs" in done.out
         assert "Hits" in done.out
     assert "Ours" in jembench("report", "--limit", "40", "--name", "Ours=jem-authors").out
     done = jembench(
-        "run", "hybrid", "--models", "jem:net=wrn-10-1", "--recipe", "digits", "--metrics", "accuracy", "--dry-run"
+        "run",
+        "hybrid",
+        "--models",
+        "jem:net=wrn-10-1",
+        "--recipe",
+        "digits",
+        "--metrics",
+        "accuracy",
+        "--dry-run",
     )
-    assert "--models jem-authors, or models = ['jem-authors'] in a file, measures those." in done.err
+    assert (
+        "--models jem-authors, or models = ['jem-authors'] in a file, measures those." in done.err
+    )
 
 
 def test_other_weights_need_another_name(jembench, published):
@@ -125,9 +156,18 @@ def test_other_weights_need_another_name(jembench, published):
         (["gem", "DIGITS_MODEL.pt"], "There is no importer named 'gem'. Nearest: jem"),
         (["jem", "DIGITS_MODEL.pt", "--name", "jem"], "'jem' is the name of another model."),
         (["jem", "DIGITS_MODEL.pt", "--name", "a:b=c"], "'a:b=c' cannot be a name"),
-        (["weights", "DIGITS_MODEL.pt"], "A plain state_dict does not say which model it is of. Name it: --model"),
-        (["jem", "DIGITS_MODEL.pt", "--dataset", "cifar10"], "The replay buffer in DIGITS_MODEL.pt is (50, 1, 8, 8)"),
-        (["weights", "DIGITS_MODEL.pt", "--model", "baseline"], "do not fit baseline, and nothing was imported"),
+        (
+            ["weights", "DIGITS_MODEL.pt"],
+            "A plain state_dict does not say which model it is of. Name it: --model",
+        ),
+        (
+            ["jem", "DIGITS_MODEL.pt", "--dataset", "cifar10"],
+            "The replay buffer in DIGITS_MODEL.pt is (50, 1, 8, 8)",
+        ),
+        (
+            ["weights", "DIGITS_MODEL.pt", "--model", "baseline"],
+            "do not fit baseline, and nothing was imported",
+        ),
     ],
 )
 def test_an_import_that_fails_writes_nothing(arguments, text, jembench, published):
@@ -141,7 +181,8 @@ def test_an_import_that_fails_writes_nothing(arguments, text, jembench, publishe
 def test_chains_that_are_not_finite_are_refused(value, jembench, published, monkeypatch):
     from jembench_jem import importer
 
-    monkeypatch.setattr(importer, "_fault", lambda images, data: "")  # whatever another importer would let pass
+    # whatever another importer would let pass
+    monkeypatch.setattr(importer, "_fault", lambda images, data: "")
     content = torch.load("DIGITS_MODEL.pt", weights_only=True)
     content["replay_buffer"][2, 0, 3, 3] = value
     torch.save(content, "DIGITS_MODEL.pt")
@@ -151,7 +192,9 @@ def test_chains_that_are_not_finite_are_refused(value, jembench, published, monk
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize("extra", [["--set", "chains.sampler=sgld:steps=5"], ["--dataset", "zoo_of_tests:data"]])
+@pytest.mark.parametrize(
+    "extra", [["--set", "chains.sampler=sgld:steps=5"], ["--dataset", "zoo_of_tests:data"]]
+)
 def test_a_fit_that_was_not_imported_is_never_trained(extra, jembench, published, zoo_of_tests):
     jembench("import", "jem", "DIGITS_MODEL.pt", "--name", "jem-authors")
     done = jembench("run", "hybrid", "--models", "jem-authors", "--metrics", "accuracy", *extra)
@@ -162,7 +205,9 @@ def test_a_fit_that_was_not_imported_is_never_trained(extra, jembench, published
 
 def test_parts_of_a_training_beside_the_model_are_left_out_and_told(jembench):
     torch.manual_seed(0)
-    model = {f"model.{name}": value for name, value in build_net("small-4", DIGITS).state_dict().items()}
+    model = {
+        f"model.{name}": value for name, value in build_net("small-4", DIGITS).state_dict().items()
+    }
     torch.save({"state_dict": model | {"criterion.weight": torch.ones(10)}}, "w.ckpt")
     arguments = ("w.ckpt", "--model", "baseline:net=small-4")
     done = jembench("import", "weights", *arguments)

@@ -12,7 +12,9 @@ KEYS = {"dataset": "datasets", "suite": "include"}
 """Options of ``run`` whose key in a file has another name."""
 
 ABSENT = {"detach", "dry_run", "jobs", "plugin", "names", "heading", "sampler"}
-"""Options that concern one command alone, say what ``executor``, ``name`` or ``settings`` say, or choose code."""
+"""Options that concern one command alone, say what ``executor``, ``name`` or ``settings`` say, or
+choose code.
+"""
 
 
 def test_every_option_of_run_has_a_key_in_the_file(jembench):

@@ -1,4 +1,6 @@
-"""``--jobs``, ``--executor`` and ``--detach``: which executor carries a run out, and what is refused."""
+"""``--jobs``, ``--executor`` and ``--detach``: which executor carries a run out, and what is
+refused.
+"""
 
 import os
 import re
@@ -47,10 +49,19 @@ def test_the_executor_that_is_chosen(chosen, options, executor):
 @pytest.mark.parametrize(
     ("options", "wrong"),
     [
-        *((["-j", text], "jobs of processes is ") for text in ("0", "x", "1.5", "-1", "100000000000000000000")),
+        *(
+            (["-j", text], "jobs of processes is ")
+            for text in ("0", "x", "1.5", "-1", "100000000000000000000")
+        ),
         (["-j", ""], "The text after -j is empty"),
-        (["-j", "2", "--executor", "local"], "--jobs starts workers on this machine, --executor may name others"),
-        (["-j", "2", "--device", "cuda:1"], "the executor processes:jobs=2 assigns a GPU to each worker"),
+        (
+            ["-j", "2", "--executor", "local"],
+            "--jobs starts workers on this machine, --executor may name others",
+        ),
+        (
+            ["-j", "2", "--device", "cuda:1"],
+            "the executor processes:jobs=2 assigns a GPU to each worker",
+        ),
         (["--executor", "nowhere"], "There is no executor named 'nowhere'"),
         (["--executor", "processes:jobs=0"], "jobs of processes is 0; it must be at least 1"),
     ],

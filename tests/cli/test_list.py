@@ -24,7 +24,9 @@ def test_every_component_has_a_row_with_its_status(rows):
         "status": "ok",
     }
     assert rows["zoo-park", "raises"]["status"] == "broken: RuntimeError: no food"
-    assert {row["status"] for (distribution, _), row in rows.items() if distribution == "jembench"} == {"ok"}
+    assert {
+        row["status"] for (distribution, _), row in rows.items() if distribution == "jembench"
+    } == {"ok"}
 
 
 def test_distributions_that_cannot_be_read_are_named(rows):
@@ -33,7 +35,9 @@ def test_distributions_that_cannot_be_read_are_named(rows):
 
 def test_an_option_whose_type_cannot_be_read_is_the_plugins_fault(jembench, zoo):
     (zoo / "zoo_cli_park.py").write_text("def lion(data_spec, *, net: 'Nowhere'): ...\n")
-    (row,) = [row for row in json.loads(jembench("list", "--format", "json").out) if row["name"] == "lion"]
+    (row,) = [
+        row for row in json.loads(jembench("list", "--format", "json").out) if row["name"] == "lion"
+    ]
     assert row["status"].startswith("broken: ")
     assert "Nowhere" in row["status"]
 
@@ -42,9 +46,11 @@ def test_our_components_are_fine_and_import_nothing_heavy():
     code = "import sys; from jembench.cli.main import main; main(['list', '--format', 'json']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     *rows, modules = done.stdout.splitlines()
-    assert {row["status"] for row in json.loads("\n".join(rows)) if row["distribution"].startswith("jembench")} == {
-        "ok"
-    }
+    assert {
+        row["status"]
+        for row in json.loads("\n".join(rows))
+        if row["distribution"].startswith("jembench")
+    } == {"ok"}
     assert {"torch", "torchvision", "scipy", "matplotlib"} & set(modules.split()) == set()
 
 
@@ -72,8 +78,15 @@ def test_a_component_is_described_although_its_docstring_begins_with_a_verb(jemb
 
 
 def test_suites(jembench, zoo):
-    suites = {suite["name"]: suite for suite in json.loads(jembench("list", "suites", "--format", "json").out)}
-    assert suites["hybrid"] == {"name": "hybrid", "title": suite.load("hybrid").title, "problem": ""}
+    suites = {
+        suite["name"]: suite
+        for suite in json.loads(jembench("list", "suites", "--format", "json").out)
+    }
+    assert suites["hybrid"] == {
+        "name": "hybrid",
+        "title": suite.load("hybrid").title,
+        "problem": "",
+    }
     assert suites["feeding"]["problem"].startswith("suite feeding lacks models")
     assert "torn.toml is not valid TOML: " in suites["torn"]["problem"]
     assert "notes" not in suites

@@ -50,14 +50,18 @@ def test_commands_are_frozen():
     assert list(entry.COMMANDS) == commands.split()
 
 
-@pytest.mark.parametrize("name", [name for name, late in entry.COMMANDS.items() if isinstance(late, LazyCommand)])
+@pytest.mark.parametrize(
+    "name", [name for name, late in entry.COMMANDS.items() if isinstance(late, LazyCommand)]
+)
 def test_the_static_help_is_that_of_the_command(name):
     found, _ = command(name)
     assert found.name == name
     assert found.get_short_help_str(limit=1000).rstrip(".") == entry.COMMANDS[name].help.rstrip(".")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["list", "models", "--help"], ["lsit"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["list", "models", "--help"], ["lsit"]]
+)
 def test_what_answers_at_once_imports_nothing_heavy(arguments, tmp_path):
     script = (
         "import sys\n"
@@ -66,13 +70,17 @@ def test_what_answers_at_once_imports_nothing_heavy(arguments, tmp_path):
         "heavy = {'torch', 'torchvision', 'numpy', 'scipy', 'sklearn', 'matplotlib'} & sys.modules.keys()\n"
         "sys.exit(str(sorted(heavy)) if heavy else 0)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_help_imports_no_command():
     script = "import sys; from jembench.cli.main import main; main(['--help']); print(*sorted(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     ours = {module for module in done.stdout.split() if module.startswith("jembench.cli")}
     assert ours == {"jembench.cli", "jembench.cli.main"}
 
@@ -109,7 +117,11 @@ def test_without_a_command_the_help_is_shown(jembench):
 
 def test_wrong_usage_is_told_in_one_paragraph(jembench):
     done = jembench("list", "recipe", "digits", "more")
-    assert done == (2, "", "Error: Got unexpected extra argument (more). `jembench list --help` says how it is used.\n")
+    assert done == (
+        2,
+        "",
+        "Error: Got unexpected extra argument (more). `jembench list --help` says how it is used.\n",
+    )
 
 
 @pytest.mark.parametrize("name", ["run", "train", "estimate", "sample", "report"])
@@ -117,7 +129,11 @@ def test_the_examples_of_the_help_name_options_that_there_are(name, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "experiment.toml").write_text('title = "Mine"\ninclude = ["hybrid"]\n')
     found, ctx = command(name)
-    examples = [shlex.split(line)[2:] for line in found.epilog.splitlines() if line.startswith("  jembench ")]
+    examples = [
+        shlex.split(line)[2:]
+        for line in found.epilog.splitlines()
+        if line.startswith("  jembench ")
+    ]
     assert len(examples) >= 3
     for words in examples:
         words = words[: words.index(">")] if ">" in words else words
@@ -134,15 +150,25 @@ def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
     )
 
 
-@pytest.mark.parametrize(("error", "code"), [(SpecError("Write it\notherwise."), 2), (Diverged("Too fast."), 1)])
+@pytest.mark.parametrize(
+    ("error", "code"), [(SpecError("Write it\notherwise."), 2), (Diverged("Too fast."), 1)]
+)
 def test_an_error_of_the_user_is_one_paragraph(jembench, failing, error, code):
     failing(error)
     done = jembench("list")
     assert done == (code, "", f"Error: {' '.join(str(error).splitlines())}\n")
 
 
-def test_a_paragraph_is_wrapped_to_the_terminal_and_words_are_kept_whole(jembench, failing, monkeypatch):
-    failing(SpecError("There is no model. " + "Write one. " * 10 + "https://example.org/a-long-address/that-is-kept"))
+def test_a_paragraph_is_wrapped_to_the_terminal_and_words_are_kept_whole(
+    jembench, failing, monkeypatch
+):
+    failing(
+        SpecError(
+            "There is no model. "
+            + "Write one. " * 10
+            + "https://example.org/a-long-address/that-is-kept"
+        )
+    )
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     lines = jembench("list").err.splitlines()
@@ -161,9 +187,17 @@ def test_debug_shows_the_traceback_and_keeps_the_exit_code(jembench, failing):
 
 def test_a_note_is_told_once_but_what_is_not_compiled_each_time(capsys):
     shown = set()
-    for text in ["A file is damaged.", "Not compiled (why).", "A file is damaged.", "Not compiled (why)."]:
+    for text in [
+        "A file is damaged.",
+        "Not compiled (why).",
+        "A file is damaged.",
+        "Not compiled (why).",
+    ]:
         entry._show_warning(warnings.showwarning, shown, Fallback(text), Fallback, "file.py", 1)
-    assert capsys.readouterr().err == "Note: A file is damaged.\nNote: Not compiled (why).\nNote: Not compiled (why).\n"
+    assert (
+        capsys.readouterr().err
+        == "Note: A file is damaged.\nNote: Not compiled (why).\nNote: Not compiled (why).\n"
+    )
 
 
 def test_a_bug_says_that_it_is_one(jembench, failing):
@@ -179,7 +213,9 @@ def test_a_bug_says_that_it_is_one(jembench, failing):
 def test_a_reader_who_goes_away_is_no_error():
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([*COMMAND, "list"], stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        [*COMMAND, "list"], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, "")
 
@@ -190,7 +226,9 @@ def test_the_users_own_module_is_found_where_the_command_is_run(tmp_path):
         "import sys; sys.path.remove('')\n"
         "from jembench.cli.main import main; main(['train', 'my_zoo:build:x=1']); print('' in sys.path)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert "no option of my_zoo:build named 'x'" in done.stderr
     assert done.stdout == "False\n"  # and not there afterwards
 
@@ -201,11 +239,14 @@ def test_a_real_interrupt(tmp_path):
     )
     script = (
         "import signal, sys\nfrom jembench.cli import main as entry\nfrom jembench.cli.main import LazyCommand\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a parent in the background has it ignored
+        # a parent in the background has it ignored
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "entry.COMMANDS['slow'] = LazyCommand('slow:slow', 'Waits.')\nsys.exit(entry.main(['slow']))\n"
     )
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, text=True, **pipes) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], cwd=tmp_path, text=True, **pipes
+    ) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)

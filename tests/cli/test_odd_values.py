@@ -1,4 +1,5 @@
-"""No value of an option, an argument or an environment variable is told of as a bug: the whole command tree is tried.
+"""No value of an option, an argument or an environment variable is told of as a bug: the whole
+command tree is tried.
 
 Nothing is trained. Every path is relative to an empty folder.
 """
@@ -69,14 +70,19 @@ COMMANDS = dict(commands())
 
 @pytest.fixture
 def call(jembench, zoo_of_tests, monkeypatch):
-    """Call a command, none of which trains; its exit code, and a message if it looks like a failure of ours."""
+    """Call a command, none of which trains; its exit code, and a message if it looks like a failure
+    of ours.
+    """
 
     def train(*arguments, **options):
         raise OutOfTime("The time is up.")
 
     monkeypatch.setattr(fits, "train", train)
-    monkeypatch.setattr(estimate, "estimate", lambda *_, **__: estimate.TrainingCost("", "", 1, 1, 1, 1))
-    monkeypatch.setattr(PageServer, "serve_forever", lambda self: None)  # else it serves until it is stopped
+    monkeypatch.setattr(
+        estimate, "estimate", lambda *_, **__: estimate.TrainingCost("", "", 1, 1, 1, 1)
+    )
+    # else it serves until it is stopped
+    monkeypatch.setattr(PageServer, "serve_forever", lambda self: None)
     monkeypatch.setenv("JEMBENCH_DATASET", "zoo_of_tests:data")
     monkeypatch.setenv("JEMBENCH_RECIPE", str(zoo_of_tests / "tiny.toml"))
 
@@ -90,7 +96,8 @@ def call(jembench, zoo_of_tests, monkeypatch):
         done = jembench(*arguments)
         errors = [line for line in done.err.splitlines() if line.startswith("Error: ")]
         fine = (
-            done.code in (0, 2, 3, int(arguments[:2] == ("store", "site") or arguments[0] == "doctor"))
+            done.code
+            in (0, 2, 3, int(arguments[:2] == ("store", "site") or arguments[0] == "doctor"))
             and "This is a bug" not in done.err
             and "Traceback" not in done.err
         )
@@ -101,7 +108,9 @@ def call(jembench, zoo_of_tests, monkeypatch):
 
 
 def places():
-    """Every parameter that takes a value, with the command that has it and the command line but for the value."""
+    """Every parameter that takes a value, with the command that has it and the command line but for
+    the value.
+    """
     for path, command in COMMANDS.items():
         base = BASES.get(path, ["--"])
         end = base.index("--")
@@ -110,18 +119,28 @@ def places():
             place = next(arguments, len(base)) if isinstance(parameter, click.Argument) else None
             if getattr(parameter, "is_flag", False) or isinstance(parameter.type, click.Choice):
                 continue
-            before, after = (base[:end], base[end:]) if place is None else (base[:place], base[place + 1 :])
-            yield path, parameter, ([*path, *before, *([parameter.opts[0]] if place is None else [])], after)
+            before, after = (
+                (base[:end], base[end:]) if place is None else (base[:place], base[place + 1 :])
+            )
+            yield (
+                path,
+                parameter,
+                ([*path, *before, *([parameter.opts[0]] if place is None else [])], after),
+            )
 
 
 def odd():
-    """Every odd value of every parameter, by command; commands that share an option have its values by turns."""
+    """Every odd value of every parameter, by command; commands that share an option have its values
+    by turns.
+    """
     named, lines = {}, {path: {} for path in COMMANDS}
     for path, parameter, line in places():
         described = getattr(parameter, "help", None) or path  # an argument has no help
         named.setdefault((parameter.opts[0], described), []).append((path, line))
     for (option, *_), having in named.items():
-        for (name, value), (path, (before, after)) in zip(VALUES.items(), itertools.cycle(having), strict=False):
+        for (name, value), (path, (before, after)) in zip(
+            VALUES.items(), itertools.cycle(having), strict=False
+        ):
             lines[path][f"{option} ({name})"] = [*before, value, *after]
     return lines
 

@@ -15,7 +15,9 @@ def here(tmp_path, monkeypatch):
 def test_an_existing_file_is_replaced_by_force_alone(here):
     path = here / "a.csv"
     write_file(path, b"a", force=False)
-    with pytest.raises(SpecError, match=r"exists\. Name another file with --output, or replace it with --force\."):
+    with pytest.raises(
+        SpecError, match=r"exists\. Name another file with --output, or replace it with --force\."
+    ):
         write_file(path, b"b", force=False)
     assert path.read_bytes() == b"a"
     write_file(path, b"b", force=True)

@@ -46,7 +46,11 @@ for line in $argv
 end
 """
 
-SHELLS = {"bash": ["bash", "-c", BASH, "bash"], "zsh": ["zsh", "-f", "-c", ZSH, "zsh"], "fish": ["fish", "-c", FISH]}
+SHELLS = {
+    "bash": ["bash", "-c", BASH, "bash"],
+    "zsh": ["zsh", "-f", "-c", ZSH, "zsh"],
+    "fish": ["fish", "-c", FISH],
+}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -57,7 +61,9 @@ def test_names_are_completed_in_a_shell_and_nothing_is_printed(shell, tmp_path):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {"PATH": path, "HOME": str(tmp_path)}
     command = [*SHELLS[shell], *LINES]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert [set(line.split()) for line in done.stdout.splitlines()] == list(LINES.values())
 

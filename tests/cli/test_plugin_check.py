@@ -9,7 +9,9 @@ from jembench.interfaces import API
 
 @pytest.fixture
 def mixture(zoo):
-    """A distribution: models without fault, faulty, not importable, one that needs an option, a suite and formats."""
+    """A distribution: models without fault, faulty, not importable, one that needs an option, a
+    suite and formats.
+    """
     info = zoo / "mixed_bag-2.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: Mixed_Bag\nVersion: 2.0\n")
@@ -41,7 +43,9 @@ def test_a_row_a_check(rows):
     row = rows["faulty", "each-image-alone"]
     assert (row["kind"], row["status"]) == ("models", "failed")
     assert "squeeze(1) instead of squeeze()" in row["message"]
-    assert row["promise"].startswith("In evaluation mode the output for an image depends neither on the other images")
+    assert row["promise"].startswith(
+        "In evaluation mode the output for an image depends neither on the other images"
+    )
     assert rows["sound", "each-image-alone"]["status"] == "passed"
 
 
@@ -54,7 +58,11 @@ def test_nothing_else_is_wrong(rows):
 
 
 def test_what_has_no_checks_of_its_own_can_be_imported_or_not(rows):
-    assert rows["hands", "can-be-imported"]["status"] == rows["bag", "can-be-imported"]["status"] == "passed"
+    assert (
+        rows["hands", "can-be-imported"]["status"]
+        == rows["bag", "can-be-imported"]["status"]
+        == "passed"
+    )
     for name in ("nobody", "absent"):
         assert "RuntimeError: no food" in rows[name, "can-be-imported"]["message"]
 
@@ -72,7 +80,9 @@ def test_all_fine_is_0(jembench, mixture):
 def test_what_plugins_print_goes_to_stderr(jembench, zoo):
     done = jembench("plugin", "check", "--kind", "models", "lion:net=a", "--format", "json")
     assert done.code == 1
-    assert {row["check"] for row in json.loads(done.out) if row["status"] == "failed"} == {"can-be-made"}
+    assert {row["check"] for row in json.loads(done.out) if row["status"] == "failed"} == {
+        "can-be-made"
+    }
     assert "a plugin that talks" in done.err
 
 
@@ -84,6 +94,10 @@ def test_a_model_of_one_size_is_checked_at_that_size(jembench, zoo):
     )
     how = ("plugin", "check", "--kind", "models", "zoo_cli_sized:Sized")
     done = jembench(*how)
-    assert (done.code, done.out.count(" failed "), max(map(len, done.out.splitlines())) <= 100) == (1, 1, True)
+    assert (done.code, done.out.count(" failed "), max(map(len, done.out.splitlines())) <= 100) == (
+        1,
+        1,
+        True,
+    )
     done = jembench(*how, "--dataset", "svhn:download=true")
     assert (done.code, "It takes (3, 32, 32) alone" in done.out) == (0, True)

@@ -9,7 +9,9 @@ def test_it_says_what_it_wrote_and_the_next_three_commands(jembench):
     done = jembench("plugin", "new", "model", "my-ebm")
     assert done.code == 0, done.err
     *written, told, install, check, run = [line for line in done.out.splitlines() if line]
-    assert sorted(written) == sorted(str(path) for path in Path("my-ebm").rglob("*") if path.is_file())
+    assert sorted(written) == sorted(
+        str(path) for path in Path("my-ebm").rglob("*") if path.is_file()
+    )
     assert "my-ebm/README.md" in told
     assert [install, check, run] == [
         "  pip install -e 'my-ebm[test]'",
@@ -32,11 +34,16 @@ def test_the_commands_of_the_readme_are_those_that_are_told(jembench):
     for kind in KINDS:
         told = jembench("plugin", "new", kind, f"my-{kind}").out.splitlines()[-2:]
         lines = Path(f"my-{kind}/README.md").read_text().splitlines()
-        assert [line.strip() for line in told] == lines[lines.index('pip install -e ".[test]"') + 1 :][:2]
+        assert [line.strip() for line in told] == lines[
+            lines.index('pip install -e ".[test]"') + 1 :
+        ][:2]
 
 
 def test_a_second_time_it_is_refused(jembench):
     assert jembench("plugin", "new", "model", "my-ebm").code == 0
     done = jembench("plugin", "new", "model", "my-ebm")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "Error: my-ebm exists already and is not an empty folder. Choose another one with --folder.\n"
+    assert (
+        done.err
+        == "Error: my-ebm exists already and is not an empty folder. Choose another one with --folder.\n"
+    )

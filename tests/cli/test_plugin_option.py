@@ -66,14 +66,20 @@ def test_run_names_what_it_declares_and_repeats_it_in_what_comes_next(jembench, 
     cells = [json.loads(path.read_text()) for path in Path("runs/cells").iterdir()]
     assert {cell["metric"] for cell in cells} == {"right"}
     assert {cell["fit"]["model"] for cell in cells} == {"of-file:width=3", "my_file:build"}
-    plugins = [plugin for cell in cells for plugin in cell["provenance"]["plugins"] if "my_file" in plugin]
+    plugins = [
+        plugin for cell in cells for plugin in cell["provenance"]["plugins"] if "my_file" in plugin
+    ]
     content = discovery.find("models", "of-file").version
-    assert any(plugin.startswith(f"my_file.py {content} [of-file = my_file:build]") for plugin in plugins)
+    assert any(
+        plugin.startswith(f"my_file.py {content} [of-file = my_file:build]") for plugin in plugins
+    )
 
 
 @pytest.fixture
 def run_after(jembench, tiny):
-    """Run models of the file once something in it was replaced; how many fits and cells there then are."""
+    """Run models of the file once something in it was replaced; how many fits and cells there then
+    are.
+    """
 
     def run(models, old="", new="", metrics="right", seeds="0"):
         source = Path("my_file.py").read_text()
@@ -87,19 +93,26 @@ def run_after(jembench, tiny):
     return run
 
 
-@pytest.mark.parametrize("models", ["of-file", "my_file:build", "zoo_of_tests:own_net:net=my_file:build"])
+@pytest.mark.parametrize(
+    "models", ["of-file", "my_file:build", "zoo_of_tests:own_net:net=my_file:build"]
+)
 def test_an_edited_model_is_trained_and_measured_anew(jembench, run_after, models):
     assert run_after(models) == [1, 1]
     assert run_after(models) == [1, 1]
     assert run_after(models, "def build", "# A remark changes nothing.\ndef build") == [1, 1]
     assert run_after(models, "nn.ReLU()", "nn.Tanh()") == [2, 2]
-    assert [row["seeds"] for row in json.loads(jembench("report", "--format", "json").out)["rows"]] == [[0]]
-    assert run_after(models, "nn.Tanh()", "nn.ReLU()") == [2, 2]  # what it was before is there still
+    assert [
+        row["seeds"] for row in json.loads(jembench("report", "--format", "json").out)["rows"]
+    ] == [[0]]
+    # what it was before is there still
+    assert run_after(models, "nn.Tanh()", "nn.ReLU()") == [2, 2]
 
 
 def test_a_metric_s_edited_outliers_are_drawn_anew(run_after):
     Path("my_file.py").write_text(
-        Path("my_file.py").read_text().replace('"metrics": {', '"ood_sets": {"mine": "outliers"}, "metrics": {')
+        Path("my_file.py")
+        .read_text()
+        .replace('"metrics": {', '"ood_sets": {"mine": "outliers"}, "metrics": {')
         + """
 class Outliers:
     def draw(self, test, data):
@@ -112,12 +125,16 @@ def outliers():
     metric = {"metrics": "ood:set=mine,resamples=0"}
     assert run_after("zoo_of_tests:classifier", **metric) == [1, 1]
     assert run_after("zoo_of_tests:classifier", **metric) == [1, 1]
-    assert run_after("zoo_of_tests:classifier", "255 - test.images", "test.images // 2", **metric) == [1, 2]
+    assert run_after(
+        "zoo_of_tests:classifier", "255 - test.images", "test.images // 2", **metric
+    ) == [1, 2]
 
 
 def test_an_edited_metric_is_computed_anew(run_after):
     assert run_after("zoo_of_tests:classifier") == [1, 1]
-    assert run_after("zoo_of_tests:classifier", "    return Accuracy()", "    return Accuracy(resamples=9)") == [1, 2]
+    assert run_after(
+        "zoo_of_tests:classifier", "    return Accuracy()", "    return Accuracy(resamples=9)"
+    ) == [1, 2]
 
 
 def test_train_and_sample(jembench, tiny):
@@ -137,20 +154,26 @@ def test_the_environment_may_name_it(jembench, tiny, monkeypatch):
 
 @pytest.mark.parametrize("command", [["list"], ["list", "models"], ["train", "jem"], ["report"]])
 @pytest.mark.parametrize(
-    ("text", "cause"), [("1 / 0", "ZeroDivisionError: division by zero"), ("raise SystemExit(3)", "SystemExit: 3")]
+    ("text", "cause"),
+    [("1 / 0", "ZeroDivisionError: division by zero"), ("raise SystemExit(3)", "SystemExit: 3")],
 )
 def test_a_broken_file_is_one_paragraph(jembench, command, text, cause):
     Path("my_file.py").write_text(text)
     done = jembench(*command, *PLUGIN)
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"Error: The plugin my_file.py cannot be imported: {cause}. Correct the file.\n"
+    assert (
+        done.err == f"Error: The plugin my_file.py cannot be imported: {cause}. Correct the file.\n"
+    )
     assert "my_file" not in sys.modules
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("nowhere.py", "--plugin is nowhere.py; it must be an existing Python file, named like a module: my_ebm.py."),
+        (
+            "nowhere.py",
+            "--plugin is nowhere.py; it must be an existing Python file, named like a module: my_ebm.py.",
+        ),
         (".", "--plugin is .; it must be an existing Python file"),
         ("__main__.py", "has the name of another module, __main__ ("),
         ("json.py", "has the name of another module, json ("),
@@ -169,10 +192,16 @@ def test_what_is_no_plugin_is_told(jembench, name, text):
 @pytest.mark.parametrize(
     ("declared", "text"),
     [
-        ("{'models': ['build']}", "ENTRY_POINTS.models is ['build']; it must be a table. Correct the file."),
+        (
+            "{'models': ['build']}",
+            "ENTRY_POINTS.models is ['build']; it must be a table. Correct the file.",
+        ),
         ("{'models': {'m': 3}}", "ENTRY_POINTS.models.m is 3; it must be text."),
         ("{'models': {3: 'build'}}", "ENTRY_POINTS.models is 3; it must be text."),
-        ("{'models': {'a:b': 'build'}}", "ENTRY_POINTS.models is 'a:b'; it must be a name such as my-ebm."),
+        (
+            "{'models': {'a:b': 'build'}}",
+            "ENTRY_POINTS.models is 'a:b'; it must be a name such as my-ebm.",
+        ),
         ("{'modells': {}}", "ENTRY_POINTS is 'modells'; it must be one of models, "),
         ("3", "ENTRY_POINTS is 3; it must be a table."),
     ],

@@ -3,8 +3,16 @@ from pathlib import Path
 
 
 def test_no_store(jembench):
-    missing = "Error: There are no results and no store runs yet: `jembench run hybrid` makes some.\n"
-    for command in ("report", "report --claims", "report --format json", "figures", "compare jem baseline"):
+    missing = (
+        "Error: There are no results and no store runs yet: `jembench run hybrid` makes some.\n"
+    )
+    for command in (
+        "report",
+        "report --claims",
+        "report --format json",
+        "figures",
+        "compare jem baseline",
+    ):
         assert jembench(*command.split()) == (2, "", missing)
     assert jembench("report", "--store", "my runs").err == (
         "Error: There are no results and no store my runs yet: `jembench run hybrid --store 'my runs'` makes some.\n"
@@ -24,14 +32,24 @@ def test_all_that_the_store_holds(run, jembench):
     done = jembench("report", "--format", "json")
     assert (done.code, done.err) == (0, "")
     rows = [(row["model"], row["metric"], row["status"]) for row in json.loads(done.out)["rows"]]
-    assert {model for model, *_ in rows} == {"zoo_of_tests:classifier", "zoo_of_tests:factored", "zoo_of_tests:jem"}
-    assert [row for row in rows if row[0] == "zoo_of_tests:factored"] == [("zoo_of_tests:factored", "accuracy", "ok")]
+    assert {model for model, *_ in rows} == {
+        "zoo_of_tests:classifier",
+        "zoo_of_tests:factored",
+        "zoo_of_tests:jem",
+    }
+    assert [row for row in rows if row[0] == "zoo_of_tests:factored"] == [
+        ("zoo_of_tests:factored", "accuracy", "ok")
+    ]
     assert "not run: `jembench run` measures what is missing." in jembench("report", "hybrid").out
 
 
 def test_a_report_in_a_file(run, jembench):
     run()
-    for arguments in (["--format", "csv"], ["--format", "latex", "--label", "table"], ["--claims", "--format", "json"]):
+    for arguments in (
+        ["--format", "csv"],
+        ["--format", "latex", "--label", "table"],
+        ["--claims", "--format", "json"],
+    ):
         printed = jembench("report", *arguments)
         assert jembench("report", *arguments, "--output", "out/table") == (0, "out/table\n", "")
         assert Path("out/table").read_text() == printed.out
@@ -68,7 +86,9 @@ def test_a_failure_is_the_exit_code_and_its_traceback_is_shown_on_demand(run, je
     run(models="zoo_of_tests:classifier", metrics="accuracy,zoo_of_tests:raises")
     done = jembench("report")
     assert done.code == 1
-    assert done.err.startswith("Some results failed; `jembench --debug report` shows their tracebacks.")
+    assert done.err.startswith(
+        "Some results failed; `jembench --debug report` shows their tracebacks."
+    )
     assert "ZeroDivisionError: a metric's own bug" in done.out
     debugging = jembench("--debug", "report")
     assert (debugging.code, debugging.out) == (1, done.out)

@@ -28,14 +28,18 @@ def test_what_is_measured_again_here_is_equal(shared, jembench, values):
     assert done.out.endswith("Reproduced: yes. The new results are in reproduced.\n")
     measured = {key: value for key, value in values("reproduced").items() if value}
     assert measured == {key: value for key, value in values("runs").items() if value}
-    (row,) = {row["verdict"] for row in json.loads(jembench("reproduce", shared, "--format", "json").out)["rows"]}
+    (row,) = {
+        row["verdict"]
+        for row in json.loads(jembench("reproduce", shared, "--format", "json").out)["rows"]
+    }
     assert row == "equal"
 
 
 def test_another_value_and_other_versions_are_named(shared, jembench):
     def other(cell):
         values = {
-            label: value._replace(value=1e3, low=999.0, high=1001.0) for label, value in cell.outcome.values.items()
+            label: value._replace(value=1e3, low=999.0, high=1001.0)
+            for label, value in cell.outcome.values.items()
         }
         provenance = {**cell.provenance, "metric_id": "another"}
         return dataclasses.replace(
@@ -52,7 +56,9 @@ def test_another_value_and_other_versions_are_named(shared, jembench):
 
 def test_the_plan_alone(shared, jembench):
     done = jembench("reproduce", shared, "--dry-run", "--format", "json")
-    assert [(fit["model"], fit["recipe"]) for fit in json.loads(done.out)] == [("zoo_of_tests:classifier", "tiny")]
+    assert [(fit["model"], fit["recipe"]) for fit in json.loads(done.out)] == [
+        ("zoo_of_tests:classifier", "tiny")
+    ]
     assert not Path("reproduced").exists()
 
 
@@ -60,7 +66,9 @@ def test_components_that_are_not_installed(shared, jembench):
     def by_a_plugin(cell):
         plugins = [*cell.provenance["plugins"], "zoo-park 1.0 [lion = zoo:lion]"]
         fit = dataclasses.replace(cell.fit, model="lion:width=2")
-        return dataclasses.replace(cell, fit=fit, provenance={**cell.provenance, "plugins": plugins})
+        return dataclasses.replace(
+            cell, fit=fit, provenance={**cell.provenance, "plugins": plugins}
+        )
 
     rewritten(shared, of=by_a_plugin)
     done = jembench("reproduce", shared)
@@ -84,7 +92,10 @@ def test_code_that_the_store_alone_names_is_refused(shared, jembench, monkeypatc
         (["nowhere"], "There is no store nowhere. Name the folder of a store."),
         (["mine.toml"], "The store mine.toml is a file, not a folder."),
         (["empty"], "The store empty holds no result that could be measured again."),
-        (["empty", "--store", "empty"], "--store is empty, the store that is reproduced. Name another folder."),
+        (
+            ["empty", "--store", "empty"],
+            "--store is empty, the store that is reproduced. Name another folder.",
+        ),
     ],
 )
 def test_what_cannot_be_reproduced(jembench, arguments, expected):

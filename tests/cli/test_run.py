@@ -25,7 +25,13 @@ INSTRUCTIONS = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY")
 def start(arguments, folder, **options):
     """The installed command, in a process of its own."""
     instructions = {name: os.environ[name] for name in INSTRUCTIONS if name in os.environ}
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "OMP_NUM_THREADS": "1", **instructions, **options}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "OMP_NUM_THREADS": "1",
+        **instructions,
+        **options,
+    }
     return subprocess.Popen(
         [SCRIPT, *map(str, arguments)],
         cwd=folder,
@@ -53,14 +59,18 @@ def test_the_table_the_published_numbers_and_what_comes_next(run, table):
     assert rows[1][-1] == "N/A¹"
     assert "¹ needs samples, which the model does not give" in done.out
     assert "not comparable with these: --reference jem-iclr2020/table1 shows them." in done.out
-    picture = next(line.split()[1] for line in done.out.splitlines() if line.startswith(" samples "))
+    picture = next(
+        line.split()[1] for line in done.out.splitlines() if line.startswith(" samples ")
+    )
     assert Path(picture).read_bytes().startswith(b"\x89PNG")
     assert " results  runs/cells: 6 outcomes with provenance" in done.out
 
 
 def test_the_commands_that_it_suggests_can_be_pasted(run, jembench):
     done = run("--set", "epochs=2", "--limit", "20", "--store", "my runs")
-    suggested = [line.split(maxsplit=1)[1] for line in done.out.splitlines() if line.startswith("    next  ")]
+    suggested = [
+        line.split(maxsplit=1)[1] for line in done.out.splitlines() if line.startswith("    next  ")
+    ]
     assert [line.split()[1] for line in suggested] == ["run", "sample", "report"]
     again, sample, report = [jembench(*shlex.split(line)[1:]) for line in suggested]
     assert again.code == 0
@@ -108,7 +118,15 @@ atexit.register(write)
 
 def test_a_run_imports_no_torch_beside_its_workers_and_these_no_compiler(tmp_path, table):
     (tmp_path / "sitecustomize.py").write_text(AT_EXIT)
-    models = ["--models", "jem,baseline", *DIGITS, "--metrics", "accuracy,is,fid", "--set", "is.splits=1"]
+    models = [
+        "--models",
+        "jem,baseline",
+        *DIGITS,
+        "--metrics",
+        "accuracy,is,fid",
+        "--set",
+        "is.splits=1",
+    ]
     arguments = ["run", "hybrid", *models, "-j", "1"]
 
     def run():
@@ -116,7 +134,9 @@ def test_a_run_imports_no_torch_beside_its_workers_and_these_no_compiler(tmp_pat
         out, err = process.communicate()
         assert process.returncode == 0, err
         files = list(tmp_path.glob("modules-*"))
-        modules = {int(file.name.partition("-")[2]): set(file.read_text().split()) for file in files}
+        modules = {
+            int(file.name.partition("-")[2]): set(file.read_text().split()) for file in files
+        }
         driver = modules.pop(process.pid)
         assert not driver & {"torch", "torchvision", "scipy", "sklearn", "matplotlib"}
         for file in files:
@@ -134,7 +154,12 @@ def test_a_run_imports_no_torch_beside_its_workers_and_these_no_compiler(tmp_pat
 def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(jembench, tmp_path, values):
     arguments = ["run", "hybrid", "--models", "jem:net=small-2,baseline:net=small-2"]
     arguments += ["--metrics", "accuracy,nll,energy-gap"]
-    for setting in ("epochs=0.5", "log_every=2", "checkpoint_every=4", "chains.sampler=pcd:steps=2,buffer=100"):
+    for setting in (
+        "epochs=0.5",
+        "log_every=2",
+        "checkpoint_every=4",
+        "chains.sampler=pcd:steps=2,buffer=100",
+    ):
         arguments += ["--set", setting]
     process = start([*arguments, "--store", tmp_path / "killed"], tmp_path)
     while not list((tmp_path / "killed").glob("fits/*/checkpoint-[01].safetensors")):

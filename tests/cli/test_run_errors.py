@@ -13,7 +13,12 @@ def test_data_that_are_missing_are_told_with_the_way_to_get_them(jembench, monke
     done = jembench("run", "hybrid", "--dataset", "cifar10")
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1
-    for text in ("Error: CIFAR-10 is not available", str(tmp_path / "data"), "write cifar10:download=true", "root="):
+    for text in (
+        "Error: CIFAR-10 is not available",
+        str(tmp_path / "data"),
+        "write cifar10:download=true",
+        "root=",
+    ):
         assert text in done.err
     assert [path for path in Path.cwd().rglob("*") if path.is_file()] == []
 
@@ -53,7 +58,8 @@ def test_the_way_to_the_traceback_is_told_and_works(run, jembench, failing):
     told = next(line for line in lines if "jembench --debug run hybrid" in line)
     done = jembench(*shlex.split(told)[1:])
     assert done.code == 1
-    assert done.err.count("Traceback (most recent call last):") == 1  # both metrics fail for the same reason
+    # both metrics fail for the same reason
+    assert done.err.count("Traceback (most recent call last):") == 1
     assert "in training_loss" in done.err
 
 

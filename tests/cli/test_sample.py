@@ -34,8 +34,15 @@ def test_new_chains(sample):
     assert "training" in done.err
     for arguments in (["--output", "kept.png"], ["--steps", "5", "--output", "again.png"]):
         err = sample("zoo_of_tests:jem", *arguments).err
-        assert err == "drawing images of zoo_of_tests:jem on zoo_of_tests:data, recipe tiny, seed 0 ...\n"
-    assert Path("five.png").read_bytes() == Path("again.png").read_bytes() != Path("kept.png").read_bytes()
+        assert (
+            err
+            == "drawing images of zoo_of_tests:jem on zoo_of_tests:data, recipe tiny, seed 0 ...\n"
+        )
+    assert (
+        Path("five.png").read_bytes()
+        == Path("again.png").read_bytes()
+        != Path("kept.png").read_bytes()
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,12 +68,24 @@ def test_a_sampler_draws_from_any_energy(sample):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["zoo_of_tests:classifier"], "generates no images of its own. Choose a model that does, or draw from its"),
-        (["zoo_of_tests:painter_alone", "--sampler", "sgld"], "draws its images directly, without a chain."),
+        (
+            ["zoo_of_tests:classifier"],
+            "generates no images of its own. Choose a model that does, or draw from its",
+        ),
+        (
+            ["zoo_of_tests:painter_alone", "--sampler", "sgld"],
+            "draws its images directly, without a chain.",
+        ),
         (["zoo_of_tests:jem", "--sampler", "sgdl"], "no sampler named 'sgdl'"),
-        (["zoo_of_tests:painter", "--steps", "5"], "zoo_of_tests:painter draws its images directly, without a chain."),
+        (
+            ["zoo_of_tests:painter", "--steps", "5"],
+            "zoo_of_tests:painter draws its images directly, without a chain.",
+        ),
         (["zoo_of_tests:jem", "--steps", "0"], "0 is not in the range x>=1"),
-        (["zoo_of_tests:jem", "--output", "thesis.tex"], "--output is thesis.tex; its name must end in .png."),
+        (
+            ["zoo_of_tests:jem", "--output", "thesis.tex"],
+            "--output is thesis.tex; its name must end in .png.",
+        ),
         (["jemm"], "Nearest: jem, jem-tamed, timm."),
     ],
 )

@@ -1,4 +1,6 @@
-"""The table of SECURITY.md, row by row: what a file from somebody else can cause, and what it cannot."""
+"""The table of SECURITY.md, row by row: what a file from somebody else can cause, and what it
+cannot.
+"""
 
 import dataclasses
 import importlib.util
@@ -35,7 +37,9 @@ def row(name):
 
 @pytest.fixture
 def stranger(jembench, tmp_path, monkeypatch, contents):
-    """Call a command: no code of the stranger runs, nothing is connected to, and no file outside the store changes."""
+    """Call a command: no code of the stranger runs, nothing is connected to, and no file outside
+    the store changes.
+    """
     anywhere, outside = tmp_path / "anywhere", tmp_path / "outside"
     anywhere.mkdir()
     for folder in (anywhere, Path()):
@@ -77,7 +81,15 @@ def test_every_row_has_its_test():
     assert all(globals()[test.__name__] is test for test in TOLD.values())
 
 
-COMMANDS = ["report", "status", "figures", "store verify", "store gc --yes", "store merge runs", "fetch runs"]
+COMMANDS = [
+    "report",
+    "status",
+    "figures",
+    "store verify",
+    "store gc --yes",
+    "store merge runs",
+    "fetch runs",
+]
 
 
 @row("a store, a folder or archive of a shared model, a repository of the hub")
@@ -89,10 +101,22 @@ def test_a_store(stranger):
     assert stranger("run", "hybrid", "--models", "shared", "--dry-run").code == 2
 
 
-LINKS = ["fits", "cells", "arrays", "readings", "features", "works", "leases", "figures", "fits/a-0123456789"]
+LINKS = [
+    "fits",
+    "cells",
+    "arrays",
+    "readings",
+    "features",
+    "works",
+    "leases",
+    "figures",
+    "fits/a-0123456789",
+]
 
 
-@pytest.mark.parametrize("link", [*LINKS, "readings/0123456789", "features/of-images", "works/slurm"])
+@pytest.mark.parametrize(
+    "link", [*LINKS, "readings/0123456789", "features/of-images", "works/slurm"]
+)
 def test_a_store_with_links(stranger, zoo_of_tests, link):
     write_cells("runs")
     Path("runs/features").mkdir()
@@ -102,8 +126,19 @@ def test_a_store_with_links(stranger, zoo_of_tests, link):
     if Path("runs", link).exists():
         Path("runs", link).rename("moved")
     Path("runs", link).symlink_to("../../outside" if "/" not in link else "../../../outside")
-    tiny = ["--dataset", "zoo_of_tests:data", "--recipe", zoo_of_tests / "tiny.toml", "--metrics", "accuracy"]
-    for command in (["figures"], ["store", "gc", "--yes"], ["run", "hybrid", "--models", "zoo_of_tests:jem", *tiny]):
+    tiny = [
+        "--dataset",
+        "zoo_of_tests:data",
+        "--recipe",
+        zoo_of_tests / "tiny.toml",
+        "--metrics",
+        "accuracy",
+    ]
+    for command in (
+        ["figures"],
+        ["store", "gc", "--yes"],
+        ["run", "hybrid", "--models", "zoo_of_tests:jem", *tiny],
+    ):
         done = stranger(*command)
         assert (done.code, done.out) == (2, "")
         assert f"runs/{link} leads out of the store" in done.err
@@ -174,7 +209,9 @@ def test_weights(stranger):
     auto = {"AutoConfig": "canary.build", "AutoModelForImageClassification": "canary.build"}
     Path("theirs/config.json").write_text(json.dumps({"model_type": "canary", "auto_map": auto}))
     torch.save({"net": Trap()}, "theirs/pytorch_model.bin")
-    done = stranger("run", "hybrid", "--models", "hf:./theirs", "--metrics", "accuracy", "--limit", "5")
+    done = stranger(
+        "run", "hybrid", "--models", "hf:./theirs", "--metrics", "accuracy", "--limit", "5"
+    )
     assert done.code == 2
     is_installed = importlib.util.find_spec("transformers") is not None
     assert ("contains custom code" if is_installed else "transformers is not installed") in done.err

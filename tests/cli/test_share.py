@@ -18,7 +18,18 @@ from jembench.store.store import Store
 from jembench.store.walk import verify
 
 TINY = {"epochs": 0.2, "chains.sampler": "pcd:steps=1,buffer=100"}
-RUN = ["run", "hybrid", "--models", "jem,baseline", "--metrics", "accuracy,ece", "--limit", "50", "--recipe", "digits"]
+RUN = [
+    "run",
+    "hybrid",
+    "--models",
+    "jem,baseline",
+    "--metrics",
+    "accuracy,ece",
+    "--limit",
+    "50",
+    "--recipe",
+    "digits",
+]
 RUN += [word for key, value in TINY.items() for word in ("--set", f"{key}={value}")]
 
 
@@ -27,7 +38,14 @@ def trained(tmp_path_factory):
     """A store with two models of digits, after a few iterations each."""
     root = tmp_path_factory.mktemp("share") / "runs"
     models, metrics = ["jem", "baseline"], ["accuracy", "ece"]
-    given = {"datasets": "digits", "recipe": "digits", "settings": TINY, "store": root, "limit": 50, "progress": False}
+    given = {
+        "datasets": "digits",
+        "recipe": "digits",
+        "settings": TINY,
+        "store": root,
+        "limit": 50,
+        "progress": False,
+    }
     jb.run("hybrid", models=models, metrics=metrics, **given)
     return root
 
@@ -40,7 +58,11 @@ def archive(jembench, trained):
 
 
 def contents(root):
-    return {str(path.relative_to(root)): path.read_bytes() for path in Path(root).rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in Path(root).rglob("*")
+        if path.is_file()
+    }
 
 
 def test_a_model_that_was_fetched_is_used_and_not_trained_again(jembench, trained, monkeypatch):
@@ -63,7 +85,12 @@ def test_a_model_that_was_fetched_is_used_and_not_trained_again(jembench, traine
     images = mine.sample(5).images
     assert torch.equal(mine.logits(images), theirs.logits(images))
     (again,) = json.loads(jembench("fetch", to, "--format", "json").out)
-    assert (again["fit"]["model"], again["results"], again["findings"], again["differences"]) == ("jem", 2, [], [])
+    assert (again["fit"]["model"], again["results"], again["findings"], again["differences"]) == (
+        "jem",
+        2,
+        [],
+        [],
+    )
 
 
 def test_without_chains_samples_come_from_new_ones(jembench, trained, monkeypatch):
@@ -75,7 +102,11 @@ def test_without_chains_samples_come_from_new_ones(jembench, trained, monkeypatc
     assert "from new chains of 1 steps" in done.out
     assert "Samples come from new chains" in card_of("less.zip")
     with zipfile.ZipFile("less.zip") as opened:
-        kept = {Path(info.filename).name: info.file_size for info in opened.infolist() if "fits/" in info.filename}
+        kept = {
+            Path(info.filename).name: info.file_size
+            for info in opened.infolist()
+            if "fits/" in info.filename
+        }
     assert kept["sampler.safetensors"] < 1000
     assert not [name for name in kept if name.startswith("buffer")]
 
@@ -104,7 +135,13 @@ def test_the_card(archive, trained):
             "protocol": cell.outcome.protocol,
         }
         assert f"`{cell.outcome.protocol}`" in body
-    for said in ("did not intervene", "jembench fetch model.zip", "`jembench-jem", "Python 3.", "![](fits/jem-digits"):
+    for said in (
+        "did not intervene",
+        "jembench fetch model.zip",
+        "`jembench-jem",
+        "Python 3.",
+        "![](fits/jem-digits",
+    ):
         assert said in body
 
 
@@ -121,7 +158,11 @@ def test_files_of_others_are_kept(jembench, trained):
     Path("mine.zip").write_text("mine")
     Path("mine").mkdir()
     Path("mine", "notes").write_text("mine")
-    for to, remedy in (("mine.zip", "--force"), ("mine", "Name a new one"), ("mine/notes", "Name a new one")):
+    for to, remedy in (
+        ("mine.zip", "--force"),
+        ("mine", "Name a new one"),
+        ("mine/notes", "Name a new one"),
+    ):
         done = jembench("push", "jem", to, "--store", trained)
         assert (done.code, remedy in done.err) == (2, True), to
     assert Path("mine.zip").read_text() == "mine"
@@ -129,7 +170,9 @@ def test_files_of_others_are_kept(jembench, trained):
 
 
 def unpacked(archive, **changed):
-    """The folder of an archive, with other fields in the record of the fit, by somebody who can write manifests."""
+    """The folder of an archive, with other fields in the record of the fit, by somebody who can
+    write manifests.
+    """
     shutil.unpack_archive(archive, "theirs")
     (path,) = Path("theirs").glob("fits/*/fit.json")
     record = json.loads(path.read_text())
@@ -153,7 +196,9 @@ def test_what_differs_from_what_is_installed_is_named(jembench, archive):
     done = jembench(
         "fetch",
         unpacked(
-            archive, key={"id": "0123456789"}, identity={"model": {"name": "jem", "arguments": {"net": "small-9"}}}
+            archive,
+            key={"id": "0123456789"},
+            identity={"model": {"name": "jem", "arguments": {"net": "small-9"}}},
         ),
     )
     assert done.code == 0
@@ -162,12 +207,17 @@ def test_what_differs_from_what_is_installed_is_named(jembench, archive):
     assert list(Path("runs/fits").glob("*-0123456789"))
 
 
-def test_several_models_are_fetched_at_once_and_reported_without_their_data(jembench, trained, archive):
+def test_several_models_are_fetched_at_once_and_reported_without_their_data(
+    jembench, trained, archive
+):
     assert jembench("push", "baseline", "other.zip", "--store", trained).code == 0
     elsewhere = unpacked(archive, key={"dataset": "imagefolder:root=mine", "id": "0123456789"})
     done = jembench("fetch", elsewhere, "other.zip")
     assert done.code == 0
-    assert "Its results can be reported; it is used and measured once its data are here. There is no folder" in done.out
+    assert (
+        "Its results can be reported; it is used and measured once its data are here. There is no folder"
+        in done.out
+    )
     assert "measured again (1 of 2 models)" in done.out
     assert [line.partition(",")[0] for line in done.out.splitlines() if "fit  " in line] == [
         "    fit  jem on imagefolder:root=mine",

@@ -1,4 +1,6 @@
-"""SIGTERM and SIGHUP: what a queue or a closed terminal sends stops the work as ``--max-hours`` does."""
+"""SIGTERM and SIGHUP: what a queue or a closed terminal sends stops the work as ``--max-hours``
+does.
+"""
 
 import csv
 import os
@@ -27,8 +29,12 @@ GOES_ON = "The same command goes on from there."
 
 @pytest.fixture(autouse=True)
 def answered():
-    """The signals end a process, and those that it starts, even where the tests were started to ignore them."""
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    """The signals end a process, and those that it starts, even where the tests were started to
+    ignore them.
+    """
+    before = {
+        number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
     yield
     for number, former in before.items():
         signal.signal(number, former)
@@ -49,12 +55,19 @@ def kill_in(monkeypatch, place, method, number=signal.SIGTERM, *, call=1):
 
 def left_behind():
     """Leases and temporary files in the store."""
-    return [path for path in Path("runs").rglob("*") if path.name.endswith(".tmp") or path.match("leases/*.json")]
+    return [
+        path
+        for path in Path("runs").rglob("*")
+        if path.name.endswith(".tmp") or path.match("leases/*.json")
+    ]
 
 
 def history(folder):
     with (folder / "history.csv").open() as file:
-        return [{name: value for name, value in row.items() if name != "seconds"} for row in csv.DictReader(file)]
+        return [
+            {name: value for name, value in row.items() if name != "seconds"}
+            for row in csv.DictReader(file)
+        ]
 
 
 @pytest.fixture
@@ -62,7 +75,9 @@ def train(jembench, tiny):
     return lambda *arguments: jembench("train", "zoo_of_tests:jem", *tiny, *arguments)
 
 
-def test_training_goes_on_bit_for_bit_from_the_iteration_at_which_it_was_stopped(train, monkeypatch):
+def test_training_goes_on_bit_for_bit_from_the_iteration_at_which_it_was_stopped(
+    train, monkeypatch
+):
     """Stopped in the first window, within another one, at a checkpoint and at the end of a window."""
     monkeypatch.setattr(fitting, "SIGNAL_INTERVAL", 0.0)  # a check after each iteration
     reached = 0
@@ -84,7 +99,8 @@ def test_training_goes_on_bit_for_bit_from_the_iteration_at_which_it_was_stopped
     histories = [history(folder) for folder in folders]
     assert [int(row["iteration"]) for row in histories[0]] == list(range(3, 37, 3))
     assert {row["iterations"] for row in histories[0]} == {"3"}
-    whole = [number for number in range(12) if number not in (0, 4)]  # windows without a stop within, as at 1 and 14
+    # windows without a stop within, as at 1 and 14
+    whole = [number for number in range(12) if number not in (0, 4)]
     assert [histories[0][number] for number in whole] == [histories[1][number] for number in whole]
     for name in ("model.safetensors", "sampler.safetensors"):
         one, other = (checkpoint.read(folder / name) for folder in folders)
@@ -92,7 +108,8 @@ def test_training_goes_on_bit_for_bit_from_the_iteration_at_which_it_was_stopped
 
 
 @pytest.mark.parametrize(
-    ("place", "method"), [(FitAccess, "part"), (worker, "write_samples"), (Store, "write_cell"), (fits, "load_weights")]
+    ("place", "method"),
+    [(FitAccess, "part"), (worker, "write_samples"), (Store, "write_cell"), (fits, "load_weights")],
 )
 def test_whatever_else_is_done_ends_where_it_is(jembench, run, values, monkeypatch, place, method):
     with monkeypatch.context() as patch:
@@ -126,7 +143,10 @@ def test_a_process_that_waits_for_another_one_can_be_stopped(train, run):
             stopped = command(models="zoo_of_tests:jem") if command is run else command()
             timer.join()
         assert stopped.code == 3
-        assert "Received SIGHUP. Finished work is kept: the same command goes on from there." in stopped.err
+        assert (
+            "Received SIGHUP. Finished work is kept: the same command goes on from there."
+            in stopped.err
+        )
 
 
 def test_a_signal_that_is_ignored_stays_ignored(train, monkeypatch):
@@ -154,7 +174,12 @@ def environment(jembench, zoo_of_tests, monkeypatch):
 @pytest.fixture
 def endless():
     """A training of days, with checkpoints now and then."""
-    settings = ["epochs=100000", "log_every=100", "checkpoint_every=10000", "chains.sampler=pcd:steps=2,buffer=1000"]
+    settings = [
+        "epochs=100000",
+        "log_every=100",
+        "checkpoint_every=10000",
+        "chains.sampler=pcd:steps=2,buffer=1000",
+    ]
     return [
         "train",
         "jem:net=small-2",
@@ -179,7 +204,14 @@ def test_a_second_signal_ends_the_process_at_once(environment, zoo_of_tests):
         "        except BaseException:\n"
         "            pass\n"
     )
-    arguments = ["train", "stuck:build", "--dataset", "zoo_of_tests:data", "--recipe", zoo_of_tests / "tiny.toml"]
+    arguments = [
+        "train",
+        "stuck:build",
+        "--dataset",
+        "zoo_of_tests:data",
+        "--recipe",
+        zoo_of_tests / "tiny.toml",
+    ]
     environment["PYTHONPATH"] += f":{Path.cwd()}"
     process = subprocess.Popen(
         [*COMMAND, *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

@@ -13,9 +13,17 @@ from jembench.store.store import Store
 from jembench.store.works import WorkStatus
 
 FIT = FitKey(
-    model="jem:norm=batch", dataset="digits", recipe="digits+chains.sampler=pcd:steps=3,buffer=100", seed=3, id="f1"
+    model="jem:norm=batch",
+    dataset="digits",
+    recipe="digits+chains.sampler=pcd:steps=3,buffer=100",
+    seed=3,
+    id="f1",
 )
-WORDS = [*["jembench", "run", "hybrid", "--set"], "a=it's  'mine'", *["--set", "chains.sampler=pcd:steps=3"] * 3]
+WORDS = [
+    *["jembench", "run", "hybrid", "--set"],
+    "a=it's  'mine'",
+    *["--set", "chains.sampler=pcd:steps=3"] * 3,
+]
 
 
 @pytest.fixture
@@ -39,9 +47,26 @@ def store(tmp_path):
         if given:
             store.works.set_status(unit, WorkStatus(worker="node7:5", since=time.time(), **given))
 
-    happened("a1", "fit", state="running", done=20, total=100, counted="iterations", text="loss 0.500")
-    happened("b2", "attack-part", state="running", done=64, total=1000, counted="images", text="pgd, step 7 of 40")
-    happened("c3", "fit", shlex.join(WORDS), state="failed", log=str(store.works.folder / "c.log"), text="no space")
+    happened(
+        "a1", "fit", state="running", done=20, total=100, counted="iterations", text="loss 0.500"
+    )
+    happened(
+        "b2",
+        "attack-part",
+        state="running",
+        done=64,
+        total=1000,
+        counted="images",
+        text="pgd, step 7 of 40",
+    )
+    happened(
+        "c3",
+        "fit",
+        shlex.join(WORDS),
+        state="failed",
+        log=str(store.works.folder / "c.log"),
+        text="no space",
+    )
     happened("d4", "fit")
     with store.lease("a1"), store.lease("b2"):
         yield tmp_path / "runs"
@@ -76,7 +101,9 @@ def test_what_ended_long_ago_is_counted_and_can_be_removed(jembench, store, monk
     monkeypatch.setattr(UnitStatus, "is_old", property(lambda unit: unit.id == "c3"))
     out = jembench("status", "--store", store).out
     assert "c3" not in out
-    assert out.endswith("and 1 that ended more than a day ago; `jembench store gc` lists and removes them\n")
+    assert out.endswith(
+        "and 1 that ended more than a day ago; `jembench store gc` lists and removes them\n"
+    )
     jembench("store", "gc", "--yes", "--store", store)
     assert Store(store).works.ids() == ["a1", "b2", "d4"]
 

@@ -17,7 +17,17 @@ def test_list(jembench, root):
     (root / "fits" / "jem-digits-digits-s2-jem002").mkdir()
     done = jembench("store", "list", "--store", root)
     rows = [line.split() for line in done.out.splitlines()]
-    assert rows[0] == ["id", "model", "dataset", "recipe", "seed", "iteration", "results", "size", "time"]
+    assert rows[0] == [
+        "id",
+        "model",
+        "dataset",
+        "recipe",
+        "seed",
+        "iteration",
+        "results",
+        "size",
+        "time",
+    ]
     assert rows[2][:7] == ["baseline000", "baseline", "digits", "digits", "0", "20", "4"]
     assert "Not finished: jem-digits-digits-s2-jem002" in done.out
     assert f"{root}: 4 trained models; fits " in done.out
@@ -41,7 +51,10 @@ def test_merge_exits_with_0_only_if_everything_was_copied(jembench, root):
 
 def test_merge_begins_only_if_all_stores_are_there(jembench, root, tmp_path):
     done = jembench("store", "merge", root, "nowhere")
-    assert (done.code, done.err) == (2, "Error: There is no store nowhere. Name the folder of a store.\n")
+    assert (done.code, done.err) == (
+        2,
+        "Error: There is no store nowhere. Name the folder of a store.\n",
+    )
     assert not (tmp_path / "here" / "runs").exists()
 
 

@@ -1,4 +1,6 @@
-"""Commands in poor surroundings: a full disk, no folder, no home, a narrow terminal, a locale without letters."""
+"""Commands in poor surroundings: a full disk, no folder, no home, a narrow terminal, a locale
+without letters.
+"""
 
 import subprocess
 import sys
@@ -16,11 +18,17 @@ def test_a_folder_that_was_removed(jembench, tmp_path, monkeypatch, command):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    assert jembench(*command.split()) == (2, "", "Error: The current folder was removed. Change to another one.\n")
+    assert jembench(*command.split()) == (
+        2,
+        "",
+        "Error: The current folder was removed. Change to another one.\n",
+    )
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, PLAN])
-@pytest.mark.parametrize("surroundings", [{"COLUMNS": "20"}, {"NO_COLOR": "1", "TERM": "dumb"}], ids=str)
+@pytest.mark.parametrize(
+    "surroundings", [{"COLUMNS": "20"}, {"NO_COLOR": "1", "TERM": "dumb"}], ids=str
+)
 def test_a_poor_terminal(jembench, monkeypatch, surroundings, command):
     small_store(Path("runs"))
     for name, value in surroundings.items():
@@ -49,7 +57,10 @@ LINES = ["list models", *(f"{command} --store é漢" for command in [*COMMANDS[1
 
 @pytest.mark.parametrize(
     "surroundings",
-    [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii:strict"}],
+    [
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"PYTHONIOENCODING": "ascii:strict"},
+    ],
     ids=str,
 )
 def test_names_that_the_locale_cannot_write_and_no_home(process, surroundings):

@@ -24,7 +24,10 @@ def test_a_process_knows_its_rank_from_torchrun_alone(environment, expected):
 
 def test_what_does_not_fit_is_told_before_anything_is_done(jembench, tiny, run, monkeypatch):
     done = run("--set", "processes=2")
-    assert "batch_size of recipe tiny is 9, which cannot be shared out evenly among 2 processes" in done.err
+    assert (
+        "batch_size of recipe tiny is 9, which cannot be shared out evenly among 2 processes"
+        in done.err
+    )
     for name, value in TORCHRUN.items():
         monkeypatch.setenv(name, value)
     within = jembench("train", "zoo_of_tests:jem", *tiny)
@@ -34,7 +37,9 @@ def test_what_does_not_fit_is_told_before_anything_is_done(jembench, tiny, run, 
 
 
 def test_the_number_of_processes_is_part_of_the_identity_and_of_no_name():
-    one, two = (plan_fit("jem", "digits", settings=[f"processes={number}"]).key for number in (1, 2))
+    one, two = (
+        plan_fit("jem", "digits", settings=[f"processes={number}"]).key for number in (1, 2)
+    )
     assert one == plan_fit("jem", "digits").key
     assert one.id != two.id
     assert one.names == two.names
@@ -48,7 +53,12 @@ def test_a_model_of_several_processes_is_not_trained_by_one(jembench, tiny):
     assert not list(Path("runs").glob("cells/*"))
 
 
-SETTINGS = ["epochs=0.6", "log_every=2", "checkpoint_every=4", "chains.sampler=pcd:steps=2,buffer=100"]
+SETTINGS = [
+    "epochs=0.6",
+    "log_every=2",
+    "checkpoint_every=4",
+    "chains.sampler=pcd:steps=2,buffer=100",
+]
 SETTINGS += ["processes=2"]
 
 
@@ -71,7 +81,11 @@ def test_two_processes_train_stop_and_go_on_as_if_they_had_not(jembench, monkeyp
         done = jembench(*RUN, "--store", store)
         assert done.code == 0, done.err
         assert done.err.count("iterations done") == (store == "runs")
-    (resumed,), (straight,) = (list(Path(store, "fits").iterdir()) for store in ("runs", "straight"))
+    (resumed,), (straight,) = (
+        list(Path(store, "fits").iterdir()) for store in ("runs", "straight")
+    )
     for name in ("model", "sampler"):
-        one, other = (checkpoint.read(folder / f"{name}.safetensors") for folder in (resumed, straight))
+        one, other = (
+            checkpoint.read(folder / f"{name}.safetensors") for folder in (resumed, straight)
+        )
         assert all(torch.equal(value, other[key]) for key, value in one.items())

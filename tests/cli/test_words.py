@@ -58,7 +58,10 @@ def told(jembench):
     [
         ("MyEBM", "def build(data_spec, *, width: int = 32): return MyEBM(width=width)"),
         ("Plain", "def build(data_spec): return Plain()"),
-        ("Untyped", "build(data_spec, *, width: int, deep: str = 'yes'): return Untyped(width=width, deep=deep)"),
+        (
+            "Untyped",
+            "build(data_spec, *, width: int, deep: str = 'yes'): return Untyped(width=width, deep=deep)",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", [["train"], ["import", "weights", "w.pt", "--model"]])
@@ -82,7 +85,9 @@ def test_a_class_that_takes_no_description_is_told_how_to_write_one(told, name, 
     ],
 )
 def test_the_home_folder_of_an_unknown_user(told, arguments):
-    assert "the home folder ~nosuchuser is not known. Write the whole path." in told("run", "hybrid", *arguments)
+    assert "the home folder ~nosuchuser is not known. Write the whole path." in told(
+        "run", "hybrid", *arguments
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,10 +98,16 @@ def test_the_home_folder_of_an_unknown_user(told, arguments):
             "'../pets3' is a path, not a spec. For images in a folder write imagefolder:root=",
         ),
         (["--dataset", "/data/pets"], "write imagefolder:root=/data/pets."),
-        (["--dataset", "pets"], "There is no dataset named 'pets'. For its images write imagefolder:root=pets."),
+        (
+            ["--dataset", "pets"],
+            "There is no dataset named 'pets'. For its images write imagefolder:root=pets.",
+        ),
         (["--models", "my_ebm.py"], "It defines MyEBM, Plain, Untyped. Write my_ebm:MyEBM."),
         (["--models", "./my_ebm.py"], "It defines MyEBM, Plain, Untyped. Write my_ebm:MyEBM."),
-        (["--models", "zoo/my_ebm.py"], "is a file, not a spec. Write --plugin zoo/my_ebm.py and my_ebm:NAME."),
+        (
+            ["--models", "zoo/my_ebm.py"],
+            "is a file, not a spec. Write --plugin zoo/my_ebm.py and my_ebm:NAME.",
+        ),
         (
             ["--models", "my_ebm:MyEBN"],
             "my_ebm defines no MyEBN; it defines MyEBM, Plain, Untyped. Write my_ebm:M",
@@ -109,20 +120,30 @@ def test_paths_and_files_in_the_place_of_names(told, arguments, said):
     assert said in told("run", "hybrid", *arguments)
 
 
-EMPTY = [[option, ""] for option in ("--models", "--store", "--recipe", "--device", "--executor", "--format", "--set")]
-
-
-@pytest.mark.parametrize("given", [*EMPTY, ["--store", " "], ["--store="], ["--device="]], ids=" ".join)
-def test_an_option_without_a_text(told, given):
-    option = given[0].rstrip("=")
-    assert f"The text after {option} is empty. Write a value, or leave the option out." in told("run", "hybrid", *given)
+EMPTY = [
+    [option, ""]
+    for option in ("--models", "--store", "--recipe", "--device", "--executor", "--format", "--set")
+]
 
 
 @pytest.mark.parametrize(
-    "line", ['recipe = ""', *(f'[execution]\n{key} = " "' for key in ("store", "device", "executor"))]
+    "given", [*EMPTY, ["--store", " "], ["--store="], ["--device="]], ids=" ".join
+)
+def test_an_option_without_a_text(told, given):
+    option = given[0].rstrip("=")
+    assert f"The text after {option} is empty. Write a value, or leave the option out." in told(
+        "run", "hybrid", *given
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['recipe = ""', *(f'[execution]\n{key} = " "' for key in ("store", "device", "executor"))],
 )
 def test_an_experiment_without_a_text(told, line):
-    Path("mine.toml").write_text(f'title = "Mine"\ndatasets = ["digits"]\nmodels = ["baseline"]\n{line}\n')
+    Path("mine.toml").write_text(
+        f'title = "Mine"\ndatasets = ["digits"]\nmodels = ["baseline"]\n{line}\n'
+    )
     assert "it must be " in told("run", "mine.toml", "--dry-run")
 
 
@@ -138,7 +159,9 @@ def test_a_seed_of_too_many_digits(told, command, number):
     assert "it must be" in told(*command.split(), number)
 
 
-@pytest.mark.parametrize("command", ["run hybrid", "report", "figures", "compare a b", "attack pgd"])
+@pytest.mark.parametrize(
+    "command", ["run hybrid", "report", "figures", "compare a b", "attack pgd"]
+)
 def test_a_limit_of_too_many_digits(told, command):
     text = f"--limit is {10**22}; it must be a whole number of at most 63 bits."
     assert text in told(*command.split(), "--limit", 10**22)
@@ -159,7 +182,9 @@ def test_what_pytorch_advises_is_not_repeated(told):
     said = told("import", "weights", "whole.pt", "--model", "baseline")
     assert "PyTorch says: " in said
     assert "torch.nn.modules.linear.Linear" in said
-    assert not [word for word in ("x1b", "weights_only", "allowlist", "trust", "Please") if word in said]
+    assert not [
+        word for word in ("x1b", "weights_only", "allowlist", "trust", "Please") if word in said
+    ]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +201,8 @@ def test_a_file_whose_ending_promises_another_format(told, format, file, remedy)
     assert not Path(file).exists()
 
 
-# --- plugins that are not installed -----------------------------------------------------------------------------------
+# --- plugins that are not installed
+# -----------------------------------------------------------------------------------
 
 
 def test_the_table_of_first_party_names_is_that_of_the_plugins():
@@ -202,7 +228,11 @@ def without(monkeypatch):
 
     def without(*distributions):
         whole = discovery.catalogue()
-        left = [component for component in whole.components if component.distribution not in distributions]
+        left = [
+            component
+            for component in whole.components
+            if component.distribution not in distributions
+        ]
         monkeypatch.setattr(discovery, "catalogue", lambda: whole._replace(components=tuple(left)))
 
     return without
@@ -217,8 +247,14 @@ def without(monkeypatch):
             ["run", "hybrid", "--metrics", "shift:set=corrupted"],
             "metric 'shift' is in the plugin jembench-robustness",
         ),
-        (["run", "hybrid", "--executor", "slurm:gpus=0"], "The executor 'slurm' is in the plugin jembench-slurm"),
-        (["run", "hybrid", "--recipe", "dat-paper"], "The recipe 'dat-paper' is in the plugin jembench-dat"),
+        (
+            ["run", "hybrid", "--executor", "slurm:gpus=0"],
+            "The executor 'slurm' is in the plugin jembench-slurm",
+        ),
+        (
+            ["run", "hybrid", "--recipe", "dat-paper"],
+            "The recipe 'dat-paper' is in the plugin jembench-dat",
+        ),
         (
             ["run", "hybrid", "--metrics", "ood:set=interp,score=vim"],
             "score 'vim' is in the plugin jembench-energy-ood",
@@ -227,7 +263,9 @@ def without(monkeypatch):
 )
 def test_the_plugin_of_a_name_is_said(told, without, arguments, what):
     without("jembench-dat", "jembench-energy-ood", "jembench-robustness", "jembench-slurm")
-    assert f"{what}, which is not installed here. Install it (pip install jembench-" in told(*arguments)
+    assert f"{what}, which is not installed here. Install it (pip install jembench-" in told(
+        *arguments
+    )
 
 
 def test_a_report_needs_no_plugin_of_a_model(jembench, without):
@@ -239,5 +277,8 @@ def test_a_report_needs_no_plugin_of_a_model(jembench, without):
     Path("mine.toml").write_text(experiment)
     without("jembench-dat")
     done = jembench("report", "mine.toml", "--format", "csv")
-    assert "Note: All results named dat are shown, whatever their options and recipe: The model 'dat' is in" in done.err
+    assert (
+        "Note: All results named dat are shown, whatever their options and recipe: The model 'dat' is in"
+        in done.err
+    )
     assert [row["model"] for row in csv.DictReader(done.out.splitlines())] == ["dat:net=wrn-16-1"]

@@ -36,16 +36,22 @@ def test_how_a_unit_ends_is_told_to_the_driver(tmp_path, monkeypatch, result, ho
     ended = work._carry_out(lambda: SimpleNamespace(carry_out=carry_out), store, "u1")
     assert (ended.id, ended.how, ended.text) == ("u1", how, text)
     assert ended.error == (type(result).__name__ if isinstance(result, BaseException) else "")
-    found.is_late = True  # its deadline came while it waited in a queue: it does not begin, nor is torch imported
+    # its deadline came while it waited in a queue: it does not begin, nor is torch imported
+    found.is_late = True
     ended = work._carry_out(pytest.fail, store, "u1")
-    assert (ended.how, ended.text.partition(".")[0]) == ("stopped", "The time of its run was up before it began")
+    assert (ended.how, ended.text.partition(".")[0]) == (
+        "stopped",
+        "The time of its run was up before it began",
+    )
 
 
 @pytest.mark.parametrize("unit", ["0123456789abcdef", "nowhere.json", "../up", "works"])
 def test_a_unit_that_is_not_there(jembench, unit):
     done = jembench("work", unit)
     assert done.code == 2
-    assert re.search(r"There is no unit of work \S+\.json\. `jembench status` lists those of a store", done.err)
+    assert re.search(
+        r"There is no unit of work \S+\.json\. `jembench status` lists those of a store", done.err
+    )
 
 
 def test_several_units_and_the_worst_of_their_endings(jembench):

@@ -66,7 +66,9 @@ def wait_for(condition, seconds=60.0):
 
 def left():
     works = list(Path("runs/works").glob("*"))
-    return sorted(works) + [path for path in Path("runs").rglob("*") if path.suffix == ".tmp" or path.match("leases/*")]
+    return sorted(works) + [
+        path for path in Path("runs").rglob("*") if path.suffix == ".tmp" or path.match("leases/*")
+    ]
 
 
 def weights(store):
@@ -83,7 +85,12 @@ def cells(store):
     found = {}
     for path in Path(store).glob("cells/*.json"):
         cell = json.loads(path.read_text())
-        del cell["outcome"]["seconds"], cell["provenance"]["time"], cell["provenance"]["threads"], cell["digest"]
+        del (
+            cell["outcome"]["seconds"],
+            cell["provenance"]["time"],
+            cell["provenance"]["threads"],
+            cell["digest"],
+        )
         cell["provenance"]["command"] = cell["provenance"]["command"].replace("-j 2 ", "")
         found[path.name] = cell
     return found
@@ -101,7 +108,8 @@ def test_workers_give_the_same_as_one_process_bit_for_bit(run, odd, monkeypatch)
     seen = [json.loads(line) for line in windows.read_text().splitlines()]
     of_killed = [event["done"] for event in seen if event["fit"]["model"] == "odd_models:killed"]
     once = list(range(3, 37, 3))
-    assert of_killed[-len(once) :] == once  # what went on from the checkpoint at 9 sends its whole history again
+    # what went on from the checkpoint at 9 sends its whole history again
+    assert of_killed[-len(once) :] == once
     assert of_killed[: -len(once)] == once[: len(of_killed) - len(once)] != []
     assert len({event["worker"] for event in seen}) >= 2
 
@@ -114,7 +122,9 @@ def test_workers_give_the_same_as_one_process_bit_for_bit(run, odd, monkeypatch)
 def test_what_is_missing_is_the_same_error_as_in_one_process_and_nothing_starts(odd, run):
     arguments = ["--metrics", "accuracy,fid:features=inception"]
     models = "zoo_of_tests:jem,zoo_of_tests:classifier"
-    alone, by_worker = (run(*arguments, *more, models=models) for more in (["--executor", "local"], ["-j", "1"]))
+    alone, by_worker = (
+        run(*arguments, *more, models=models) for more in (["--executor", "local"], ["-j", "1"])
+    )
     assert "nothing was started" in alone.err
     assert (by_worker.code, by_worker.err) == (alone.code, alone.err) == (2, alone.err)
     assert left() == []
@@ -132,7 +142,11 @@ def stopped_cleanly():
 
 
 def children_of(pid):
-    return [int(word) for path in Path(f"/proc/{pid}/task").glob("*/children") for word in path.read_text().split()]
+    return [
+        int(word)
+        for path in Path(f"/proc/{pid}/task").glob("*/children")
+        for word in path.read_text().split()
+    ]
 
 
 def is_alive(pid):
@@ -166,7 +180,8 @@ def test_an_interrupted_driver_ends_its_workers_cleanly(odd, run, jembench, monk
         workers.extend(set(children_of(os.getpid())) - set(others))
         os.kill(os.getpid(), signal.SIGINT)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may have been started to ignore it
+    # tests may have been started to ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         sender = threading.Thread(target=send)
         sender.start()
@@ -177,7 +192,10 @@ def test_an_interrupted_driver_ends_its_workers_cleanly(odd, run, jembench, monk
     assert done.code == 130, done.err
     assert workers
     assert not any(map(is_alive, workers))
-    assert "Stopping 1 units of work; each keeps what it has done. A second Ctrl-C ends them at once." in done.err
+    assert (
+        "Stopping 1 units of work; each keeps what it has done. A second Ctrl-C ends them at once."
+        in done.err
+    )
     assert "the same command goes on from there." in done.err
     assert stopped_cleanly()
     unit, _ = left()  # and its status
@@ -185,7 +203,10 @@ def test_an_interrupted_driver_ends_its_workers_cleanly(odd, run, jembench, monk
     Path("fast").touch()  # the unit can be carried out by hand, by who trusts its code
     refused = jembench("work", unit.stem, "--store", "runs")
     assert refused.code == 2
-    assert f"the unit of work {unit.stem} names zoo_of_tests:data, which runs code that you did not name" in refused.err
+    assert (
+        f"the unit of work {unit.stem} names zoo_of_tests:data, which runs code that you did not name"
+        in refused.err
+    )
     monkeypatch.setenv("JEMBENCH_TRUST", "odd_models:slow,zoo_of_tests:data")
     by_hand = jembench("work", unit.stem, "--store", "runs")
     assert (by_hand.code, json.loads(by_hand.out)["how"]) == (0, "done")

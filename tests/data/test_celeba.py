@@ -1,4 +1,6 @@
-"""CelebA from files made here: which are read, how they are cropped, and what is said where they are not in order."""
+"""CelebA from files made here: which are read, how they are cropped, and what is said where they
+are not in order.
+"""
 
 import numpy as np
 import pytest
@@ -15,13 +17,17 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def root(tmp_path):
-    """Six faces of CelebA's size, each of one grey: two of training, one of validation, three of test."""
+    """Six faces of CelebA's size, each of one grey: two of training, one of validation, three of
+    test.
+    """
     faces = tmp_path / "celeba" / "img_align_celeba"
     faces.mkdir(parents=True)
     lines = []
     for number, part in enumerate((0, 2, 1, 2, 0, 2)):
         name = f"{number + 1:06}.jpg"
-        Image.fromarray(np.full((218, 178, 3), 40 * number, np.uint8)).save(faces / name, quality=100)
+        Image.fromarray(np.full((218, 178, 3), 40 * number, np.uint8)).save(
+            faces / name, quality=100
+        )
         lines.append(f"{name} {part}")
     (tmp_path / "celeba" / "list_eval_partition.txt").write_text("\n".join(lines) + "\n")
     return tmp_path
@@ -53,7 +59,10 @@ def test_the_central_square_is_kept(root):
 
 
 def test_what_is_missing_is_named_with_where_to_get_it(root, tmp_path):
-    with pytest.raises(Unavailable, match=r"img_align_celeba and list_eval_partition.txt not found .* https://mmlab"):
+    with pytest.raises(
+        Unavailable,
+        match=r"img_align_celeba and list_eval_partition.txt not found .* https://mmlab",
+    ):
         celeba(root=str(tmp_path / "elsewhere"))
     (root / "celeba" / "img_align_celeba" / "000004.jpg").unlink()
     with pytest.raises(Unavailable, match=r"1 of the images .* the first of them 000004.jpg"):

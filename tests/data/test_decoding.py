@@ -31,7 +31,9 @@ def read(*paths: Path) -> tuple[torch.Tensor, list[str]]:
     for _ in range(2):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            images = decoding.decoded("some", paths[0].parent, {path.name: path for path in paths}, FORM)
+            images = decoding.decoded(
+                "some", paths[0].parent, {path.name: path for path in paths}, FORM
+            )
         assert all(warning.category is Remark for warning in caught)
         found.append([str(warning.message) for warning in caught])
     assert found[0] == found[1]
@@ -54,7 +56,9 @@ def deep_png(colour: int, channels: int) -> bytes:
     pixels[..., :3, 0], pixels[..., 3:, :] = PIXELS, 255
 
     def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
 
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", 6, 4, 16, colour, 0, 0, 0))
     rows = b"".join(b"\0" + row.tobytes() for row in pixels)

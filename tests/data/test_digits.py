@@ -37,7 +37,9 @@ def test_pixels_are_the_seventeen_levels_rounded(splits: tuple[Split, Split]) ->
 
 def test_the_split_is_the_published_one(splits: tuple[Split, Split]) -> None:
     digests = [
-        hashlib.sha256(split.images.numpy().tobytes() + split.labels.numpy().tobytes()).hexdigest()[:16]
+        hashlib.sha256(split.images.numpy().tobytes() + split.labels.numpy().tobytes()).hexdigest()[
+            :16
+        ]
         for split in splits
     ]
     assert digests == ["b11b011390a66533", "985941ec711ea40b"]

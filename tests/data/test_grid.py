@@ -34,7 +34,9 @@ def test_the_picture_of_small_images_pixel_by_pixel(tmp_path):
 
 
 def test_the_picture_of_colour_images_that_are_not_square(tmp_path):
-    images = torch.randint(0, 256, (1, 3, 32, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    images = torch.randint(
+        0, 256, (1, 3, 32, 40), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
     grid.write_png(tmp_path / "grid.png", images.numpy(), np.array([[0, -1]]))
     sheet = picture(tmp_path / "grid.png")
     assert sheet.shape == (36, 86, 3)
@@ -44,7 +46,9 @@ def test_the_picture_of_colour_images_that_are_not_square(tmp_path):
 
 def test_a_title_in_two_lines_stands_above_the_images(tmp_path):
     for name, title in (("plain", ""), ("titled", "a model")):
-        grid.write_png(tmp_path / name, np.zeros((1, 1, 34, 34), dtype=np.uint8), np.array([[0]]), title=title)
+        grid.write_png(
+            tmp_path / name, np.zeros((1, 1, 34, 34), dtype=np.uint8), np.array([[0]]), title=title
+        )
     plain, titled = picture(tmp_path / "plain"), picture(tmp_path / "titled")
     assert (titled[2 * grid.LINE + 2 :] == plain[2:]).all()
     for line in (0, 1):

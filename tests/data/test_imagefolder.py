@@ -47,7 +47,9 @@ def root(tmp_path: Path) -> Path:
 def test_images_and_labels_come_sorted_by_class_and_name(root: Path) -> None:
     dataset = imagefolder(root=str(root))
     train, test = dataset.split("train"), dataset.split("test")
-    expected = torch.stack([torch.from_numpy(random_pixels(seed)).permute(2, 0, 1) for seed in range(6)])
+    expected = torch.stack(
+        [torch.from_numpy(random_pixels(seed)).permute(2, 0, 1) for seed in range(6)]
+    )
     assert torch.equal(train.images, expected[:4])
     assert torch.equal(test.images, expected[4:])
     assert (train.labels.tolist(), test.labels.tolist()) == ([0, 0, 1, 1], [0, 1])
@@ -65,7 +67,9 @@ def test_the_spec_is_known_without_decoding(root: Path, cache: Path) -> None:
 def test_grey_palette_and_transparent_images_become_rgb(root: Path) -> None:
     grey = np.arange(24, dtype=np.uint8).reshape(4, 6)
     Image.fromarray(grey).save(root / "train/cat/1.png")
-    Image.fromarray(np.dstack([random_pixels(1), np.full((4, 6), 9, np.uint8)])).save(root / "train/dog/0.png")
+    Image.fromarray(np.dstack([random_pixels(1), np.full((4, 6), 9, np.uint8)])).save(
+        root / "train/dog/0.png"
+    )
     Image.fromarray(grey).convert("P").save(root / "train/dog/1.png")
     with pytest.warns(Remark, match="1 of 4 images have transparent pixels"):
         images = imagefolder(root=str(root)).split("train").images
@@ -98,7 +102,8 @@ def test_only_images_that_are_not_hidden_count_in_folders_below_a_class_too(root
     (root / "train/cat/0.png").rename(root / "elsewhere")
     (root / "train/cat/0.png").symlink_to(root / "elsewhere")
     assert [*folders.files_of_imagefolder(str(root))][:5] == [
-        f"train/{name}" for name in ("cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png", "dog/old/9.PNG")
+        f"train/{name}"
+        for name in ("cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png", "dog/old/9.PNG")
     ]
     assert imagefolder(root=str(root)).split("train").labels.tolist() == [0, 0, 1, 1, 1]
 
@@ -118,8 +123,9 @@ def test_images_stored_in_one_channel_have_one(root: Path, mode: str) -> None:
 def test_the_first_image_decides_and_one_in_colour_is_refused_after_a_grey_one(root: Path) -> None:
     all_grey(root)
     save(root / "train/dog/1.png", random_pixels(5))
-    assert f"{root / 'train/dog/1.png'} is in colour, and the folder's first image is grey. Add grey=false" in message(
-        JembenchError, root, read=True
+    assert (
+        f"{root / 'train/dog/1.png'} is in colour, and the folder's first image is grey. Add grey=false"
+        in message(JembenchError, root, read=True)
     )
     assert imagefolder(root=str(root), grey=True).split("train").images.shape == (4, 1, 4, 6)
     save(root / "train/cat/0.png", random_pixels(5))
@@ -145,7 +151,8 @@ def split_of(folder: Path, **options: float) -> list[tuple[int, ...]]:
 def test_each_class_is_split(flat: Path) -> None:
     assert split_of(flat) == [(0,) * 8 + (1,) * 2, (0,) * 2 + (1,)]
     assert split_of(flat, split=0.5) == [(0,) * 5 + (1,) * 2, (0,) * 5 + (1,)]
-    assert split_of(flat, split=0.99) == [(0,) * 9 + (1,) * 2, (0, 1)]  # at least one of each in each part
+    # at least one of each in each part
+    assert split_of(flat, split=0.99) == [(0,) * 9 + (1,) * 2, (0, 1)]
     assert split_of(flat, split=0.01) == [(0, 1), (0,) * 9 + (1,) * 2]
 
 
@@ -153,7 +160,10 @@ def images_for_tests(flat: Path, seed: int) -> set[bytes]:
     """The pixels of the test images."""
     dataset = imagefolder(root=str(flat), seed=seed)
     assert (dataset.train_size, dataset.test_size) == (10, 3)
-    images = {part: {image.numpy().tobytes() for image in dataset.split(part).images} for part in ("train", "test")}
+    images = {
+        part: {image.numpy().tobytes() for image in dataset.split(part).images}
+        for part in ("train", "test")
+    }
     assert len(images["train"] | images["test"]) == 10  # the dogs are three of the cats
     return images["test"]
 
@@ -165,9 +175,13 @@ def test_the_seed_chooses_the_images(flat: Path) -> None:
 
 
 def test_the_split_is_frozen(flat: Path) -> None:
-    place = {number: hashlib.sha256(f"7/cat/{number}.png".encode()).digest() for number in range(10)}
+    place = {
+        number: hashlib.sha256(f"7/cat/{number}.png".encode()).digest() for number in range(10)
+    }
     last = sorted(place, key=place.__getitem__)[8:]
-    assert {random_pixels(number).transpose(2, 0, 1).tobytes() for number in last} <= images_for_tests(flat, 7)
+    assert {
+        random_pixels(number).transpose(2, 0, 1).tobytes() for number in last
+    } <= images_for_tests(flat, 7)
 
 
 def test_a_new_image_moves_few_others(flat: Path) -> None:
@@ -181,7 +195,15 @@ def test_the_split_is_part_of_the_identity(flat: Path) -> None:
         return registry.resolve("datasets", f"imagefolder:root={flat}{options}").identity
 
     assert identity("") == identity(",split=0.8,seed=0") == identity(",split=.8")
-    assert len({stable_hash(identity(options)) for options in ("", ",split=.7", ",seed=1", ",grey=false")}) == 4
+    assert (
+        len(
+            {
+                stable_hash(identity(options))
+                for options in ("", ",split=.7", ",seed=1", ",grey=false")
+            }
+        )
+        == 4
+    )
 
 
 def forbid_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +222,9 @@ def test_a_second_start_decodes_nothing(root: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("change", ["rewritten", "touched", "added", "renamed", "moved"])
-def test_a_changed_folder_is_decoded_again_and_replaces_its_cache(root: Path, cache: Path, change: str) -> None:
+def test_a_changed_folder_is_decoded_again_and_replaces_its_cache(
+    root: Path, cache: Path, change: str
+) -> None:
     imagefolder(root=str(root)).split("train")
     first, last = root / "train/cat/0.png", root / "train/dog/1.png"
     if change == "rewritten":
@@ -215,7 +239,8 @@ def test_a_changed_folder_is_decoded_again_and_replaces_its_cache(root: Path, ca
         last.rename(root / "train/cat/9.png")
     split = imagefolder(root=str(root)).split("train")
     expected = [
-        torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1) for path in sorted(root.glob("train/*/*.png"))
+        torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1)
+        for path in sorted(root.glob("train/*/*.png"))
     ]
     assert torch.equal(split.images, torch.stack(expected))
     assert len(list(cache.iterdir())) == 1
@@ -275,7 +300,10 @@ def test_a_folder_without_classes(tmp_path: Path) -> None:
 def test_an_image_of_another_size_is_named(root: Path) -> None:
     save(root / "train/dog/0.png", random_pixels(0, 5, 7))
     text = message(JembenchError, root, read=True)
-    assert f"{root / 'train/dog/0.png'} has 7x5 pixels (width x height), and the folder's first image 6x4. Add" in text
+    assert (
+        f"{root / 'train/dog/0.png'} has 7x5 pixels (width x height), and the folder's first image 6x4. Add"
+        in text
+    )
 
 
 def test_a_class_of_one_image_cannot_be_split(flat: Path) -> None:
@@ -289,12 +317,19 @@ def test_a_folder_that_is_split_already(root: Path) -> None:
 
 def test_no_file_starts_ghostscript(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
-    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given: started.append(given) or Image.new("RGB", (6, 4)))
+    monkeypatch.setattr(
+        EpsImagePlugin,
+        "Ghostscript",
+        lambda *given: started.append(given) or Image.new("RGB", (6, 4)),
+    )
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 6 4\n%%EndComments\nshowpage\n%%EOF\n"
     (root / "train/cat/0.png").write_bytes(eps)
     assert f"{root / 'train/cat/0.png'} cannot be decoded" in message(JembenchError, root)
     with pytest.raises(JembenchError, match="cannot be decoded"):
-        decoding.decode_all([str(root / "train/cat/0.png")], decoding.Form(mode="RGB", height=4, width=6, square=False))
+        decoding.decode_all(
+            [str(root / "train/cat/0.png")],
+            decoding.Form(mode="RGB", height=4, width=6, square=False),
+        )
     assert not started
 
 
@@ -309,7 +344,9 @@ def test_every_suffix_is_that_of_a_format_that_is_read(tmp_path: Path, suffix: s
 
 def test_the_formats_are_named_wherever_an_image_is_opened() -> None:
     repository = Path(__file__).parents[2]
-    sources = [path for folder in ("jembench", "plugins") for path in (repository / folder).rglob("*.py")]
+    sources = [
+        path for folder in ("jembench", "plugins") for path in (repository / folder).rglob("*.py")
+    ]
     calls = [
         (path, call)
         for path in sources
@@ -317,7 +354,11 @@ def test_the_formats_are_named_wherever_an_image_is_opened() -> None:
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "Image.open"
     ]
     assert calls
-    assert not [str(path) for path, call in calls if "formats" not in {keyword.arg for keyword in call.keywords}]
+    assert not [
+        str(path)
+        for path, call in calls
+        if "formats" not in {keyword.arg for keyword in call.keywords}
+    ]
 
 
 def test_an_image_cut_short_is_named(root: Path) -> None:

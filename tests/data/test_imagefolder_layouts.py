@@ -46,7 +46,9 @@ def remarks(root: Path) -> list[str]:
 SPLIT = ("cat", "dog")
 
 
-@pytest.mark.parametrize(("train", "test"), [("Train", "Test"), ("training", "testing"), ("TRAINING", "test")])
+@pytest.mark.parametrize(
+    ("train", "test"), [("Train", "Test"), ("training", "testing"), ("TRAINING", "test")]
+)
 def test_folders_of_splits_have_any_of_their_names(tmp_path: Path, train: str, test: str) -> None:
     places = [f"{part}/{name}" for part in (train, test) for name in SPLIT]
     usual = [f"{part}/{name}" for part in ("train", "test") for name in SPLIT]
@@ -59,11 +61,17 @@ def test_folders_of_splits_have_any_of_their_names(tmp_path: Path, train: str, t
 @pytest.mark.parametrize(
     ("places", "text"),
     [
-        (["photos/train/cat", "photos/train/dog", "photos/test/cat", "photos/test/dog"], "no images: photos"),
+        (
+            ["photos/train/cat", "photos/train/dog", "photos/test/cat", "photos/test/dog"],
+            "no images: photos",
+        ),
         (["all/cat", "all/dog"], "are named like splits: all"),
         (["dataset/cat"], "hold folders and no images: dataset"),
         (["a/cat", "a/dog"], "hold folders and no images: a"),
-        (["fold1/cat", "fold1/dog", "fold2/cat", "fold2/dog"], "hold folders and no images: fold1, fold2"),
+        (
+            ["fold1/cat", "fold1/dog", "fold2/cat", "fold2/dog"],
+            "hold folders and no images: fold1, fold2",
+        ),
         (["val/cat", "val/dog"], "are named like splits: val"),
         (["train_images", "val2017"], "are named like splits: train_images, val2017"),
         (["cat", "dog", "Validation/cat", "Validation/dog"], "folders of splits: Validation"),
@@ -73,7 +81,9 @@ def test_folders_of_splits_have_any_of_their_names(tmp_path: Path, train: str, t
 )
 def test_folders_of_splits_are_no_classes(tmp_path: Path, places: list[str], text: str) -> None:
     root = make(tmp_path / "set", *places)
-    with pytest.raises(Unavailable, match="Give imagefolder's root the folder that holds the classes") as raised:
+    with pytest.raises(
+        Unavailable, match="Give imagefolder's root the folder that holds the classes"
+    ) as raised:
         imagefolder(root=str(root))
     assert text in str(raised.value)
 
@@ -95,13 +105,20 @@ def test_two_folders_of_one_split_are_refused(tmp_path: Path) -> None:
         (["one"], ("one",)),
     ],
 )
-def test_classes_are_taken_whatever_lies_within(tmp_path: Path, places: list[str], names: tuple[str, ...]) -> None:
+def test_classes_are_taken_whatever_lies_within(
+    tmp_path: Path, places: list[str], names: tuple[str, ...]
+) -> None:
     assert imagefolder(root=str(make(tmp_path / "set", *places))).spec.class_names == names
 
 
 def test_the_classes_are_named_first(tmp_path: Path) -> None:
-    root = make(tmp_path / "set", *(f"{part}/{name}" for part in ("train", "test") for name in ("10", "2", "é", "a")))
-    assert remarks(root) == ["set has 4 classes, numbered in the order of their folders' names: 10, 2, a and 1 more."]
+    root = make(
+        tmp_path / "set",
+        *(f"{part}/{name}" for part in ("train", "test") for name in ("10", "2", "é", "a")),
+    )
+    assert remarks(root) == [
+        "set has 4 classes, numbered in the order of their folders' names: 10, 2, a and 1 more."
+    ]
 
 
 def test_what_lies_beside_the_classes_is_named(tmp_path: Path) -> None:
@@ -111,7 +128,9 @@ def test_what_lies_beside_the_classes_is_named(tmp_path: Path) -> None:
     _, beside, unread = remarks(root)
     paths = ", ".join(str(root / name) for name in ("train/0.png", "train/1.png", "val"))
     assert beside == f"Not read, since they lie beside the folders of classes: {paths}."
-    assert unread == f"Not read, since .heic is no format of imagefolder: {root / 'train/cat/2.heic'}."
+    assert (
+        unread == f"Not read, since .heic is no format of imagefolder: {root / 'train/cat/2.heic'}."
+    )
 
 
 def test_copies_of_training_images_among_the_test_images_are_counted(tmp_path: Path) -> None:
@@ -119,7 +138,9 @@ def test_copies_of_training_images_among_the_test_images_are_counted(tmp_path: P
     (root / "test/dog/9.png").write_bytes((root / "train/cat/1.png").read_bytes())
     _, text = remarks(root)
     assert text.startswith(f"1 of 5 test images of {root} are also among its training images")
-    assert text.endswith(f"The first is {root / 'test/dog/9.png'}, a copy of {root / 'train/cat/1.png'}.")
+    assert text.endswith(
+        f"The first is {root / 'test/dog/9.png'}, a copy of {root / 'train/cat/1.png'}."
+    )
 
 
 def test_links_to_folders_are_followed(tmp_path: Path) -> None:
@@ -132,12 +153,16 @@ def test_links_to_folders_are_followed(tmp_path: Path) -> None:
     assert imagefolder(root=str(root)).spec.class_names == ("bird", "cat", "dog")
 
 
-@pytest.mark.parametrize("links", [{"cat/up": "cat"}, {"cat/up": "."}, {"cat/x": "dog", "dog/y": "cat"}])
+@pytest.mark.parametrize(
+    "links", [{"cat/up": "cat"}, {"cat/up": "."}, {"cat/x": "dog", "dog/y": "cat"}]
+)
 def test_links_without_an_end_are_refused(tmp_path: Path, links: dict[str, str]) -> None:
     root = make(tmp_path / "set", *SPLIT)
     for link, target in links.items():
         (root / link).symlink_to(root / target)
-    with pytest.raises(Unavailable, match=r"is a link to .*, in which it lies, so that it has no end\. Remove"):
+    with pytest.raises(
+        Unavailable, match=r"is a link to .*, in which it lies, so that it has no end\. Remove"
+    ):
         imagefolder(root=str(root))
 
 
@@ -147,11 +172,15 @@ def test_a_link_to_nothing_is_named(tmp_path: Path, part: str) -> None:
     (root / part / "cat/9.png").symlink_to("nowhere")
     dataset = imagefolder(root=str(root))
     dataset.split("test" if part == "train" else "train")
-    with pytest.raises(JembenchError, match=r"cat/9\.png cannot be decoded as an image: No such file"):
+    with pytest.raises(
+        JembenchError, match=r"cat/9\.png cannot be decoded as an image: No such file"
+    ):
         dataset.split("test" if part == "test" else "train")
 
 
-def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root, scan = make(tmp_path / "set", "cat", "cat/old", "dog"), os.scandir
 
     def refuse(path: str) -> object:
@@ -160,7 +189,9 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pyte
         return scan(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    with pytest.raises(Unavailable, match=r"The folder .*cat/old cannot be read: Permission denied\."):
+    with pytest.raises(
+        Unavailable, match=r"The folder .*cat/old cannot be read: Permission denied\."
+    ):
         imagefolder(root=str(root))
 
 
@@ -169,7 +200,9 @@ def test_names_of_other_systems_are_the_same_names(tmp_path: Path) -> None:
     mixed = make(tmp_path / "a", f"train/{composed}", "train/f", f"test/{decomposed}", "test/f")
     plain = make(tmp_path / "b", f"train/{composed}", "train/f", f"test/{composed}", "test/f")
     assert imagefolder(root=str(mixed)).spec.class_names == ("f", composed)
-    assert [*folders.files_of_imagefolder(str(mixed))] == [*folders.files_of_imagefolder(str(plain))]
+    assert [*folders.files_of_imagefolder(str(mixed))] == [
+        *folders.files_of_imagefolder(str(plain))
+    ]
     make(mixed, f"train/{decomposed}")
     with pytest.raises(Unavailable, match="differ only in their Unicode form"):
         imagefolder(root=str(mixed))

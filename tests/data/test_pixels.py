@@ -7,7 +7,9 @@ from jembench.data.pixels import add_noise, noise_to_model, to_float, to_uint8
 from jembench.errors import Diverged
 
 LEVELS = torch.arange(256, dtype=torch.uint8)
-BOUNDS = st.tuples(st.floats(-10, 10), st.floats(0.1, 10)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+BOUNDS = st.tuples(st.floats(-10, 10), st.floats(0.1, 10)).map(
+    lambda pair: (pair[0], pair[0] + pair[1])
+)
 
 
 @given(BOUNDS)

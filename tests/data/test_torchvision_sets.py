@@ -65,7 +65,10 @@ def write_cifar10(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.n
     listed = [
         [
             name,
-            write_pickle(folder / name, {"data": data.reshape(len(data), -1), "labels": [next(labels) for _ in data]}),
+            write_pickle(
+                folder / name,
+                {"data": data.reshape(len(data), -1), "labels": [next(labels) for _ in data]},
+            ),
         ]
         for name, data in parts.items()
     ]
@@ -73,7 +76,8 @@ def write_cifar10(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.n
     monkeypatch.setattr("torchvision.datasets.CIFAR10.train_list", listed[:5])
     monkeypatch.setattr("torchvision.datasets.CIFAR10.test_list", listed[5:])
     monkeypatch.setattr(
-        "torchvision.datasets.CIFAR10.meta", {"filename": "batches.meta", "key": "label_names", "md5": md5}
+        "torchvision.datasets.CIFAR10.meta",
+        {"filename": "batches.meta", "key": "label_names", "md5": md5},
     )
     train = np.concatenate([parts[f"data_batch_{i}"] for i in range(1, 6)])
     return {"train": train, "test": parts["test_batch"]}
@@ -86,13 +90,18 @@ def write_cifar100(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.
     listed = {}
     for name, data in parts.items():
         fine = [next(labels) for _ in data]
-        content = {"data": data.reshape(len(data), -1), "fine_labels": fine, "coarse_labels": [0 for _ in data]}
+        content = {
+            "data": data.reshape(len(data), -1),
+            "fine_labels": fine,
+            "coarse_labels": [0 for _ in data],
+        }
         listed[name] = [[name, write_pickle(folder / name, content)]]
     md5 = write_pickle(folder / "meta", {"fine_label_names": ["apple", "..."]})
     monkeypatch.setattr("torchvision.datasets.CIFAR100.train_list", listed["train"])
     monkeypatch.setattr("torchvision.datasets.CIFAR100.test_list", listed["test"])
     monkeypatch.setattr(
-        "torchvision.datasets.CIFAR100.meta", {"filename": "meta", "key": "fine_label_names", "md5": md5}
+        "torchvision.datasets.CIFAR100.meta",
+        {"filename": "meta", "key": "fine_label_names", "md5": md5},
     )
     return parts
 
@@ -123,7 +132,11 @@ def test_cifar10_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.M
     dataset = cifar10(root=str(tmp_path))
     assert_holds(dataset.split("train"), written["train"], list(range(10)))
     assert_holds(dataset.split("test"), written["test"], [10, 11, 12])
-    assert (dataset.spec.name, dataset.spec.shape, dataset.spec.num_classes) == ("cifar10", (3, 32, 32), 10)
+    assert (dataset.spec.name, dataset.spec.shape, dataset.spec.num_classes) == (
+        "cifar10",
+        (3, 32, 32),
+        10,
+    )
     assert (dataset.spec.class_names[0], dataset.spec.class_names[9]) == ("airplane", "truck")
 
 
@@ -144,7 +157,9 @@ def test_svhn_counts_from_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert dataset.spec.class_names == tuple("0123456789")
 
 
-def test_the_data_folder_is_taken_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_folder_is_taken_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_cifar10(tmp_path, monkeypatch)
     monkeypatch.setenv("JEMBENCH_DATA", str(tmp_path))
     assert len(cifar10().split("test").images) == 3
@@ -155,7 +170,9 @@ def test_the_data_folder_is_taken_from_the_environment(tmp_path: Path, monkeypat
 
 
 @FACTORIES
-def test_missing_files_are_named_with_the_folder_and_the_remedy(factory: Callable[..., Any], tmp_path: Path) -> None:
+def test_missing_files_are_named_with_the_folder_and_the_remedy(
+    factory: Callable[..., Any], tmp_path: Path
+) -> None:
     with pytest.raises(Unavailable) as raised:
         factory(root=str(tmp_path / "data"))
     message = str(raised.value)
@@ -166,12 +183,16 @@ def test_missing_files_are_named_with_the_folder_and_the_remedy(factory: Callabl
     assert not (tmp_path / "data").exists()
 
 
-def test_a_pickle_with_a_wrong_checksum_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickle_with_a_wrong_checksum_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_cifar10(tmp_path, monkeypatch)
     trap = tmp_path / "sprung"
     hostile = pickle.dumps(Trap(trap))
     (tmp_path / "cifar-10-batches-py" / "data_batch_1").write_bytes(hostile)
-    with pytest.raises(Unavailable, match=r"CIFAR-10 is not available in .*corrupted.*cifar10:download=true"):
+    with pytest.raises(
+        Unavailable, match=r"CIFAR-10 is not available in .*corrupted.*cifar10:download=true"
+    ):
         cifar10(root=str(tmp_path)).split("train")
     assert not trap.exists()
     pickle.loads(hostile)
@@ -222,7 +243,10 @@ def test_a_server_that_never_answers_is_given_up(
         dataset.split("train")
     message = str(raised.value)
     assert f"CIFAR-10 is not available in {tmp_path / 'new' / 'data'}" in message
-    assert f"fetch {silent_server}/cifar.tar.gz yourself and put cifar-10-batches-py in that folder" in message
+    assert (
+        f"fetch {silent_server}/cifar.tar.gz yourself and put cifar-10-batches-py in that folder"
+        in message
+    )
     assert socket.getdefaulttimeout() == before
 
 
@@ -234,7 +258,9 @@ def test_download_fetches_checks_and_unpacks(
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(tmp_path / "author" / "cifar-10-batches-py", "cifar-10-batches-py")
     monkeypatch.setattr("torchvision.datasets.CIFAR10.url", f"{author}/{archive.name}")
-    monkeypatch.setattr("torchvision.datasets.CIFAR10.tgz_md5", hashlib.md5(archive.read_bytes()).hexdigest())
+    monkeypatch.setattr(
+        "torchvision.datasets.CIFAR10.tgz_md5", hashlib.md5(archive.read_bytes()).hexdigest()
+    )
     dataset = cifar10(root=str(tmp_path / "user"), download=True)
     assert not (tmp_path / "user").exists()  # nothing is fetched before an image is asked for
     assert_holds(dataset.split("test"), written["test"], [10, 11, 12])

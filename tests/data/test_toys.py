@@ -26,7 +26,9 @@ def density(dataset, x):
 
 @pytest.mark.parametrize("kind", PLANES)
 def test_a_density_of_the_plane_integrates_to_one(kind):
-    nodes, weights = (torch.from_numpy(part) * (1 + WIDTH / 2) for part in np.polynomial.legendre.leggauss(301))
+    nodes, weights = (
+        torch.from_numpy(part) * (1 + WIDTH / 2) for part in np.polynomial.legendre.leggauss(301)
+    )
     places = torch.cartesian_prod(nodes, nodes).view(-1, 2, 1, 1)
     integral = density(toy(kind=kind), places) @ torch.outer(weights, weights).flatten()
     assert float(integral) == pytest.approx(1, abs=2e-4)
@@ -36,12 +38,21 @@ def test_a_density_of_the_plane_integrates_to_one(kind):
 def test_points_follow_the_density_and_labels_their_modes(kind):
     dataset = toy(kind=kind)
     images, labels = dataset.split("train")
-    blocks = density(dataset, to_float(all_cells((2, 1, 1)), (-1, 1))).view(16, 16, 16, 16).sum(dim=(1, 3)) * WIDTH**2
-    counts = torch.zeros(16, 16).index_put_((*(images.flatten(1) // 16).long().T,), torch.tensor(1.0), accumulate=True)
+    blocks = (
+        density(dataset, to_float(all_cells((2, 1, 1)), (-1, 1)))
+        .view(16, 16, 16, 16)
+        .sum(dim=(1, 3))
+        * WIDTH**2
+    )
+    counts = torch.zeros(16, 16).index_put_(
+        (*(images.flatten(1) // 16).long().T,), torch.tensor(1.0), accumulate=True
+    )
     expected, observed = (len(images) * blocks).flatten().numpy(), counts.flatten().numpy()
     often = expected > 5
     rest = expected[~often].sum(), observed[~often].sum()
-    test = stats.chisquare([*observed[often], rest[1]], [*expected[often], rest[0]], sum_check=False)
+    test = stats.chisquare(
+        [*observed[often], rest[1]], [*expected[often], rest[0]], sum_check=False
+    )
     assert test.pvalue > 0.01
     assert stats.chisquare(labels.bincount()).pvalue > 0.01
     likeliest = dataset.truth.log_joint(to_float(images, (-1, 1))).argmax(dim=1)
@@ -55,7 +66,9 @@ def test_images_are_a_mixture_of_patterns_with_noise_of_their_own_in_each_pixel(
     places, levels = (np.arange(8) + 0.5) * math.pi / 8, np.linspace(-1, 1, 256)
     of_modes = []
     for row, column in [(0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)]:
-        noise = stats.norm(0.5 * np.outer(np.cos(row * places), np.cos(column * places)).reshape(64, 1), 0.2)
+        noise = stats.norm(
+            0.5 * np.outer(np.cos(row * places), np.cos(column * places)).reshape(64, 1), 0.2
+        )
         of_modes.append(np.log(noise.pdf(x.T) / noise.pdf(levels).sum(axis=1)[:, None]).sum(axis=0))
     expected = np.stack(of_modes, axis=1) - math.log(8) - 64 * math.log(WIDTH)
     found = dataset.truth.log_joint(to_float(images, (-1, 1))).numpy()

@@ -1,4 +1,6 @@
-"""Overrides without an effect on the training are refused; the others determine the number of iterations."""
+"""Overrides without an effect on the training are refused; the others determine the number of
+iterations.
+"""
 
 import re
 
@@ -10,7 +12,9 @@ from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import plan_fit
 
 BY_EPOCHS, BY_LEAST = 100, 4
-"""Iterations in an epoch for which the epochs of recipe small-images, 50, or else its least number, 400, decide."""
+"""Iterations in an epoch for which the epochs of recipe small-images, 50, or else its least number,
+400, decide.
+"""
 
 
 @pytest.mark.parametrize(
@@ -21,7 +25,8 @@ BY_EPOCHS, BY_LEAST = 100, 4
         (["epochs=5"], BY_EPOCHS, 500),
         (["epochs=101"], BY_LEAST, 404),
         (["epochs=5", "least_iterations=0"], BY_LEAST, 20),
-        (["epochs=50", "least_iterations=400"], BY_LEAST, 400),  # the file's own values are no overrides
+        # the file's own values are no overrides
+        (["epochs=50", "least_iterations=400"], BY_LEAST, 400),
         (["least_iterations=600"], BY_LEAST, 600),
         (["least_iterations=0", "epochs=1e-6"], BY_LEAST, 1),
     ],
@@ -61,9 +66,12 @@ def test_the_one_that_does_not_decide_is_refused(settings, per_epoch, expected):
         ("digits", "data.epoch=labelled", "data.shared=false"),
     ],
 )
-def test_a_field_that_the_rest_of_the_recipe_does_not_read_is_refused_when_it_is_planned(recipe, inert, instead):
+def test_a_field_that_the_rest_of_the_recipe_does_not_read_is_refused_when_it_is_planned(
+    recipe, inert, instead
+):
     with pytest.raises(
-        SpecError, match=rf"^{re.escape(inert)} has no effect .* by recipe {recipe}: .* Set \S+( too)?\.$"
+        SpecError,
+        match=rf"^{re.escape(inert)} has no effect .* by recipe {recipe}: .* Set \S+( too)?\.$",
     ):
         plan_fit("jem", "digits", recipe, [inert])
     assert len(plan_fit("jem", "digits", recipe, [inert, instead]).recipe.overrides) == 2

@@ -15,7 +15,8 @@ ADDED = {"norm": "batch", "momentum": "0.1", "marginal": "0.2"}
     [
         (BATCH, {}, "jem"),
         (BATCH.replace("jem:", "jem:dropout=0.5,"), {"dropout": 0.5}, "jem:dropout=0.5"),
-        ("jem:momentum=0.1", {"norm": "none"}, "jem:norm=none"),  # the recipe is overridden by a default
+        # the recipe is overridden by a default
+        ("jem:momentum=0.1", {"norm": "none"}, "jem:norm=none"),
         ("jem:momentum=0.3,norm=batch", {"momentum": 0.3}, "jem:momentum=0.3"),
         ("Net-0123456789", {"norm": None, "momentum": None}, "Net:momentum=null,norm=null"),
     ],
@@ -26,9 +27,15 @@ def test_a_model_is_named_without_the_options_that_its_recipe_added(model, other
 
 
 def test_a_requested_spec_that_two_models_share_is_no_name():
-    fits = {("Net-0123456789", "digits", "pretrained"): "Net", ("Net-abcdef0123", "digits", "pretrained"): "Net"}
+    fits = {
+        ("Net-0123456789", "digits", "pretrained"): "Net",
+        ("Net-abcdef0123", "digits", "pretrained"): "Net",
+    }
     assert display_names({}, fits) == {}
-    other = {("Net-0123456789", "digits", "pretrained"): "Net", ("Net-abcdef0123", "stripes", "pretrained"): "Net"}
+    other = {
+        ("Net-0123456789", "digits", "pretrained"): "Net",
+        ("Net-abcdef0123", "stripes", "pretrained"): "Net",
+    }
     assert set(display_names({}, other).values()) == {"Net"}
 
 
@@ -48,14 +55,21 @@ def test_a_suite_names_a_model_and_what_is_given_names_it_anew():
 
 def test_a_metric_or_a_label_is_headed():
     usual = display_names({}, FITS)
-    assert display_names({"ece": "Error"}, FITS, columns={"ece", "nll"}) == {**usual, ("", "ece"): "Error"}
-    with pytest.raises(SpecError, match=r"no model or column among these results named 'eces'\. Nearest: ece"):
+    assert display_names({"ece": "Error"}, FITS, columns={"ece", "nll"}) == {
+        **usual,
+        ("", "ece"): "Error",
+    }
+    with pytest.raises(
+        SpecError, match=r"no model or column among these results named 'eces'\. Nearest: ece"
+    ):
         display_names({"eces": "Error"}, FITS, columns={"ece", "nll"})
 
 
 def test_a_name_is_that_of_one_model_on_a_dataset_by_a_recipe():
     models = ("jem:norm=batch", "jem:dropout=0.5")
-    with pytest.raises(SpecError, match=r"'Mine' would be the name of jem:norm=batch and of jem:dropout=0\.5"):
+    with pytest.raises(
+        SpecError, match=r"'Mine' would be the name of jem:norm=batch and of jem:dropout=0\.5"
+    ):
         display_names({"jem": "Mine"}, {(model, "digits", "digits"): model for model in models})
 
 
@@ -64,7 +78,8 @@ def test_matching():
     assert matching("metrics", "ood", metrics) == metrics[:2]
     assert matching("metrics", "ood:score=log-px,set=interp", metrics) == ["ood:set=interp"]
     assert matching("metrics", "ood:set=uniform", metrics) == []
-    assert matching("metrics", "ood:set=interp", metrics[1:]) == []  # other options of a metric are another metric
+    # other options of a metric are another metric
+    assert matching("metrics", "ood:set=interp", metrics[1:]) == []
     assert matching("metrics", "*set=interp", metrics) == metrics[:2]
     assert matching("metrics", "gone", ["gone:x=1"]) == ["gone:x=1"]
     assert matching("models", "jem:norm=batch", [BATCH, "jem"]) == [BATCH]

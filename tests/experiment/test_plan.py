@@ -29,10 +29,21 @@ def suite_of(on, **lists):
 def make(zoo_of_tests):
     """Make a plan of the zoo's components, by their names there."""
 
-    def make(models="jem", metrics="score", *, seeds=(0,), settings=(), limit=None, recipe="tiny", dataset="data"):
+    def make(
+        models="jem",
+        metrics="score",
+        *,
+        seeds=(0,),
+        settings=(),
+        limit=None,
+        recipe="tiny",
+        dataset="data",
+    ):
         named = {"models": models.split(), "metrics": metrics.split()}
         listed = {key: [f"zoo_of_tests:{name}" for name in names] for key, names in named.items()}
-        chosen = suite_of([f"zoo_of_tests:{dataset}" if dataset == "data" else dataset], seeds=seeds, **listed)
+        chosen = suite_of(
+            [f"zoo_of_tests:{dataset}" if dataset == "data" else dataset], seeds=seeds, **listed
+        )
         path = str(zoo_of_tests / f"{recipe}.toml") if recipe == "tiny" else recipe
         return make_plan(chosen, recipe=path, settings=settings, limit=limit)
 
@@ -66,7 +77,9 @@ def test_a_plan_crosses_everything(make):
 
 
 def test_what_is_asked_for_twice_is_done_once(make):
-    plan = make("jem jem:unused=0 jem:unused=1", "score score:weight=1 score:weight=1.0", seeds=(3, 3))
+    plan = make(
+        "jem jem:unused=0 jem:unused=1", "score score:weight=1 score:weight=1.0", seeds=(3, 3)
+    )
     assert len(plan.fits) == 2
     assert len(plan.cells) == 2
 
@@ -74,13 +87,20 @@ def test_what_is_asked_for_twice_is_done_once(make):
 def counted(monkeypatch, owner, name):
     """Count the calls of a function."""
     calls, function = [], getattr(owner, name)
-    monkeypatch.setattr(owner, name, lambda *args, **kwargs: (calls.append(args), function(*args, **kwargs))[1])
+    monkeypatch.setattr(
+        owner, name, lambda *args, **kwargs: (calls.append(args), function(*args, **kwargs))[1]
+    )
     return calls
 
 
 def test_what_seeds_share_is_worked_out_once(make, monkeypatch):
     recipes._loaded.cache_clear()
-    watched = [(registry.code_identity, "code"), (discovery, "load"), (recipes, "read"), (recipes.packages, "source")]
+    watched = [
+        (registry.code_identity, "code"),
+        (discovery, "load"),
+        (recipes, "read"),
+        (recipes.packages, "source"),
+    ]
     calls = [counted(monkeypatch, owner, name) for owner, name in watched]
     make("jem classifier", "score energy")
     for_one = [len(made) for made in calls]
@@ -98,7 +118,8 @@ def test_a_suite_that_was_left_with_nothing(lacking):
 
 
 @pytest.mark.parametrize(
-    ("dataset", "expected"), [("svhn", "no block of the suite zoo is for svhn"), ("cifar10", "no metric of the suite")]
+    ("dataset", "expected"),
+    [("svhn", "no block of the suite zoo is for svhn"), ("cifar10", "no metric of the suite")],
 )
 def test_a_suite_of_which_nothing_is_for_the_dataset(dataset, expected):
     chosen = suite_of([dataset], models=[ANY], datasets=["cifar10"], metrics=["ood:set=cifar10"])
@@ -109,7 +130,10 @@ def test_a_suite_of_which_nothing_is_for_the_dataset(dataset, expected):
 def test_settings_go_to_the_metric_that_they_name_or_to_the_recipe(make):
     settings = ["zoo_of_tests:score.weight=2.5", "epochs=3", "optimizer.learning_rate=0.5"]
     plan = make("jem", "score energy", settings=settings)
-    assert [str(cell.metric) for cell in plan.cells] == ["zoo_of_tests:score:weight=2.5", "zoo_of_tests:energy"]
+    assert [str(cell.metric) for cell in plan.cells] == [
+        "zoo_of_tests:score:weight=2.5",
+        "zoo_of_tests:energy",
+    ]
     assert plan.fits[0].key.recipe == "tiny+epochs=3+optimizer.learning_rate=0.5"
 
 
@@ -122,8 +146,14 @@ def test_a_setting_of_a_registered_metric():
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
-        ("zoo_of_tests:score.wieght=2", "There is no option of zoo_of_tests:score named 'wieght'. Nearest: weight"),
-        ("zoo_of_tests:score.weight=much", "weight of zoo_of_tests:score is 'much'; it must be a finite number"),
+        (
+            "zoo_of_tests:score.wieght=2",
+            "There is no option of zoo_of_tests:score named 'wieght'. Nearest: weight",
+        ),
+        (
+            "zoo_of_tests:score.weight=much",
+            "weight of zoo_of_tests:score is 'much'; it must be a finite number",
+        ),
         ("ece.bins=15", "'ece.bins=15' sets an option of the metric ece, which is not measured."),
         ("epoch=15", "There is no key in recipe tiny named 'epoch'. Nearest: epochs"),
         ("chains.sampler=pdc", "There is no sampler named 'pdc'. Nearest: pcd"),
@@ -172,18 +202,26 @@ def test_another_fit_has_another_id(make, other):
 
 
 def test_cells_differ_by_metric_and_limit_as_well(make):
-    plans = [make(), make(metrics="energy"), make(metrics="score:weight=2"), make(limit=5), make(limit=6)]
+    plans = [
+        make(),
+        make(metrics="energy"),
+        make(metrics="score:weight=2"),
+        make(limit=5),
+        make(limit=6),
+    ]
     assert len({cell_id(plan) for plan in plans}) == 5
     assert len({fit_id(plan) for plan in plans}) == 1
 
 
 @pytest.mark.parametrize(
-    ("factory", "option"), [("jem", "unused"), ("score", "weight"), ("pcd", "reinit"), ("pcd", "noise")]
+    ("factory", "option"),
+    [("jem", "unused"), ("score", "weight"), ("pcd", "reinit"), ("pcd", "noise")],
 )
 def test_a_default_that_changes_makes_it_another_cell(make, monkeypatch, factory, option):
     import zoo_of_tests as zoo
 
-    monkeypatch.setattr(options, "options_of", options.options_of.__wrapped__)  # a process reads the defaults once
+    # a process reads the defaults once
+    monkeypatch.setattr(options, "options_of", options.options_of.__wrapped__)
     before = cell_id(make())
     changed = inspect.unwrap(getattr(samplers if factory == "pcd" else zoo, factory))
     value = changed.__kwdefaults__[option] + 1
@@ -204,7 +242,9 @@ def component(distribution, name="lion", version="1.0"):
 
 
 def test_what_else_is_installed_changes_no_id_but_another_distribution_does(make, monkeypatch):
-    """A second ``lion`` only makes the first one's name longer; a ``lion`` from elsewhere is another model."""
+    """A second ``lion`` only makes the first one's name longer; a ``lion`` from elsewhere is
+    another model.
+    """
     ids, names = [], []
     for installed in (["a"], ["a", "b"], ["b"]):
         others = tuple(c for c in discovery.catalogue().components if c.name != "lion")
@@ -251,13 +291,18 @@ def with_model_options(zoo_of_tests, tmp_path):
         ('width = "6"\nfails = "true"', "classifier", {"width": 6}),
     ],
 )
-def test_the_recipe_s_options_fill_in_what_the_spec_leaves_out(with_model_options, options, spec, arguments):
+def test_the_recipe_s_options_fill_in_what_the_spec_leaves_out(
+    with_model_options, options, spec, arguments
+):
     assert resolve_model(f"zoo_of_tests:{spec}", with_model_options(options)).arguments == arguments
 
 
 def test_a_plan_s_models_have_the_recipe_s_options(make):
     plan = make("jem jem:unused=1 classifier", settings=['model.unused="1"'])
-    assert [fit.key.model for fit in plan.fits] == ["zoo_of_tests:jem:unused=1", "zoo_of_tests:classifier"]
+    assert [fit.key.model for fit in plan.fits] == [
+        "zoo_of_tests:jem:unused=1",
+        "zoo_of_tests:classifier",
+    ]
 
 
 def test_a_recipe_without_chains_names_no_sampler():

@@ -16,16 +16,27 @@ def test_a_factory_says_whether_its_models_are_trained_here():
 
 def test_of_the_settings_those_of_chains_are_for_it():
     fit = plan_fit(MODEL, "digits", "digits", ["epochs=5", "chains.sampler=sgld:steps=7"])
-    assert (fit.recipe.name, fit.recipe.overrides) == ("pretrained", ("chains.sampler=sgld:steps=7",))
+    assert (fit.recipe.name, fit.recipe.overrides) == (
+        "pretrained",
+        ("chains.sampler=sgld:steps=7",),
+    )
     assert plan_fit(MODEL, "digits", None, ["epochs=5"]).key == plan_fit(MODEL, "digits").key
 
 
 @pytest.mark.parametrize(
     ("recipe", "settings", "text"),
     [
-        (None, ["epoch=5"], "There is no key in recipe digits-quick named 'epoch'. Nearest: epochs"),
+        (
+            None,
+            ["epoch=5"],
+            "There is no key in recipe digits-quick named 'epoch'. Nearest: epochs",
+        ),
         ("nowhere", [], "nowhere"),
-        ("pretrained", ["chains.sampler=sgldd"], "There is no sampler named 'sgldd'. Nearest: sgld"),
+        (
+            "pretrained",
+            ["chains.sampler=sgldd"],
+            "There is no sampler named 'sgldd'. Nearest: sgld",
+        ),
     ],
 )
 def test_names_that_do_not_exist_are_told_all_the_same(recipe, settings, text):
@@ -35,5 +46,7 @@ def test_names_that_do_not_exist_are_told_all_the_same(recipe, settings, text):
 
 def test_the_recipe_that_trains_nothing_is_for_no_other():
     assert plan_fit(MODEL, "digits", "pretrained").recipe.name == "pretrained"
-    with pytest.raises(SpecError, match="The recipe pretrained trains nothing, and jem is to be trained"):
+    with pytest.raises(
+        SpecError, match="The recipe pretrained trains nothing, and jem is to be trained"
+    ):
         plan_fit("jem", "digits", "pretrained")

@@ -53,7 +53,12 @@ def message(*arguments):
 
 PUBLISHED = {
     "paper": {"epochs": 150, "decay_epochs": (50, 100), "warmup_iterations": 0, "validation": 0},
-    "code": {"epochs": 200, "decay_epochs": (160, 180), "warmup_iterations": 1000, "validation": 5000},
+    "code": {
+        "epochs": 200,
+        "decay_epochs": (160, 180),
+        "warmup_iterations": 1000,
+        "validation": 5000,
+    },
 }
 """The differences between the paper (Table 4 and section 5) and its authors' code."""
 
@@ -67,7 +72,9 @@ def test_the_published_recipes(name):
         name="adam", learning_rate=1e-4, betas=(0.9, 0.999), momentum=0, weight_decay=0
     )
     assert recipe.schedule == Schedule(
-        warmup_iterations=differing["warmup_iterations"], decay=0.3, decay_epochs=differing["decay_epochs"]
+        warmup_iterations=differing["warmup_iterations"],
+        decay=0.3,
+        decay_epochs=differing["decay_epochs"],
     )
     assert recipe.data == TrainingData(
         noise=0.03, validation=differing["validation"], stratified=False, pad=4, flip=True
@@ -97,12 +104,22 @@ def test_svhn_is_trained_as_the_paper_says_but_never_mirrored():
     paper, svhn = recipes.load("paper"), recipes.load(recipes.default("jem", "svhn"))
     assert not svhn.data.flip
     assert dataclasses.replace(svhn.data, flip=True) == paper.data
-    assert (svhn.optimizer, svhn.schedule, svhn.chains) == (paper.optimizer, paper.schedule, paper.chains)
+    assert (svhn.optimizer, svhn.schedule, svhn.chains) == (
+        paper.optimizer,
+        paper.schedule,
+        paper.chains,
+    )
 
 
 @pytest.mark.parametrize(
     ("dataset", "recipe"),
-    [("digits", "digits-quick"), ("cifar10", "paper"), ("cifar100", "paper"), ("svhn", "svhn"), ("a:b", "paper")],
+    [
+        ("digits", "digits-quick"),
+        ("cifar10", "paper"),
+        ("cifar100", "paper"),
+        ("svhn", "svhn"),
+        ("a:b", "paper"),
+    ],
 )
 def test_the_default_recipe_of_a_dataset(dataset, recipe):
     assert recipes.default("jem", dataset) == recipe
@@ -125,27 +142,44 @@ def test_the_schedule_s_factor():
 
 
 @given(
-    warmup=st.integers(0, 30), epochs=st.sets(st.integers(0, 6)), per_epoch=st.integers(1, 8), decay=st.floats(0.1, 0.9)
+    warmup=st.integers(0, 30),
+    epochs=st.sets(st.integers(0, 6)),
+    per_epoch=st.integers(1, 8),
+    decay=st.floats(0.1, 0.9),
 )
 def test_a_warm_up_overwrites_the_decays_within_it_for_good(warmup, epochs, per_epoch, decay):
-    """The rule as a recursion over iterations: the warm-up sets the rate, and a milestone multiplies the last one."""
-    schedule = Schedule(warmup_iterations=warmup, decay=decay, decay_epochs=tuple(sorted(epochs))).make()
+    """The rule as a recursion over iterations: the warm-up sets the rate, and a milestone
+    multiplies the last one.
+    """
+    schedule = Schedule(
+        warmup_iterations=warmup, decay=decay, decay_epochs=tuple(sorted(epochs))
+    ).make()
     rate = 1.0
     for iteration in range(60):
         is_milestone = iteration in {epoch * per_epoch for epoch in epochs}
-        rate = iteration / warmup if warmup and iteration <= warmup else rate * (decay if is_milestone else 1)
+        rate = (
+            iteration / warmup
+            if warmup and iteration <= warmup
+            else rate * (decay if is_milestone else 1)
+        )
         assert schedule(iteration, per_epoch, 60) == pytest.approx(rate, rel=1e-12)
 
 
 def test_a_rate_falls_linearly_to_0_after_a_share_of_the_training():
     schedule = Schedule(linear_from=0.5)
-    assert [schedule.make()(iteration, 10, 100) for iteration in (0, 50, 75, 99)] == pytest.approx([1, 1, 0.5, 0.02])
+    assert [schedule.make()(iteration, 10, 100) for iteration in (0, 50, 75, 99)] == pytest.approx(
+        [1, 1, 0.5, 0.02]
+    )
     assert Schedule(linear_from=0).make()(25, 10, 100) == 0.75
 
 
 def test_options_of_the_model_are_written_as_in_a_spec():
     overrides = ["model.norm=batch", "model.width=8", "model.deep=true"]
-    assert recipes.load("digits-paper", overrides).model == {"norm": "batch", "width": "8", "deep": "true"}
+    assert recipes.load("digits-paper", overrides).model == {
+        "norm": "batch",
+        "width": "8",
+        "deep": "true",
+    }
 
 
 def test_shared_images_cannot_be_others():
@@ -166,27 +200,58 @@ def test_a_cosine_falls_from_1_to_0_over_the_whole_budget_and_multiplies_the_res
 
 def test_a_file(write):
     recipe = recipes.load(write())
-    assert (recipe.name, recipe.title, recipe.epochs, recipe.data.noise) == ("mine", "Mine", 2.0, 0.0)
+    assert (recipe.name, recipe.title, recipe.epochs, recipe.data.noise) == (
+        "mine",
+        "Mine",
+        2.0,
+        0.0,
+    )
     assert isinstance(recipe.epochs, float)
     assert recipe.schedule == Schedule()
 
 
 def test_a_file_that_is_not_there():
-    assert message("nowhere/mine.toml").startswith("There is no recipe file nowhere/mine.toml. Check the path, or ")
+    assert message("nowhere/mine.toml").startswith(
+        "There is no recipe file nowhere/mine.toml. Check the path, or "
+    )
 
 
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
         ("epochs = 2\n", "epochs = ", "mine.toml is not valid TOML: "),
-        ("epochs = 2\n", "epoch = 2\n", "There is no key in recipe mine named 'epoch'. Nearest: epochs"),
+        (
+            "epochs = 2\n",
+            "epoch = 2\n",
+            "There is no key in recipe mine named 'epoch'. Nearest: epochs",
+        ),
         ("title", 'name = "yours"\ntitle', "There is no key in recipe mine named 'name'."),
         ("noise = 0\nvalidation = 10\n", "", "recipe mine lacks data.noise, data.validation."),
-        ("epochs = 2", 'epochs = "2"', "In recipe mine, epochs is '2'; it must be a finite number."),
-        ("epochs = 2", "epochs = nan", "In recipe mine, epochs is nan; it must be a finite number."),
-        ("batch_size = 8", "batch_size = 8.0", "In recipe mine, batch_size is 8.0; it must be a whole number."),
-        ("batch_size = 8", "batch_size = true", "In recipe mine, batch_size is True; it must be a whole number."),
-        ("noise = 0", "noise = 0\nflip = 1", "In recipe mine, data.flip is 1; it must be true or false."),
+        (
+            "epochs = 2",
+            'epochs = "2"',
+            "In recipe mine, epochs is '2'; it must be a finite number.",
+        ),
+        (
+            "epochs = 2",
+            "epochs = nan",
+            "In recipe mine, epochs is nan; it must be a finite number.",
+        ),
+        (
+            "batch_size = 8",
+            "batch_size = 8.0",
+            "In recipe mine, batch_size is 8.0; it must be a whole number.",
+        ),
+        (
+            "batch_size = 8",
+            "batch_size = true",
+            "In recipe mine, batch_size is True; it must be a whole number.",
+        ),
+        (
+            "noise = 0",
+            "noise = 0\nflip = 1",
+            "In recipe mine, data.flip is 1; it must be true or false.",
+        ),
         ('"Mine"', "5", "In recipe mine, title is 5; it must be text."),
         ('"Mine"', '"Mine"\nschedule = 3', "In recipe mine, schedule is 3; it must be a table."),
         (
@@ -223,7 +288,10 @@ def test_a_file_is_read_strictly(write, old, new, expected):
         ("optimizer.betas=[0.9,1]", "optimizer.betas[1] is 1; it must be at least 0 and below 1."),
         ("optimizer.betas=[0.9]", "optimizer.betas is [0.9]; it must be a list of 2."),
         ("schedule.decay_epochs=[1,-1]", "schedule.decay_epochs[1] is -1; it must be at least 0."),
-        ("checkpoint_every=7", "checkpoint_every is 7 and log_every 5: the first must be a multiple of the second."),
+        (
+            "checkpoint_every=7",
+            "checkpoint_every is 7 and log_every 5: the first must be a multiple of the second.",
+        ),
     ],
 )
 def test_values_that_cannot_be(write, override, expected):
@@ -242,7 +310,11 @@ def test_overrides_of_every_kind(write):
             "chains.sampler=pcd:steps=2,buffer=50",
         ],
     )
-    assert (recipe.epochs, recipe.optimizer.learning_rate, recipe.optimizer.name) == (5.0, 1e-3, "adam")
+    assert (recipe.epochs, recipe.optimizer.learning_rate, recipe.optimizer.name) == (
+        5.0,
+        1e-3,
+        "adam",
+    )
     assert recipe.schedule.decay_epochs == (1.0, 2.5)
     assert recipe.data.flip is True
     assert recipe.chains.sampler == "pcd:steps=2,buffer=50"
@@ -262,7 +334,10 @@ def test_overrides_of_every_kind(write):
         (["batch_size=4", "epochs=5"], "mine+epochs=5+batch_size=4"),
         (["epochs=5", "batch_size=4"], "mine+epochs=5+batch_size=4"),
         (["epochs=2", "title=Yours"], "mine"),
-        (["model.norm=layer", 'guard.ladder=["seed","rate"]'], "mine+guard.ladder=[seed,rate]+model.norm=layer"),
+        (
+            ["model.norm=layer", 'guard.ladder=["seed","rate"]'],
+            "mine+guard.ladder=[seed,rate]+model.norm=layer",
+        ),
     ],
 )
 def test_one_recipe_has_one_label_however_it_is_asked_for(write, overrides, label):
@@ -272,10 +347,19 @@ def test_one_recipe_has_one_label_however_it_is_asked_for(write, overrides, labe
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("epochs", "'epochs' does not say what to set. Write --set key=value, for example --set epochs=5."),
-        ("epochs=5,batch_size=4", "'epochs=5,batch_size=4' sets several keys. Repeat the option: --set epochs=5 --set"),
+        (
+            "epochs",
+            "'epochs' does not say what to set. Write --set key=value, for example --set epochs=5.",
+        ),
+        (
+            "epochs=5,batch_size=4",
+            "'epochs=5,batch_size=4' sets several keys. Repeat the option: --set epochs=5 --set",
+        ),
         ("data.nois=1", "There is no key in data of recipe mine named 'nois'. Nearest: noise"),
-        ("epochs.more=1", "In recipe mine, 'epochs' is not a table, so 'epochs.more' cannot be set."),
+        (
+            "epochs.more=1",
+            "In recipe mine, 'epochs' is not a table, so 'epochs.more' cannot be set.",
+        ),
         ("epochs=1e999", "In recipe mine, epochs is inf; it must be a finite number."),
     ],
 )
@@ -317,12 +401,19 @@ INCIDENTAL = {("name",), ("title",), ("overrides",)}
 @pytest.mark.parametrize("path", PATHS, ids=".".join)
 def test_all_but_names_and_titles_is_identity(path):
     recipe = recipes.load("digits")
-    before, after = (json.dumps(r.identity, sort_keys=True) for r in (recipe, changed(recipe, path)))
+    before, after = (
+        json.dumps(r.identity, sort_keys=True) for r in (recipe, changed(recipe, path))
+    )
     assert (before == after) == (path in INCIDENTAL)
 
 
 def test_guards_that_change_nothing_are_one_recipe():
-    watching = [["guard.mode=watch"], ["guard.mode=off"], ["guard.ladder=[]"], ["guard.mode=off", "guard.ladder=[]"]]
+    watching = [
+        ["guard.mode=watch"],
+        ["guard.mode=off"],
+        ["guard.ladder=[]"],
+        ["guard.mode=off", "guard.ladder=[]"],
+    ]
     first, *others = [recipes.load("digits", overrides).identity for overrides in watching]
     assert all(other == first for other in others)
     assert first != recipes.load("digits").identity
@@ -337,7 +428,10 @@ def test_the_recipe_of_a_model_and_a_dataset_has_their_names(monkeypatch):
     assert recipes.default("tiger", "cats") == "tiger"
     assert recipes.default("bear", "cats") == "cats"
     assert recipes.default("bear", "dogs") == "paper"
-    assert [recipes.default(name, "zoo/cats", {"cats": "mine"}) for name in ("bear", "tiger")] == ["mine", "tiger"]
+    assert [recipes.default(name, "zoo/cats", {"cats": "mine"}) for name in ("bear", "tiger")] == [
+        "mine",
+        "tiger",
+    ]
     assert recipes.default("bear", "dogs", {"default": "mine"}) == "mine"
     monkeypatch.setattr(packages, "files", lambda folder: found | quick)
     assert [recipes.default(name, "cats") for name in ("lion", "tiger", "bear")] == [
@@ -360,7 +454,9 @@ def test_the_recipe_of_a_folder_goes_by_its_training_images(tmp_path, monkeypatc
     assert recipes.default("jem", "imagefolder:root=nowhere") == "paper"
     assert recipes.default("glow", "imagefolder:root=nowhere") == "glow"
     first = tmp_path / "set" / "train" / "cat" / "0.png"
-    monkeypatch.setattr(folders, "_list_images", lambda folder: {f"cat/{n}": first for n in range(5001)})
+    monkeypatch.setattr(
+        folders, "_list_images", lambda folder: {f"cat/{n}": first for n in range(5001)}
+    )
     recipes.training_images.cache_clear()
     assert recipes.default("jem", folder) == "paper"
     recipes.training_images.cache_clear()

@@ -22,7 +22,19 @@ def store(tmp_path):
     store = Store(tmp_path / "runs")
 
     def add(fit):
-        record = FitRecord(fit.key, "done", "", dataclasses.asdict(fit.recipe), 1, None, 1.0, [], [], {}, fit.identity)
+        record = FitRecord(
+            fit.key,
+            "done",
+            "",
+            dataclasses.asdict(fit.recipe),
+            1,
+            None,
+            1.0,
+            [],
+            [],
+            {},
+            fit.identity,
+        )
         store.write_fit(record)
         for name in ("model", "sampler"):
             (store.fit_folder(fit.key) / f"{name}.safetensors").touch()
@@ -70,7 +82,9 @@ def test_what_is_not_one_fit_is_refused(store):
     with pytest.raises(SpecError, match=r"There is no trained model in .* named 'baseline'"):
         start_of("baseline", store)
     one, other = store.add(fit_of()), store.add(fit_of("", "baseline", 0, "data.noise=0.2"))
-    with pytest.raises(SpecError, match=r"start_from=baseline means several fits: .*Give an id") as caught:
+    with pytest.raises(
+        SpecError, match=r"start_from=baseline means several fits: .*Give an id"
+    ) as caught:
         start_of("baseline", store)
     assert {one.key.id, other.key.id} <= set(str(caught.value).replace("(", " ").split())
 
@@ -80,14 +94,26 @@ def test_a_fit_that_came_without_its_start_is_found_by_the_id_of_its_start(store
     again = started(fit_of(family, "jem"), (), store)
     assert again.key == later.key
     check_stored([again], store)  # which is trained
-    with pytest.raises(Unavailable, match=rf"fit {family}, and the store .* has no such fit with seed 1"):
+    with pytest.raises(
+        Unavailable, match=rf"fit {family}, and the store .* has no such fit with seed 1"
+    ):
         check_stored([dataclasses.replace(again, seed=1)], store)
 
 
 def test_stages_of_a_suite_are_carried_out_one_after_the_other(store):
-    blocks = [("baseline", "First", ()), ("jem", "", ("start_from=First",)), ("jem", "", ("start_from=jem",))]
+    blocks = [
+        ("baseline", "First", ()),
+        ("jem", "", ("start_from=First",)),
+        ("jem", "", ("start_from=jem",)),
+    ]
     runs = [
-        Run(models=(model,), name=name, settings=settings, metrics=("accuracy", "pgd:images=3"), seeds=(0, 1))
+        Run(
+            models=(model,),
+            name=name,
+            settings=settings,
+            metrics=("accuracy", "pgd:images=3"),
+            seeds=(0, 1),
+        )
         for model, name, settings in blocks
     ]
     suite = Suite(name="", title="", datasets=("digits",), runs=tuple(runs))

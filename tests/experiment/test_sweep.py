@@ -4,20 +4,33 @@ import pytest
 
 from jembench.catalog.validation import read
 from jembench.errors import SpecError
-from jembench.experiment.sweep import Grid, Place, bare_name, compares_with_itself, covers, with_options
+from jembench.experiment.sweep import (
+    Grid,
+    Place,
+    bare_name,
+    compares_with_itself,
+    covers,
+    with_options,
+)
 
 SCORES = {"score": ("log-px", "max-py")}
 SETS = {"set": ("interp", "celeba:root=/data")}
 
 
 def grid(**changes):
-    return Grid(**({"title": "", "metric": "outlier_metrics:ood", "rows": SCORES, "columns": SETS} | changes))
+    return Grid(
+        **(
+            {"title": "", "metric": "outlier_metrics:ood", "rows": SCORES, "columns": SETS}
+            | changes
+        )
+    )
 
 
 def test_every_combination_row_by_row():
     name = "outlier_metrics:ood"
     assert grid().places == [
-        Place(f"{name}:set=interp", ("log-px",), ("interp",)),  # the default is left out, as everywhere
+        # the default is left out, as everywhere
+        Place(f"{name}:set=interp", ("log-px",), ("interp",)),
         Place(f"{name}:set=celeba:root=/data", ("log-px",), ("celeba:root=/data",)),
         Place(f"{name}:score=max-py,set=interp", ("max-py",), ("interp",)),
         Place(f"{name}:score=max-py,set=celeba:root=/data", ("max-py",), ("celeba:root=/data",)),
@@ -30,14 +43,19 @@ def test_without_row_options_there_is_one_row():
 
 def test_options_that_are_fixed_are_in_every_place_and_what_the_metric_says_itself():
     places = grid(metric="outlier_metrics:ood:score=max-py", rows={}, fixed={"images": "7"}).places
-    assert {place.metric.rpartition(",set=")[0] for place in places} == {"outlier_metrics:ood:images=7,score=max-py"}
+    assert {place.metric.rpartition(",set=")[0] for place in places} == {
+        "outlier_metrics:ood:images=7,score=max-py"
+    }
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({"metric": "odd"}, "There is no metric named 'odd'"),
-        ({"fixed": {"image": "7"}}, "There is no option of outlier_metrics:ood named 'image'. Nearest: images"),
+        (
+            {"fixed": {"image": "7"}},
+            "There is no option of outlier_metrics:ood named 'image'. Nearest: images",
+        ),
         ({"rows": {"score": ("px",)}}, "score of outlier_metrics:ood is 'px'; it must be one of"),
     ],
 )
@@ -84,7 +102,12 @@ def test_names_and_options():
     assert with_options("ece:bins=10,resamples=0", {"bins": "15"}) == "ece:bins=15,resamples=0"
 
 
-WRITTEN = {"title": "T", "metric": "ece", "columns": {}, "rows": {"top": [0.1, 500], "flag": [True]}}
+WRITTEN = {
+    "title": "T",
+    "metric": "ece",
+    "columns": {},
+    "rows": {"top": [0.1, 500], "flag": [True]},
+}
 
 
 def test_the_values_of_a_file_are_texts():

@@ -51,8 +51,16 @@ def told(store, fits):
         (("model", "arguments", "net"), "small-2", "model.net: small-2 -> auto"),
         (("recipe", "epochs"), 3.0, "recipe.epochs: 3.0 -> "),
         (("recipe", "of_old"), 1, "recipe.of_old: 1 -> none"),
-        (("recipe", "optimizer", "betas"), [0.5, 0.9], "recipe.optimizer.betas: [0.5, 0.9] -> [0.9, 0.999]"),
-        (("recipe", "chains", "sampler", "arguments", "steps"), 7, "recipe.chains.sampler.steps: 7 -> "),
+        (
+            ("recipe", "optimizer", "betas"),
+            [0.5, 0.9],
+            "recipe.optimizer.betas: [0.5, 0.9] -> [0.9, 0.999]",
+        ),
+        (
+            ("recipe", "chains", "sampler", "arguments", "steps"),
+            7,
+            "recipe.chains.sampler.steps: 7 -> ",
+        ),
         (("recipe", "chains", "sampler"), None, "recipe.chains.sampler: none -> pcd"),
     ],
 )
@@ -66,14 +74,20 @@ def test_each_difference_is_named_once_for_all_seeds(store, fits, path, value, t
     for fit in fits:
         keep(store, fit, change)
     (line,) = told(store, fits)
-    assert line.startswith(f"A trained jem of this recipe ({fits[0].key.recipe}, on digits) exists; it differs in: ")
+    assert line.startswith(
+        f"A trained jem of this recipe ({fits[0].key.recipe}, on digits) exists; it differs in: "
+    )
     assert text in line
     assert line.endswith(". Seeds 0, 1 are trained again.")
 
 
 def test_code_that_is_gone_is_a_difference_too(store, fits):
-    keep(store, fits[0], lambda identity: identity["dataset"].update(code={"own.data:build": "old"}))
-    assert "it differs in: the code of the dataset. Seed 0 is trained again." in told(store, fits)[0]
+    keep(
+        store, fits[0], lambda identity: identity["dataset"].update(code={"own.data:build": "old"})
+    )
+    assert (
+        "it differs in: the code of the dataset. Seed 0 is trained again." in told(store, fits)[0]
+    )
 
 
 def test_files_of_another_content_are_named(store, fits, tmp_path, monkeypatch):

@@ -26,7 +26,9 @@ def make(zoo_of_tests):
         named = tuple(f"zoo_of_tests:{name}" for name in models.split())
         block = Run(models=named, metrics=tuple(metrics.split()), seeds=seeds)
         chosen = Suite(name="zoo", title="", datasets=("zoo_of_tests:data",), runs=(block,))
-        return make_plan(chosen, recipe=str(zoo_of_tests / "tiny.toml"), settings=settings, limit=limit)
+        return make_plan(
+            chosen, recipe=str(zoo_of_tests / "tiny.toml"), settings=settings, limit=limit
+        )
 
     return make
 
@@ -47,7 +49,9 @@ def travelled(unit):
 
 
 def short(units):
-    """Units in words: their kind and part, metrics, later metrics, and the numbers of those that must end before."""
+    """Units in words: their kind and part, metrics, later metrics, and the numbers of those that
+    must end before.
+    """
     numbers = {unit.id: number for number, unit in enumerate(units)}
     return [
         (
@@ -73,7 +77,13 @@ def test_an_option_at_its_default_stays_where_the_recipe_has_another():
 
 
 def test_a_unit_is_a_small_file_from_which_the_same_is_planned_again(make, trusted, tmp_path):
-    plan = make("jem classifier", f"accuracy ece:bins=7 {QUICK_PGD}", seeds=(0, 3), limit=20, settings=["epochs=5"])
+    plan = make(
+        "jem classifier",
+        f"accuracy ece:bins=7 {QUICK_PGD}",
+        seeds=(0, 3),
+        limit=20,
+        settings=["epochs=5"],
+    )
     units = works(plan, untrained, slots=12, deadline=1.5, command="jembench run")
     trusted(units)
     ids = {cell.id: cell.fit.key for cell in plan.cells}
@@ -84,12 +94,16 @@ def test_a_unit_is_a_small_file_from_which_the_same_is_planned_again(make, trust
         found = records.read(path).read(Work)
         assert (found.id, found.job(number)) == (unit.id, unit.job(number))
         cells = planned(found, str(path)).cells
-        assert {cell.id: cell.fit.key for cell in cells} == {cell.id: ids[cell.id] for cell in unit.all_cells}
+        assert {cell.id: cell.fit.key for cell in cells} == {
+            cell.id: ids[cell.id] for cell in unit.all_cells
+        }
     assert len({unit.id for unit in units}) == len(units)
 
 
 def test_the_id_of_a_unit_is_that_of_what_is_to_be_done(make):
-    (first,), (same,) = (works(make(), untrained, **given) for given in ({}, {"deadline": 9.0, "command": "x"}))
+    (first,), (same,) = (
+        works(make(), untrained, **given) for given in ({}, {"deadline": 9.0, "command": "x"})
+    )
     assert first.id == same.id
     others = works(make(limit=3), untrained) + works(make(seeds=(1,)), untrained)
     assert first.id not in {unit.id for unit in others}
@@ -112,7 +126,11 @@ def test_a_model_that_was_trained_elsewhere_is_not_trained(make):
 def test_attacks_are_spread_over_the_slots_that_are_free(make, slots, parts):
     """Two models are attacked, with three shards of images each."""
     units = works(make(metrics=f"accuracy ece {QUICK_PGD}", seeds=(0, 1)), untrained, slots=slots)
-    shards = [(f"attack-part {number}/{parts}", "pgd", "", [0]) for number in range(parts)] if parts > 1 else []
+    shards = (
+        [(f"attack-part {number}/{parts}", "pgd", "", [0]) for number in range(parts)]
+        if parts > 1
+        else []
+    )
     assert short(units)[: len(units) // 2] == [
         ("fit", "accuracy ece", "pgd", []),
         *shards,
@@ -133,7 +151,8 @@ def test_a_training_of_several_processes_wants_as_many_gpus(make):
 
 def test_a_check_for_each_family_of_fits_comes_before_everything(make, trusted):
     plan = make("jem classifier", f"accuracy {QUICK_PGD}", seeds=(3, 1))
-    plan = dataclasses.replace(plan, cells=plan.cells[1:])  # the first fit has no accuracy to measure
+    # the first fit has no accuracy to measure
+    plan = dataclasses.replace(plan, cells=plan.cells[1:])
     checks, others = works(plan, untrained, check=True), works(plan, untrained)
     first, second, *rest = checks
     assert [unit.kind for unit in checks] == ["check"] * 2 + ["fit"] * 4
@@ -147,7 +166,9 @@ def test_a_check_for_each_family_of_fits_comes_before_everything(make, trusted):
     again, *_ = works(plan, untrained, check=True)
     assert again.id != first.id  # it is not the check of another run
     for slots, count in [(2, 2), (3, 3), (9, 4)]:  # all workers start at once
-        checks = [unit for unit in works(plan, untrained, check=True, slots=slots) if unit.kind == "check"]
+        checks = [
+            unit for unit in works(plan, untrained, check=True, slots=slots) if unit.kind == "check"
+        ]
         assert len({unit.fit.id for unit in checks}) == len(checks) == count
     trusted([first])
     (fit,) = planned(travelled(first), "unit.json").fits
@@ -158,7 +179,9 @@ def test_a_fit_that_is_another_one_here_is_refused_with_what_differs(make, trust
     (unit,) = works(make(), untrained)
     trusted([unit])
     identity = {**unit.identity, "model": {**unit.identity["model"], "code": "0" * 64}}
-    elsewhere = dataclasses.replace(travelled(unit), identity=identity, fit=dataclasses.replace(unit.fit, id="f0"))
+    elsewhere = dataclasses.replace(
+        travelled(unit), identity=identity, fit=dataclasses.replace(unit.fit, id="f0")
+    )
     text = "is not the same here as where it was planned, and nothing was done. It differs in: the code of the model. "
     with pytest.raises(SpecError, match=text):
         planned(elsewhere, "here")
@@ -172,14 +195,18 @@ def test_another_version_is_refused(make, trusted):
     assert unit.versions == {"jembench": f"{__version__} ({code_identity.digest('jembench')})"}
     assert planned(travelled(unit), "here").fits[0].key == unit.fit
     for there in ("0.0.1", f"{__version__} (0123abcd)"):  # the same version may have other code
-        other = dataclasses.replace(travelled(unit), versions={"jembench": there, "jembench-other": "3"})
+        other = dataclasses.replace(
+            travelled(unit), versions={"jembench": there, "jembench-other": "3"}
+        )
         text = f"differs in: jembench {there} -> {here}. Install the same versions, code and data on both machines."
         with pytest.raises(SpecError, match=re.escape(text)):
             planned(other, "here")
 
 
 def test_a_plugin_is_one_of_the_versions():
-    chosen = Suite(name="", title="", datasets=("digits",), runs=(Run(models=("jem",), metrics=("accuracy",)),))
+    chosen = Suite(
+        name="", title="", datasets=("digits",), runs=(Run(models=("jem",), metrics=("accuracy",)),)
+    )
     (unit,) = works(make_plan(chosen), untrained)
     assert set(unit.versions) == {"jembench", "jembench-jem"}
 
@@ -188,8 +215,13 @@ def test_a_metric_that_is_another_one_here_is_refused(make, trusted):
     (unit,) = works(make(metrics="accuracy ece"), untrained)
     trusted([unit])
     first, second = unit.cells
-    with pytest.raises(SpecError, match=r"differs in: the code, the version or the files of the metric ece. Install"):
-        planned(dataclasses.replace(unit, cells=(first, dataclasses.replace(second, id="c0"))), "here")
+    with pytest.raises(
+        SpecError,
+        match=r"differs in: the code, the version or the files of the metric ece. Install",
+    ):
+        planned(
+            dataclasses.replace(unit, cells=(first, dataclasses.replace(second, id="c0"))), "here"
+        )
 
 
 @pytest.mark.parametrize("place", ["model", "dataset", "cells", "recipe"])
@@ -203,7 +235,9 @@ def test_code_that_only_the_unit_names_is_refused(make, monkeypatch, place):
     hostile = dataclasses.replace(unit, **{place: value.get(place, foreign)})
     monkeypatch.setenv(trust.VARIABLE, ",".join(code_of([unit])))
     planned(unit, "unit.json")
-    with pytest.raises(SpecError, match=rf"unit.json names {foreign}, which runs code that you did not name"):
+    with pytest.raises(
+        SpecError, match=rf"unit.json names {foreign}, which runs code that you did not name"
+    ):
         planned(hostile, "unit.json")
 
 
@@ -220,7 +254,11 @@ def test_a_unit_without_metrics_is_refused(make, trusted):
         ("part", [2, 2], "part is [2, 2]; it must be [number, of] with 0 <= number < of"),
         ("part", [-1, 2], "part is [-1, 2]; it must be [number, of]"),
         ("gpus", 0, "gpus is 0; it must be at least 1"),
-        ("cells", [{"metric": "ece", "id": "../../x"}], "cells[0].id is '../../x'; it must be a part of a file's name"),
+        (
+            "cells",
+            [{"metric": "ece", "id": "../../x"}],
+            "cells[0].id is '../../x'; it must be a part of a file's name",
+        ),
         ("limit", 0, "limit is 0; it must be at least 1"),
         ("model", "a\nb", "it must be a spec"),
     ],

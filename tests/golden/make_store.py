@@ -2,8 +2,9 @@
 
     python tests/golden/make_store.py && pytest tests/golden --update-golden
 
-The ids in it are those of installed plugins: an editable installation adds its code to them. Weights, images and
-caches are left out, and so are all arrays but those that ``jembench compare`` reads.
+The ids in it are those of installed plugins: an editable installation adds its code to them.
+Weights, images and caches are left out, and so are all arrays but those that ``jembench compare``
+reads.
 """
 
 import json
@@ -46,7 +47,8 @@ def make_runs() -> None:
     """Carry the runs out in the folder ``runs`` of the working directory.
 
     Raises:
-        SystemExit: if one of them ends with an error; that of the diverged model measures what it can.
+        SystemExit: if one of them ends with an error; that of the diverged model measures what it
+            can.
     """
     code_identity.code = lambda module, of_package=False: ""
     for name in [name for name in os.environ if name.startswith("JEMBENCH_")]:
@@ -69,7 +71,9 @@ def is_kept(path: Path) -> bool:
 
 def pack() -> None:
     """Write the archive: files by name, without their times and owners."""
-    paths = sorted(path.relative_to("runs") for folder in FOLDERS for path in Path("runs", folder).rglob("*.*"))
+    paths = sorted(
+        path.relative_to("runs") for folder in FOLDERS for path in Path("runs", folder).rglob("*.*")
+    )
     with tarfile.open(STORE, "w:xz") as archive:
         for path in filter(is_kept, paths):
             entry = tarfile.TarInfo(path.as_posix())

@@ -1,4 +1,5 @@
-"""Golden outputs: texts that users see, as they were frozen. ``pytest tests/golden --update-golden`` writes them anew.
+"""Golden outputs: texts that users see, as they were frozen. ``pytest tests/golden
+--update-golden`` writes them anew.
 
 They are reports of ``store.tar.xz``, a store of real results that ``make_store.py`` makes.
 """
@@ -26,7 +27,9 @@ SUITES = {
     "robustness": "",
     "samples": "--recipe digits",
 }
-"""Suites beside ``hybrid`` that the store has results of, one for each kind of table, and the rows that have some."""
+"""Suites beside ``hybrid`` that the store has results of, one for each kind of table, and the rows
+that have some.
+"""
 
 
 def commands():
@@ -37,8 +40,12 @@ def commands():
         "compare": [(f"compare jem baseline {digits} --resamples 500", 80)],
         "dry-run": [("run hybrid --dry-run --seeds 2", 120)],
     }
-    found |= {f"report-{name}": [(f"report {name} {rows}".strip(), 200)] for name, rows in SUITES.items()}
-    found["report-hybrid"] = [(f"report hybrid --format {format}", 80) for format in ("table", "markdown", "latex")]
+    found |= {
+        f"report-{name}": [(f"report {name} {rows}".strip(), 200)] for name, rows in SUITES.items()
+    }
+    found["report-hybrid"] = [
+        (f"report hybrid --format {format}", 80) for format in ("table", "markdown", "latex")
+    ]
     return found
 
 
@@ -70,7 +77,11 @@ def prepared(tmp_path_factory):
 @pytest.fixture
 def call(prepared, capsys, monkeypatch):
     """Run a command line there: what it printed, as text."""
-    for name in [name for name in os.environ if name.startswith("JEMBENCH_") and name != "JEMBENCH_TESTS_FOLDER"]:
+    for name in [
+        name
+        for name in os.environ
+        if name.startswith("JEMBENCH_") and name != "JEMBENCH_TESTS_FOLDER"
+    ]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(prepared)
     monkeypatch.setattr(code_identity, "code", lambda module, of_package=False: "")
@@ -97,7 +108,9 @@ def golden(request):
         if request.config.getoption("--update-golden"):
             path.write_text(text)
         before = path.read_text() if path.exists() else ""
-        changed = difflib.unified_diff(before.splitlines(), text.splitlines(), "expected", "now", lineterm="")
+        changed = difflib.unified_diff(
+            before.splitlines(), text.splitlines(), "expected", "now", lineterm=""
+        )
         if text != before:
             pytest.fail(
                 f"{path.name} is not what it was. If that is meant: pytest tests/golden --update-golden\n"
@@ -122,7 +135,9 @@ def named(command, context, path=()):
 
 
 def test_help(call, golden, monkeypatch):
-    """Wide and without blank lines; an option that an earlier command describes in the same words by its name alone."""
+    """Wide and without blank lines; an option that an earlier command describes in the same words
+    by its name alone.
+    """
     monkeypatch.setitem(cli.context_settings, "max_content_width", 200)
     lines = [f"{words} --help".strip() for words in named(cli, click.Context(cli))]
     told = set()
@@ -143,11 +158,18 @@ def test_the_layout_of_a_store(call, golden, zoo_of_tests, tmp_path, no_pictures
     tiny = f"--models zoo_of_tests:jem --dataset zoo_of_tests:data --recipe {zoo_of_tests / 'tiny.toml'}"
     call(f"run hybrid {tiny} --metrics accuracy,energy-gap --store {tmp_path}")
     files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-    text = "".join(f"{pattern}\n" for pattern in sorted({anonymous(path.relative_to(tmp_path)) for path in files}))
+    text = "".join(
+        f"{pattern}\n"
+        for pattern in sorted({anonymous(path.relative_to(tmp_path)) for path in files})
+    )
     for folder in ("cells", "fits"):
         record = next(path for path in files if folder in path.parts and path.suffix == ".json")
-        groups = itertools.groupby(sorted(keys(json.loads(record.read_text()))), lambda key: key.partition(".")[0])
-        text += f"\n--- the keys of {folder}\n" + "".join(f"{' '.join(group)}\n" for _, group in groups)
+        groups = itertools.groupby(
+            sorted(keys(json.loads(record.read_text()))), lambda key: key.partition(".")[0]
+        )
+        text += f"\n--- the keys of {folder}\n" + "".join(
+            f"{' '.join(group)}\n" for _, group in groups
+        )
     golden("layout", text)
 
 

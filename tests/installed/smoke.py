@@ -1,4 +1,5 @@
-"""Run from a folder elsewhere, in an environment that holds the wheels alone: does the installed package work?
+"""Run from a folder elsewhere, in an environment that holds the wheels alone: does the installed
+package work?
 
 Usage: python smoke.py
 """
@@ -23,9 +24,13 @@ def run(*arguments):
 
 
 def main():
-    """Check where the package lies, that its data came along, and that the main command works; two commands at once."""
+    """Check where the package lies, that its data came along, and that the main command works; two
+    commands at once.
+    """
     for package in (jembench, jembench_suites):
-        assert Path(package.__file__).is_relative_to(sys.prefix), f"{package.__file__} is not the installed one"
+        assert Path(package.__file__).is_relative_to(sys.prefix), (
+            f"{package.__file__} is not the installed one"
+        )
     recipes = {file.stem for file in Path(jembench_suites.__path__[0], "recipes").iterdir()}
     assert {"digits", "paper", "code"} <= recipes
     with ThreadPoolExecutor(2) as together:
@@ -35,7 +40,15 @@ def main():
 
 def runs():
     """Models are trained once, shared and taken."""
-    arguments = ["hybrid", "--models", "jem,baseline", "--metrics", "accuracy,ece,energy-gap", "--set", "epochs=0.2"]
+    arguments = [
+        "hybrid",
+        "--models",
+        "jem,baseline",
+        "--metrics",
+        "accuracy,ece,energy-gap",
+        "--set",
+        "epochs=0.2",
+    ]
     arguments += ["--limit", "100", "--format", "json"]
     first = json.loads(run("run", *arguments))
     assert {row["name"] for row in first["rows"] if not row["source"]} == {"jem", "baseline"}, first
@@ -48,15 +61,36 @@ def runs():
 def lists():
     """What is installed is listed without a problem, and new plugins are written."""
     assert "hybrid" in run("list", "suites")
-    models = {model["name"]: model for model in json.loads(run("list", "models", "--format", "json"))}
-    assert {"jem", "jem-factored", "baseline", "adversarial", "igebm", "glow", "residual-flow"} <= models.keys()
-    assert {"vera", "dat", "eb-jdat", "energy-finetuned", "diffusion", "trades", "smoothadv"} <= models.keys()
+    models = {
+        model["name"]: model for model in json.loads(run("list", "models", "--format", "json"))
+    }
+    assert {
+        "jem",
+        "jem-factored",
+        "baseline",
+        "adversarial",
+        "igebm",
+        "glow",
+        "residual-flow",
+    } <= models.keys()
+    assert {
+        "vera",
+        "dat",
+        "eb-jdat",
+        "energy-finetuned",
+        "diffusion",
+        "trades",
+        "smoothadv",
+    } <= models.keys()
     assert not any(model["problem"] for model in models.values()), models
     executors = {
-        executor["name"]: executor["problem"] for executor in json.loads(run("list", "executors", "--format", "json"))
+        executor["name"]: executor["problem"]
+        for executor in json.loads(run("list", "executors", "--format", "json"))
     }
     assert executors == dict.fromkeys(("local", "processes", "ray", "slurm"), "")
-    recipes = {recipe["name"]: recipe for recipe in json.loads(run("list", "recipes", "--format", "json"))}
+    recipes = {
+        recipe["name"]: recipe for recipe in json.loads(run("list", "recipes", "--format", "json"))
+    }
     assert {
         "jem-factored-digits",
         "adversarial",

@@ -15,7 +15,9 @@ def whole(statistic, n):
 
 
 pairs = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=50)
-tied = st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.7, 1.0]), st.booleans()), min_size=1, max_size=50)
+tied = st.lists(
+    st.tuples(st.sampled_from([0.2, 0.5, 0.7, 1.0]), st.booleans()), min_size=1, max_size=50
+)
 
 
 def columns(pairs):
@@ -29,35 +31,49 @@ def drawn(n, seed):
 
 def test_a_confidence_of_exactly_one_belongs_to_the_last_bin():
     assert classification.equal_width(np.array([1.0]), bins=20).tolist() == [19]
-    confidence, correct = np.array([1.0, 0.96]), np.array([False, True])  # one bin: accuracy 1/2, confidence .98
-    assert whole(classification.binned_error(confidence, correct, 20), 2) == pytest.approx(0.98 - 0.5)
+    # one bin: accuracy 1/2, confidence .98
+    confidence, correct = np.array([1.0, 0.96]), np.array([False, True])
+    assert whole(classification.binned_error(confidence, correct, 20), 2) == pytest.approx(
+        0.98 - 0.5
+    )
     assert classification.reliability(confidence, correct, 20).counts[-1] == 2
 
 
 def test_bins_are_closed_below_and_open_above():
-    assert classification.equal_width(np.array([0.0, 0.2499, 0.25, 0.5, 0.75]), bins=4).tolist() == [0, 0, 1, 2, 3]
+    assert classification.equal_width(
+        np.array([0.0, 0.2499, 0.25, 0.5, 0.75]), bins=4
+    ).tolist() == [0, 0, 1, 2, 3]
 
 
 @given(pairs, st.integers(1, 30))
 def test_ece_is_the_weighted_gap_between_confidence_and_accuracy(pairs, bins):
     confidence, correct = columns(pairs)
-    assume(not np.isin(confidence, np.arange(1, bins) / bins).any())  # an edge may round differently there
+    # an edge may round differently there
+    assume(not np.isin(confidence, np.arange(1, bins) / bins).any())
     expected = 0.0
     for b in range(bins):
         inside = (confidence >= b / bins) & ((confidence < (b + 1) / bins) | (b == bins - 1))
         if inside.any():
             expected += inside.mean() * abs(correct[inside].mean() - confidence[inside].mean())
-    assert whole(classification.binned_error(confidence, correct, bins), len(pairs)) == pytest.approx(
-        expected, abs=1e-12
-    )
+    assert whole(
+        classification.binned_error(confidence, correct, bins), len(pairs)
+    ) == pytest.approx(expected, abs=1e-12)
 
 
 @given(pairs | tied, st.integers(1, 30), st.integers(0, 99))
 def test_the_error_of_a_resample_is_that_of_the_examples_drawn(pairs, bins, seed):
     confidence, correct = columns(pairs)
     indices = drawn(len(pairs), seed)
-    expected = [whole(classification.binned_error(confidence[row], correct[row], bins), len(pairs)) for row in indices]
-    assert np.allclose(classification.binned_error(confidence, correct, bins)(indices), expected, rtol=0, atol=1e-12)
+    expected = [
+        whole(classification.binned_error(confidence[row], correct[row], bins), len(pairs))
+        for row in indices
+    ]
+    assert np.allclose(
+        classification.binned_error(confidence, correct, bins)(indices),
+        expected,
+        rtol=0,
+        atol=1e-12,
+    )
 
 
 def test_a_reliability_diagram_agrees_with_scikit_learn():
@@ -77,9 +93,9 @@ def test_a_reliability_diagram_holds_what_ece_sums(pairs, bins):
     assert counts.sum() == len(pairs)
     assert np.array_equal(np.isnan(accuracy), counts == 0)
     expected = np.nansum(counts * np.abs(accuracy - mean)) / len(pairs)
-    assert whole(classification.binned_error(confidence, correct, bins), len(pairs)) == pytest.approx(
-        expected, abs=1e-12
-    )
+    assert whole(
+        classification.binned_error(confidence, correct, bins), len(pairs)
+    ) == pytest.approx(expected, abs=1e-12)
     filled = counts > 0
     assert (edges[:-1][filled] <= mean[filled] + 1e-12).all()
     assert (mean[filled] <= edges[1:][filled] + 1e-12).all()
@@ -89,7 +105,10 @@ def adaptive_by_hand(confidence, correct, bins):
     """Bin ceil(F M) of each example, F being the share of examples that are no more confident."""
     n = len(confidence)
     where = np.array([-(-int((confidence <= one).sum()) * bins // n) for one in confidence])
-    return sum(abs((correct[where == b] - confidence[where == b]).sum()) for b in set(where.tolist())) / n
+    return (
+        sum(abs((correct[where == b] - confidence[where == b]).sum()) for b in set(where.tolist()))
+        / n
+    )
 
 
 @given(pairs | tied, st.integers(1, 30), st.integers(0, 99))
@@ -97,7 +116,12 @@ def test_each_resample_has_bins_of_equal_mass_of_its_own(pairs, bins, seed):
     confidence, correct = columns(pairs)
     indices = drawn(len(pairs), seed)
     expected = [adaptive_by_hand(confidence[row], correct[row], bins) for row in indices]
-    assert np.allclose(classification.adaptive_error(confidence, correct, bins)(indices), expected, rtol=0, atol=1e-12)
+    assert np.allclose(
+        classification.adaptive_error(confidence, correct, bins)(indices),
+        expected,
+        rtol=0,
+        atol=1e-12,
+    )
 
 
 @given(tied | pairs, st.integers(1, 30), st.integers(0, 99))
@@ -107,9 +131,15 @@ def test_the_debiased_error_is_kumar_s_of_each_bin(given_pairs, bins, seed):
     indices = np.vstack([np.arange(n), drawn(n, seed)])
     expected = []
     for row in indices:
-        where = np.minimum((confidence[row, None] >= np.linspace(0, 1, bins + 1)).sum(axis=1) - 1, bins - 1)
+        where = np.minimum(
+            (confidence[row, None] >= np.linspace(0, 1, bins + 1)).sum(axis=1) - 1, bins - 1
+        )
         of_bins = [(correct[row] - confidence[row])[where == place] for place in range(bins)]
-        expected.append(sum(len(r) / n * (r.mean() ** 2 - r.var(ddof=1) / len(r)) for r in of_bins if len(r) > 1))
+        expected.append(
+            sum(
+                len(r) / n * (r.mean() ** 2 - r.var(ddof=1) / len(r)) for r in of_bins if len(r) > 1
+            )
+        )
     found = classification.debiased_squared_error(confidence, correct, bins)(indices)
     assert found == pytest.approx(expected, abs=1e-12)
 

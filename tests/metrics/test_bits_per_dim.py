@@ -15,7 +15,9 @@ def test_uniform_noise_costs_eight_bits_whatever_the_units(bounds):
     data = DataSpec(name="d", shape=(3, 4, 5), num_classes=0, bounds=bounds)
     width = (bounds[1] - bounds[0]) / 255
     log_prob = torch.full((7,), -60 * math.log(256 * width), dtype=torch.float64)
-    torch.testing.assert_close(bits_per_dim(log_prob, data), torch.full((7,), 8.0, dtype=torch.float64))
+    torch.testing.assert_close(
+        bits_per_dim(log_prob, data), torch.full((7,), 8.0, dtype=torch.float64)
+    )
 
 
 def test_the_mean_over_the_test_images_with_an_interval(fake):

@@ -65,6 +65,8 @@ def test_where_the_validation_images_need_no_scaling_it_changes_nothing(name, ev
         torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64).log().expand(4, 3)
     )
     evaluation.set_labels["validation"] = torch.tensor([0, 0, 1, 2])
-    plain, scaled = (SCALED[name](scaling=scaling).compute(evaluation) for scaling in ("none", "temperature"))
+    plain, scaled = (
+        SCALED[name](scaling=scaling).compute(evaluation) for scaling in ("none", "temperature")
+    )
     assert scaled.details["temperature"] == pytest.approx(1, abs=1e-9)
     assert scaled.values[f"{name}-scaled"][:3] == pytest.approx(plain.values[name][:3], abs=1e-6)

@@ -33,7 +33,9 @@ def evaluation(fake):
     generator = torch.Generator().manual_seed(0)
     classes = torch.randint(3, (120,), generator=generator)
     ages = 20 * (torch.randint(1, 9, (120,), generator=generator) + 3 * (classes == 2))
-    return fake.Evaluation(model=Model(), by_source={KEPT: Samples(of_classes(classes), None, "buffer", ages)})
+    return fake.Evaluation(
+        model=Model(), by_source={KEPT: Samples(of_classes(classes), None, "buffer", ages)}
+    )
 
 
 def of_resample(ages, classes):
@@ -48,7 +50,9 @@ def test_values_are_scipys_and_numpys(evaluation):
     found = ChainAge().compute(evaluation)
     assert found.values["chain-age"].value == np.median(ages)
     assert found.values["chain-age"].unit == "steps"
-    assert found.values["age-dependence"].value == pytest.approx(of_resample(ages, classes), abs=1e-12)
+    assert found.values["age-dependence"].value == pytest.approx(
+        of_resample(ages, classes), abs=1e-12
+    )
     assert np.array_equal(found.arrays["ages"], ages)
     assert np.array_equal(found.arrays["predicted"], classes)
     for value in found.values.values():
@@ -72,7 +76,9 @@ def test_the_effect_size_of_every_resample_is_scipys_with_its_ties(data, n, seed
         assert -1e-12 <= share <= 1 + 1e-12
 
 
-@pytest.mark.parametrize(("ages", "classes"), [([3] * 6, [0, 1, 2] * 2), ([1, 2, 3, 4, 5, 6], [1] * 6)])
+@pytest.mark.parametrize(
+    ("ages", "classes"), [([3] * 6, [0, 1, 2] * 2), ([1, 2, 3, 4, 5, 6], [1] * 6)]
+)
 def test_equal_ages_or_classes_have_no_dependence(fake, ages, classes):
     samples = Samples(of_classes(torch.tensor(classes)), None, "buffer", torch.tensor(ages))
     found = ChainAge().compute(fake.Evaluation(model=Model(), by_source={KEPT: samples}))

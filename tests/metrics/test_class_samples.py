@@ -43,11 +43,15 @@ def test_samples_of_chains_on_px_are_counted_by_the_class_that_the_model_sees(ev
     predicted, confidence = by_hand(evaluation)
     found = ClassSamples().compute(evaluation)
     assert found.values.keys() == {"classes-kept", "confident-kept"}
-    assert found.values["classes-kept"].value == pytest.approx(np.exp(entropy(np.bincount(predicted, minlength=3))))
+    assert found.values["classes-kept"].value == pytest.approx(
+        np.exp(entropy(np.bincount(predicted, minlength=3)))
+    )
     hits = int((confidence > 0.9).sum())
     assert 0 < hits < 60
     confident = found.values["confident-kept"]
-    assert confident[:3] == pytest.approx((100 * hits / 60, *(100 * end for end in wilson(hits, 60))))
+    assert confident[:3] == pytest.approx(
+        (100 * hits / 60, *(100 * end for end in wilson(hits, 60)))
+    )
     assert np.array_equal(found.arrays["predicted"], predicted)
     assert found.arrays["confidence"] == pytest.approx(confidence, abs=1e-6)
     assert "labels" not in found.arrays
@@ -85,6 +89,8 @@ def test_samples_of_chains_on_a_class_are_compared_with_it(evaluation):
     assert found.values.keys() == {"agreement-fresh"}
     hits = int((predicted == np.arange(60) % 3).sum())
     agreement = found.values["agreement-fresh"]
-    assert agreement[:3] == pytest.approx((100 * hits / 60, *(100 * end for end in wilson(hits, 60))))
+    assert agreement[:3] == pytest.approx(
+        (100 * hits / 60, *(100 * end for end in wilson(hits, 60)))
+    )
     assert (agreement.n, agreement.unit, agreement.better) == (60, "%", "higher")
     assert found.arrays["labels"].tolist() == [number % 3 for number in range(60)]

@@ -41,8 +41,12 @@ def test_values_agree_with_scikit_learn(evaluation):
     y = evaluation.labels.numpy()
     accuracy = 100 * sklearn.metrics.accuracy_score(y, probabilities.argmax(1))
     assert value("accuracy", evaluation).value == pytest.approx(accuracy, abs=1e-12)
-    assert value("nll", evaluation).value == pytest.approx(sklearn.metrics.log_loss(y, probabilities), abs=1e-12)
-    assert METRICS["accuracy"].compute(evaluation).details == {"chance": 100 / probabilities.shape[1]}
+    assert value("nll", evaluation).value == pytest.approx(
+        sklearn.metrics.log_loss(y, probabilities), abs=1e-12
+    )
+    assert METRICS["accuracy"].compute(evaluation).details == {
+        "chance": 100 / probabilities.shape[1]
+    }
     brier = sklearn.metrics.brier_score_loss(y, probabilities, scale_by_half=False)
     assert value("brier", evaluation).value == pytest.approx(brier, abs=1e-12)
 
@@ -65,6 +69,9 @@ def test_the_best_the_worst_and_the_undecided(logits, correct, nll, brier):
 
 def test_scores_are_computed_in_float64(fake):
     evaluation = fake.Evaluation(test_logits=torch.tensor([[20.0, 0.0]]), labels=torch.tensor([0]))
-    assert NLL().compute(evaluation).arrays["nll"] == pytest.approx([math.log1p(math.exp(-20))], rel=1e-9)
+    assert NLL().compute(evaluation).arrays["nll"] == pytest.approx(
+        [math.log1p(math.exp(-20))], rel=1e-9
+    )
     assert Brier().compute(evaluation).arrays["brier"].dtype == np.float64
-    assert ECE().compute(evaluation).arrays["confidence"][0] == 1 / (1 + np.exp(-20.0)) < 1  # float32 would say 1
+    # float32 would say 1
+    assert ECE().compute(evaluation).arrays["confidence"][0] == 1 / (1 + np.exp(-20.0)) < 1

@@ -104,7 +104,9 @@ def test_a_training_that_was_interrupted_goes_on_to_the_same_network(
     signal_at = killed_at = None
     assert prepared(toy, tmp_path / "stopped").identity == straight.identity
     assert seen == list(range(begins, 12))
-    assert [path.name for path in (tmp_path / "stopped" / "toy-cnn").iterdir()] == ["weights.safetensors"]
+    assert [path.name for path in (tmp_path / "stopped" / "toy-cnn").iterdir()] == [
+        "weights.safetensors"
+    ]
 
 
 @pytest.mark.parametrize("content", ["of another recipe", "torn"])

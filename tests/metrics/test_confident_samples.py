@@ -35,7 +35,9 @@ def test_the_surest_64_are_found_in_their_order(evaluation):
     assert np.array_equal(found.arrays["shown"], surest)
     assert np.array_equal(found.arrays["images"], evaluation.sampled.numpy()[surest])
     assert found.arrays["confidence"] == pytest.approx(confidence, abs=1e-6)
-    assert found.values["confidence-64"].value == pytest.approx(100 * confidence[surest].mean(), abs=1e-4)
+    assert found.values["confidence-64"].value == pytest.approx(
+        100 * confidence[surest].mean(), abs=1e-4
+    )
     counts = np.bincount(predicted[surest], minlength=3)
     assert found.arrays["counts"].tolist() == counts.tolist()
     assert found.values["classes-64"].value == pytest.approx(np.exp(entropy(counts)))

@@ -1,4 +1,6 @@
-"""Distal adversarials of linear models, whose energies and gradients can be worked out beside the code."""
+"""Distal adversarials of linear models, whose energies and gradients can be worked out beside the
+code.
+"""
 
 import numpy as np
 import pytest
@@ -69,7 +71,9 @@ def log_px(model, images):
 def test_log_px_is_the_way_from_noise_to_test_images(evaluation):
     found = measured(evaluation, steps=14)
     reached = found.arrays["reached"]
-    ends, noise = (log_px(evaluation.model, found.arrays[name][reached]).mean() for name in ("images", "noise"))
+    ends, noise = (
+        log_px(evaluation.model, found.arrays[name][reached]).mean() for name in ("images", "noise")
+    )
     test = log_px(evaluation.model, evaluation.sets["test"]).mean()
     way = found.values["distal-log-px"]
     assert way.value == pytest.approx(100 * (ends - noise) / (test - noise), rel=1e-5)
@@ -111,9 +115,13 @@ def test_one_class_can_be_the_target_of_all(evaluation):
     found = measured(evaluation, target="2")
     assert (found.arrays["target"] == 2).all()
     assert "target=2" in found.protocol
-    evaluation.spec = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, class_names=("cat", "car", "dog"))
+    evaluation.spec = DataSpec(
+        name="toy", shape=(1, 4, 4), num_classes=3, class_names=("cat", "car", "dog")
+    )
     assert (measured(evaluation, target="car").arrays["target"] == 1).all()
-    with pytest.raises(SpecError, match="toy has no class 'truck'; target must be all or one of cat, car, dog"):
+    with pytest.raises(
+        SpecError, match="toy has no class 'truck'; target must be all or one of cat, car, dog"
+    ):
         measured(evaluation, target="truck")
 
 

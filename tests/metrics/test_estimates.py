@@ -23,7 +23,9 @@ def test_the_effective_number_of_classes_is_exp_of_the_entropy(classes):
 def test_a_share_is_in_percent_with_wilsons_interval():
     flags = np.arange(40) < 30
     found, (low, high) = share(flags, "higher"), wilson(30, 40)
-    assert value_of(found, RNG, 0) == pytest.approx((75.0, 100 * low, 100 * high, 40, "%", "higher"))
+    assert value_of(found, RNG, 0) == pytest.approx(
+        (75.0, 100 * low, 100 * high, 40, "%", "higher")
+    )
     drawn = np.array([np.arange(40), np.zeros(40, int)])
     assert found.resampling.statistic(drawn).tolist() == [75, 100]
 

@@ -1,6 +1,8 @@
-"""Every metric, on a GPU that is not there, where no device may be mixed up, and of a model that diverged.
+"""Every metric, on a GPU that is not there, where no device may be mixed up, and of a model that
+diverged.
 
-The conformance kit checks first-party metrics beside: reproducible, rescored from their arrays, one protocol a number.
+The conformance kit checks first-party metrics beside: reproducible, rescored from their arrays, one
+protocol a number.
 """
 
 import dataclasses
@@ -68,18 +70,36 @@ def test_a_metric_mixes_up_no_device_and_its_values_lie_in_their_intervals(evalu
 
 @pytest.mark.parametrize("name", sorted({spec.partition(":")[0] for spec in (*ATTACKS, *OTHERS)}))
 def test_fewer_than_no_resamples_are_refused(name):
-    needed = {"ood": "set=interp,", "shift": "set=interp,", "autoattack": "eps=8/255,"}.get(name, "")
+    needed = {"ood": "set=interp,", "shift": "set=interp,", "autoattack": "eps=8/255,"}.get(
+        name, ""
+    )
     with pytest.raises(SpecError, match=f"resamples of {name} is -1; it must be at least 0"):
         registry.resolve("metrics", f"{name}:{needed}resamples=-1").make()
 
 
 def test_every_metric_is_there():
-    # the record of training alone; the features of fid, of more images; images of known density, of digits alone
-    # attacks, which the plugin's own tests run
-    apart = {"attacked", "ood-attacked", "stability", "fid-infinity", "density-error", "ood-group", "energy-shift"}
+    # the record of training alone; the features of fid, of more images; images of known density, of
+    # digits alone attacks, which the plugin's own tests run
+    apart = {
+        "attacked",
+        "ood-attacked",
+        "stability",
+        "fid-infinity",
+        "density-error",
+        "ood-group",
+        "energy-shift",
+    }
     here = apart | {spec.partition(":")[0] for spec in (*ATTACKS, *OTHERS)}
-    shipped = ("jembench", "jembench-density", "jembench-energy-ood", "jembench-generation", "jembench-robustness")
-    assert here == {one.name for one in discovery.components("metrics") if one.distribution in shipped}
+    shipped = (
+        "jembench",
+        "jembench-density",
+        "jembench-energy-ood",
+        "jembench-generation",
+        "jembench-robustness",
+    )
+    assert here == {
+        one.name for one in discovery.components("metrics") if one.distribution in shipped
+    }
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +109,11 @@ def diverged(tmp_path_factory):
         for weights in found.model.parameters():
             weights.fill_(torch.nan)
     state = found.sampler.state_dict()
-    wild = {key: torch.full_like(kept, torch.nan) for key, kept in state.items() if kept.is_floating_point()}
+    wild = {
+        key: torch.full_like(kept, torch.nan)
+        for key, kept in state.items()
+        if kept.is_floating_point()
+    }
     found.sampler.load_state_dict(state | wild)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(features.RECIPE, "iterations", 2)
@@ -97,7 +121,8 @@ def diverged(tmp_path_factory):
         yield dataclasses.replace(found, limit=100, bank=bank).evaluation()
 
 
-@pytest.mark.parametrize("spec", sorted({*ATTACKS, *OTHERS, "fid"} - {"iteration-time"}))  # it reads times alone
+# it reads times alone
+@pytest.mark.parametrize("spec", sorted({*ATTACKS, *OTHERS, "fid"} - {"iteration-time"}))
 def test_a_diverged_model_is_called_so(diverged, spec):
     outcome, _ = measure(registry.resolve("metrics", spec).make(), diverged)
     assert (outcome.status, outcome.reason.partition(":")[0]) == ("failed", "Diverged")

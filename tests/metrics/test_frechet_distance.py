@@ -57,12 +57,17 @@ def test_the_distance_of_two_normal_distributions_is_the_closed_form():
 def test_the_eigenvalue_form_equals_torch_fidelitys_value(dimensions):
     first, second = features(200, 0, dimensions), features(300, 1, dimensions, scale=1.2)
     everything = np.arange(200)[None], np.arange(300)[None]
-    assert resampled_fid(first, second)(*everything) == pytest.approx([fid(first, second)], rel=1e-9)
+    assert resampled_fid(first, second)(*everything) == pytest.approx(
+        [fid(first, second)], rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(("shift", "shift_of_second"), [(0.0, 0.0), (0.0, 0.5), (1000.0, 1001.0)])
 def test_the_resampled_fid_is_the_fid_of_the_resample(shift, shift_of_second):
-    first, second = features(100, 0, shift=shift), features(150, 1, scale=1.2, shift=shift_of_second)
+    first, second = (
+        features(100, 0, shift=shift),
+        features(150, 1, scale=1.2, shift=shift_of_second),
+    )
     rng = np.random.default_rng(0)
     i, j = rng.integers(100, size=(3, 100)), rng.integers(150, size=(3, 150))
     expected = [fid_in_scipy(first[a], second[b]) for a, b in zip(i, j, strict=True)]
@@ -70,7 +75,9 @@ def test_the_resampled_fid_is_the_fid_of_the_resample(shift, shift_of_second):
 
 
 def test_a_resample_of_fewer_different_images_than_features_has_a_distance():
-    """Its covariance is singular; the trace of the root is the sum of the singular values of the features' product."""
+    """Its covariance is singular; the trace of the root is the sum of the singular values of the
+    features' product.
+    """
     first, second = features(15, 0).double().numpy(), features(40, 1, scale=1.2).double().numpy()
     drawn, drawn_of_second = np.arange(15)[None] % 8, np.arange(40)[None]
     a = first[drawn[0]] - first[drawn[0]].mean(axis=0)
@@ -94,11 +101,15 @@ def test_a_feature_that_never_changes_does_no_harm():
     first, second = features(100, 0), features(100, 1)
     first[:, 3] = second[:, 3] = 2.0
     everything = np.arange(100)[None]
-    assert resampled_fid(first, second)(everything, everything) == pytest.approx([fid(first, second)], rel=1e-6)
+    assert resampled_fid(first, second)(everything, everything) == pytest.approx(
+        [fid(first, second)], rel=1e-6
+    )
 
 
 @pytest.mark.parametrize(("dimensions", "has_interval"), [(4, True), (5, False)])
-def test_resampling_large_matrices_must_be_asked_for(dimensions, has_interval, generation, fake, monkeypatch):
+def test_resampling_large_matrices_must_be_asked_for(
+    dimensions, has_interval, generation, fake, monkeypatch
+):
     monkeypatch.setattr(feature_scores, "SMALL", 4)
     generation.network = fake.Features(dimensions=dimensions)
     by_default = FID().compute(generation).values["fid-pixels"]

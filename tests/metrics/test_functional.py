@@ -25,7 +25,9 @@ def test_every_public_function_has_an_example():
 
 
 def test_arrays_and_tensors_give_the_same():
-    assert metrics.ece(LOGITS.numpy(), LABELS.numpy(), bins=5) == metrics.ece(LOGITS, LABELS, bins=5)
+    assert metrics.ece(LOGITS.numpy(), LABELS.numpy(), bins=5) == metrics.ece(
+        LOGITS, LABELS, bins=5
+    )
 
 
 def test_scores_of_sets_that_overlap_have_an_interval_within_0_and_1():
@@ -51,13 +53,26 @@ def test_what_does_not_fit_is_refused(call, error):
         call()
 
 
-@pytest.mark.parametrize("name", [name for name in metrics.__all__ if name not in ("auroc", "accuracy")])
+@pytest.mark.parametrize(
+    "name", [name for name in metrics.__all__ if name not in ("auroc", "accuracy")]
+)
 def test_probabilities_that_are_taken_for_logits_are_noticed(name, recwarn):
     measure, probabilities = getattr(metrics, name), LOGITS.softmax(1)
-    for logits in (LOGITS, probabilities.log(), probabilities * 0.9, LOGITS.sigmoid(), torch.ones(60, 1)):
+    for logits in (
+        LOGITS,
+        probabilities.log(),
+        probabilities * 0.9,
+        LOGITS.sigmoid(),
+        torch.ones(60, 1),
+    ):
         measure(logits, LABELS % logits.shape[1])
     assert not recwarn.list
-    for given in (probabilities, probabilities.half(), probabilities.bfloat16(), torch.eye(4)[LABELS]):
+    for given in (
+        probabilities,
+        probabilities.half(),
+        probabilities.bfloat16(),
+        torch.eye(4)[LABELS],
+    ):
         with pytest.warns(Remark, match="Leave out the softmax"):
             measure(given, LABELS)
     assert metrics.accuracy(probabilities, LABELS) == metrics.accuracy(LOGITS, LABELS)

@@ -18,7 +18,9 @@ METRICS = {
 
 
 def test_images_are_ordered_by_content():
-    images = torch.tensor([[2, 0], [1, 9], [1, 200], [0, 255]], dtype=torch.uint8).reshape(4, 1, 1, 2)
+    images = torch.tensor([[2, 0], [1, 9], [1, 200], [0, 255]], dtype=torch.uint8).reshape(
+        4, 1, 1, 2
+    )
     assert canonical_order(images).tolist() == [3, 1, 2, 0]
 
 
@@ -29,7 +31,9 @@ def test_only_inception_gives_the_plain_label(metric, generation, fake):
     assert list(METRICS[metric].compute(generation).values) == [metric]
 
 
-@pytest.mark.parametrize(("height", "spec"), [(8, "cnn"), (28, "cnn"), (32, "inception"), (64, "inception")])
+@pytest.mark.parametrize(
+    ("height", "spec"), [(8, "cnn"), (28, "cnn"), (32, "inception"), (64, "inception")]
+)
 def test_the_feature_network_goes_by_the_size_of_the_images(height, spec, generation):
     generation.spec = DataSpec(name="toy", shape=(1, height, height), num_classes=3)
     METRICS["fid"].compute(generation)
@@ -39,7 +43,11 @@ def test_the_feature_network_goes_by_the_size_of_the_images(height, spec, genera
 @pytest.mark.parametrize(
     ("metric", "n", "message"),
     [
-        ("is", 9, "is needs at least 10 generated images, one in each split; there are 9. Generate more images"),
+        (
+            "is",
+            9,
+            "is needs at least 10 generated images, one in each split; there are 9. Generate more images",
+        ),
         ("fid", 7, "fid needs at least 8 generated images, as many as pixels@0 has features"),
         ("kid", 1, "kid needs at least 2 generated images"),
     ],
@@ -51,7 +59,9 @@ def test_too_few_images_are_refused(metric, n, message, generation):
 
 
 class Model:
-    """It is sure of images with a bright pixel among their first three, whatever the feature network sees."""
+    """It is sure of images with a bright pixel among their first three, whatever the feature
+    network sees.
+    """
 
     def logits(self, x):
         return 9 * x.flatten(1)[:, :3]
@@ -65,16 +75,21 @@ def most_confident(logits, n):
 def test_the_scores_are_those_of_torch_fidelity_on_the_images_selected(selection, generation):
     generation.model = Model()
     features = generation.network.features(generation.sampled)
-    logits = {"features": features.logits, "model": generation.read("logits", generation.sampled)}[selection]
+    logits = {"features": features.logits, "model": generation.read("logits", generation.sampled)}[
+        selection
+    ]
     kept = most_confident(logits, 20)
     kept = kept[torch.from_numpy(canonical_order(generation.sampled[kept]))]
     options = {"selection": selection, "top": 1 / 3, "resamples": 0}
     score = IS(splits=2, **options).compute(generation)
-    expected = isc_features_to_metric(features.logits[kept].double(), splits=2)["inception_score_mean"]
+    expected = isc_features_to_metric(features.logits[kept].double(), splits=2)[
+        "inception_score_mean"
+    ]
     assert score.values["is-pixels"].value == pytest.approx(expected, rel=1e-12)
     assert score.values["is-pixels"].n == 20
-    assert f"images=20,implementation=torch-fidelity,per_class=false,pooling=one-buffer,selection={selection}" in (
-        score.protocol
+    assert (
+        f"images=20,implementation=torch-fidelity,per_class=false,pooling=one-buffer,selection={selection}"
+        in (score.protocol)
     )
     assert score.protocol.endswith("splits=2,top=20/60")
     distance = FID(**options).compute(generation).values["fid-pixels"].value

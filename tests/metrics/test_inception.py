@@ -6,7 +6,11 @@ import torch
 from scipy.stats import entropy
 from torch_fidelity.metric_isc import isc_features_to_metric
 
-from jembench.metrics.feature_scores import inception_score, inception_score_in_order, resampled_score
+from jembench.metrics.feature_scores import (
+    inception_score,
+    inception_score_in_order,
+    resampled_score,
+)
 from jembench.metrics.generation import IS
 
 
@@ -29,7 +33,9 @@ def score_in_numpy(logits, splits):
 
 @pytest.mark.parametrize("splits", [1, 10])
 def test_the_score_agrees_with_numpy(splits, logits):
-    assert inception_score(logits, splits) == pytest.approx(score_in_numpy(logits, splits), rel=1e-12)
+    assert inception_score(logits, splits) == pytest.approx(
+        score_in_numpy(logits, splits), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("splits", [1, 7, 10])
@@ -45,13 +51,16 @@ def test_sure_and_diverse_images_score_the_number_of_classes():
 
 def test_undecided_or_identical_images_score_one():
     assert inception_score(torch.zeros(50, 4), splits=5) == pytest.approx(1)
-    assert inception_score(torch.tensor([[9.0, 0.0, 0.0]]).repeat(50, 1), splits=5) == pytest.approx(1)
+    assert inception_score(
+        torch.tensor([[9.0, 0.0, 0.0]]).repeat(50, 1), splits=5
+    ) == pytest.approx(1)
 
 
 def test_the_resampled_score_is_the_score_of_the_resample(logits):
     indices = np.random.default_rng(0).integers(203, size=(3, 203))
     expected = [
-        isc_features_to_metric(logits[row], splits=10, shuffle=False)["inception_score_mean"] for row in indices
+        isc_features_to_metric(logits[row], splits=10, shuffle=False)["inception_score_mean"]
+        for row in indices
     ]
     assert resampled_score(logits, 10)(indices) == pytest.approx(expected, rel=1e-12)
 
@@ -83,7 +92,10 @@ def test_the_second_implementation_takes_the_images_in_the_order_of_the_buffer(f
         (value,) = found.values.values()
         return value.value
 
-    ordered, shuffled = torch.arange(60), torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    ordered, shuffled = (
+        torch.arange(60),
+        torch.randperm(60, generator=torch.Generator().manual_seed(0)),
+    )
     assert score("barratt-sharma", ordered) == pytest.approx(1)
     assert score("barratt-sharma", shuffled) > 1.01
     assert score("torch-fidelity", ordered) == score("torch-fidelity", shuffled) > 1.01

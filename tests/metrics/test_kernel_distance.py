@@ -14,13 +14,18 @@ def features(n, seed, shift=0.0):
 
 
 def unbiased_mmd(x, y):
-    """From the definition: the mean kernel over different pairs within each set, minus twice that between them."""
+    """From the definition: the mean kernel over different pairs within each set, minus twice that
+    between them.
+    """
     x, y = x.double().numpy(), y.double().numpy()
 
     def kernel(a, b):
         return (a @ b / 6 + 1) ** 3
 
-    within = [np.mean([kernel(s[i], s[j]) for i in range(len(s)) for j in range(len(s)) if i != j]) for s in (x, y)]
+    within = [
+        np.mean([kernel(s[i], s[j]) for i in range(len(s)) for j in range(len(s)) if i != j])
+        for s in (x, y)
+    ]
     return sum(within) - 2 * np.mean([kernel(a, b) for a in x for b in y])
 
 
@@ -49,7 +54,9 @@ def test_standardising_uses_the_reference_and_leaves_a_constant_feature_alone():
 
 
 def test_only_a_network_other_than_inception_is_standardised(generation, fake):
-    """So KID under our own network does not depend on the arbitrary scale of its features, and under Inception does."""
+    """So KID under our own network does not depend on the arbitrary scale of its features, and
+    under Inception does.
+    """
 
     class Scaled(fake.Features):
         def features(self, images):

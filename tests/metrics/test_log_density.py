@@ -21,7 +21,9 @@ class Classifier:
 
 @pytest.fixture
 def evaluation(fake):
-    """60 images of 3 classes, of which the likelier are more often classified rightly, and more often of class 0."""
+    """60 images of 3 classes, of which the likelier are more often classified rightly, and more
+    often of class 0.
+    """
     generator = torch.Generator().manual_seed(0)
     energies = 50 * torch.randn(N, generator=generator) - 400
     likely = -(energies + 400) / 50
@@ -30,7 +32,11 @@ def evaluation(fake):
     logits = torch.randn(N, 3, generator=generator)
     logits[torch.arange(N), labels] = logits.amax(1) + margin
     return fake.Evaluation(
-        model=Classifier(), test_energies=energies, test_logits=logits, labels=labels, sets={"test": fake.images(N, 1)}
+        model=Classifier(),
+        test_energies=energies,
+        test_logits=logits,
+        labels=labels,
+        sets={"test": fake.images(N, 1)},
     )
 
 
@@ -47,13 +53,17 @@ def test_values_are_those_of_sorted_images(evaluation):
     top, bottom = order[:15], order[-15:]
     values = LogDensity().compute(evaluation).values
     assert values["log-px-spread"].value == pytest.approx(np.std(log_px), abs=1e-9)
-    assert values["classes-top"].value == pytest.approx(np.exp(entropy(np.bincount(labels[top], minlength=3))))
+    assert values["classes-top"].value == pytest.approx(
+        np.exp(entropy(np.bincount(labels[top], minlength=3)))
+    )
     assert values["auroc-correct"].value == pytest.approx(roc_auc_score(right, log_px), abs=1e-12)
     assert values["auroc-correct"].value > 0.6
     assert values["auroc-correct"].n == min(right.sum(), N - right.sum())
     for label, members in (("accuracy-top", top), ("accuracy-bottom", bottom)):
         hits = int(right[members].sum())
-        assert values[label][:4] == pytest.approx((100 * hits / 15, *(100 * end for end in wilson(hits, 15)), 15))
+        assert values[label][:4] == pytest.approx(
+            (100 * hits / 15, *(100 * end for end in wilson(hits, 15)), 15)
+        )
     assert values["accuracy-top"].value > values["accuracy-bottom"].value
     for value in values.values():
         assert value.low <= value.value <= value.high
@@ -62,7 +72,9 @@ def test_values_are_those_of_sorted_images(evaluation):
 
 @pytest.mark.parametrize("source", ["kept", "fresh"])
 def test_samples_have_their_predicted_classes_in_place_of_labels(fake, source):
-    """The model's logits are three pixels, and its log p(x) the sum of all: found again from the pixels themselves."""
+    """The model's logits are three pixels, and its log p(x) the sum of all: found again from the
+    pixels themselves.
+    """
 
     class Model:
         def logits(self, x):
@@ -74,14 +86,21 @@ def test_samples_have_their_predicted_classes_in_place_of_labels(fake, source):
     images = fake.images(N, 2)
     drawn = {Source(chains=source): Samples(images, torch.zeros(N, dtype=torch.int64), "buffer")}
     found = LogDensity(source=source).compute(
-        fake.Evaluation(model=Model(), by_source=drawn, labels=torch.zeros(5), sets={"test": fake.images(5, 1)})
+        fake.Evaluation(
+            model=Model(), by_source=drawn, labels=torch.zeros(5), sets={"test": fake.images(5, 1)}
+        )
     )
     pixels = images.flatten(1).double().numpy() / 127.5 - 1
     classes, log_px = pixels[:, :3].argmax(axis=1), pixels.sum(axis=1)
     top = np.argsort(-log_px)[:15]
-    expected = {"log-px-spread": np.std(log_px), "classes-top": np.exp(entropy(np.bincount(classes[top], minlength=3)))}
+    expected = {
+        "log-px-spread": np.std(log_px),
+        "classes-top": np.exp(entropy(np.bincount(classes[top], minlength=3))),
+    }
     values = {label: value.value for label, value in found.values.items()}
-    assert values == pytest.approx({f"{label}-{source}": value for label, value in expected.items()}, rel=1e-5)
+    assert values == pytest.approx(
+        {f"{label}-{source}": value for label, value in expected.items()}, rel=1e-5
+    )
     assert np.array_equal(shown(found.arrays, "top"), top)
     assert set(classes[shown(found.arrays, found.arrays["lowest"][1])]) == {1}
     assert f"images={N}" in found.protocol
@@ -117,7 +136,9 @@ def test_every_class_shows_its_highest_lowest_and_random_ones(evaluation):
         assert len(set(chosen)) == min(10, len(members))
 
 
-@pytest.mark.parametrize(("n", "expected"), [(1, 1), (3, 1), (60, 15), (397, 99), (400, 100), (10_000, 100)])
+@pytest.mark.parametrize(
+    ("n", "expected"), [(1, 1), (3, 1), (60, 15), (397, 99), (400, 100), (10_000, 100)]
+)
 def test_an_end_is_100_images_and_never_more_than_a_quarter(n, expected):
     assert size_of_end(n) == expected
 
@@ -144,7 +165,9 @@ def test_where_all_are_right_or_none_is_nothing_is_to_be_detected(evaluation, wr
     evaluation.labels = (predicted + 1) % 3 if wrong else predicted
     found = LogDensity().compute(evaluation)
     assert "auroc-correct" not in found.values
-    assert "images are classified correctly, or none is" in found.details["undefined"]["auroc-correct"]
+    assert (
+        "images are classified correctly, or none is" in found.details["undefined"]["auroc-correct"]
+    )
     assert found.values["accuracy-top"].value == (0 if wrong else 100)
 
 

@@ -11,11 +11,17 @@ from jembench.metrics.ood import OutOfDistribution
 from jembench.stats.intervals import wilson
 
 SHAPE = (1, 4, 4)
-SCORES = [one.name for one in discovery.components("scores") if one.module == "jembench.metrics.ood_scores"]
+SCORES = [
+    one.name
+    for one in discovery.components("scores")
+    if one.module == "jembench.metrics.ood_scores"
+]
 
 
 def pictures(n, seed):
-    return torch.randint(256, (n, *SHAPE), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+    return torch.randint(
+        256, (n, *SHAPE), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed)
+    )
 
 
 def normal(*shape, seed):
@@ -36,13 +42,17 @@ def evaluation(fake):
         set_labels={"validation": None},
         readings=readings,
         refinements={
-            name: readings["energy", name] - normal(n, seed=5).abs() for name, n in (("test", 40), ("inverted", 30))
+            name: readings["energy", name] - normal(n, seed=5).abs()
+            for name, n in (("test", 40), ("inverted", 30))
         },
     )
 
 
 def by_hand(evaluation, score, name):
-    logits, energy = evaluation.readings["logits", name].double(), evaluation.readings["energy", name].double()
+    logits, energy = (
+        evaluation.readings["logits", name].double(),
+        evaluation.readings["energy", name].double(),
+    )
     return {
         "log-px": -energy,
         "max-py": torch.special.logit(torch.softmax(logits, 1).max(1).values),
@@ -53,7 +63,9 @@ def by_hand(evaluation, score, name):
 
 
 def fpr95_of_openood(scores, is_inside):
-    """The share of test images at or below the lowest threshold under which 95 % of the outliers lie."""
+    """The share of test images at or below the lowest threshold under which 95 % of the outliers
+    lie.
+    """
     outliers = np.sort(scores[is_inside == 0])
     threshold = outliers[int(np.ceil(0.95 * len(outliers))) - 1]
     return (scores[is_inside == 1] <= threshold).mean()
@@ -61,16 +73,24 @@ def fpr95_of_openood(scores, is_inside):
 
 @pytest.mark.parametrize("score", SCORES)
 def test_the_values_are_scikit_learns(evaluation, score):
-    """In float64, with either class as the positive one; energies of hundreds are ranked as they are."""
+    """In float64, with either class as the positive one; energies of hundreds are ranked as they
+    are.
+    """
     inside, outside = (by_hand(evaluation, score, name) for name in ("test", "inverted"))
     truth, scores = np.r_[np.ones(40), np.zeros(30)], np.r_[inside, outside]
     false, true, _ = roc_curve(truth, scores, drop_intermediate=False)
     found = OutOfDistribution(set="inverted", score=score).compute(evaluation)
     assert found.values["auroc"].value == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
-    assert found.values["aupr-in"].value == pytest.approx(average_precision_score(truth, scores), abs=1e-12)
-    assert found.values["aupr-out"].value == pytest.approx(average_precision_score(1 - truth, -scores), abs=1e-12)
+    assert found.values["aupr-in"].value == pytest.approx(
+        average_precision_score(truth, scores), abs=1e-12
+    )
+    assert found.values["aupr-out"].value == pytest.approx(
+        average_precision_score(1 - truth, -scores), abs=1e-12
+    )
     assert found.values["fpr95-in"].value == pytest.approx(false[true >= 0.95].min(), abs=1e-12)
-    assert found.values["fpr95-out"].value == pytest.approx(fpr95_of_openood(scores, truth), abs=1e-12)
+    assert found.values["fpr95-out"].value == pytest.approx(
+        fpr95_of_openood(scores, truth), abs=1e-12
+    )
     assert np.allclose(found.arrays["inside"], inside, atol=1e-12)
     assert np.allclose(found.arrays["outside"], outside, atol=1e-12)
     for value in found.values.values():
@@ -78,13 +98,23 @@ def test_the_values_are_scikit_learns(evaluation, score):
 
 
 def test_sets_that_do_not_overlap_have_an_interval_all_the_same(evaluation):
-    """All resamples agree, which proves nothing: 30 pairs without a common image are 30 trials, for all values."""
-    evaluation.readings["energy", "inverted"] = evaluation.readings["energy", "test"].max() + 1 + torch.rand(30)
+    """All resamples agree, which proves nothing: 30 pairs without a common image are 30 trials, for
+    all values.
+    """
+    evaluation.readings["energy", "inverted"] = (
+        evaluation.readings["energy", "test"].max() + 1 + torch.rand(30)
+    )
     values = OutOfDistribution(set="inverted").compute(evaluation).values
-    assert (values["auroc"].value, values["fpr95-in"].value, values["aupr-out"].value) == (1.0, 0.0, 1.0)
+    assert (values["auroc"].value, values["fpr95-in"].value, values["aupr-out"].value) == (
+        1.0,
+        0.0,
+        1.0,
+    )
     assert (values["auroc"].better, values["fpr95-out"].better) == ("higher", "lower")
     for label, value in values.items():
-        assert value[1:3] == pytest.approx(wilson(0, 30) if label.startswith("fpr95") else wilson(30, 30)), label
+        assert value[1:3] == pytest.approx(
+            wilson(0, 30) if label.startswith("fpr95") else wilson(30, 30)
+        ), label
 
 
 def test_the_protocol_says_which_images_they_were(evaluation):
@@ -102,17 +132,24 @@ def test_the_protocol_says_which_images_they_were(evaluation):
 def test_a_score_may_be_of_a_user_with_options_of_its_own(evaluation):
     path = "outlier_metrics:shifted_energy"
     found = OutOfDistribution(set="inverted", score=f"{path}:by=2.0").compute(evaluation)
-    assert np.allclose(found.arrays["inside"], 2 - evaluation.readings["energy", "test"].double().numpy())
+    assert np.allclose(
+        found.arrays["inside"], 2 - evaluation.readings["energy", "test"].double().numpy()
+    )
     assert f'score="{path}:by=2.0"' in found.protocol or f"score={path}:by=2.0" in found.protocol
     metric = OutOfDistribution(set="inverted", score="refinement:steps=3")
     assert metric.protocol_options == {"score": "refinement:steps=3"}
     assert metric.scorer.steps == 3
 
 
-@pytest.mark.parametrize(("name", "times"), [("inverted", 1), ("interp", (1 / 4 + 1 / 4 + 1) ** 0.5)])
+@pytest.mark.parametrize(
+    ("name", "times"), [("inverted", 1), ("interp", (1 / 4 + 1 / 4 + 1) ** 0.5)]
+)
 def test_the_noise_of_outliers_is_that_of_the_authors_code(evaluation, monkeypatch, name, times):
     """A mean of two noisy images with noise once more has the variance s^2 / 4 + s^2 / 4 + s^2."""
-    evaluation.sets["interp"], evaluation.readings["energy", "interp"] = pictures(30, 3), normal(30, seed=4)
+    evaluation.sets["interp"], evaluation.readings["energy", "interp"] = (
+        pictures(30, 3),
+        normal(30, seed=4),
+    )
     asked, metric = {}, OutOfDistribution(set=name, data_noise=0.03, resamples=0)
     scores = type(metric.scorer).scores
     monkeypatch.setattr(

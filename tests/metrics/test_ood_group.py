@@ -19,7 +19,9 @@ def evaluation(fake):
     }
     sets = {name: fake.images(n, n) for name, n in sizes.items()}
     spec = DataSpec(name="digits", shape=(1, 4, 4), num_classes=3)
-    return fake.Evaluation(sets=sets, readings=readings, labels=torch.zeros(40, dtype=torch.long), spec=spec)
+    return fake.Evaluation(
+        sets=sets, readings=readings, labels=torch.zeros(40, dtype=torch.long), spec=spec
+    )
 
 
 def by_openood(inside, outside):
@@ -38,7 +40,9 @@ def by_openood(inside, outside):
 
 def test_the_values_are_the_means_of_openood_over_the_sets(evaluation):
     found = OutOfDistributionGroup(group="near").compute(evaluation)
-    scores = {name: -evaluation.readings["energy", name].double().numpy() for name in ("test", *SETS)}
+    scores = {
+        name: -evaluation.readings["energy", name].double().numpy() for name in ("test", *SETS)
+    }
     each = [by_openood(scores["test"], scores[name]) for name in SETS]
     for label in each[0]:
         value = found.values[label]
@@ -60,10 +64,17 @@ def test_a_resample_of_the_test_images_is_the_same_for_all_sets(evaluation):
         if label in ("fpr95-in", "aupr-in", "aupr-out"):
             continue
         expected = [
-            np.mean([by_openood(arrays["inside"][drawn[r]], arrays[name][of_sets[name][r]])[label] for name in SETS])
+            np.mean(
+                [
+                    by_openood(arrays["inside"][drawn[r]], arrays[name][of_sets[name][r]])[label]
+                    for name in SETS
+                ]
+            )
             for r in range(3)
         ]
-        assert np.allclose(resampling.statistic(drawn, *of_sets.values()), expected, atol=1e-12), label
+        assert np.allclose(resampling.statistic(drawn, *of_sets.values()), expected, atol=1e-12), (
+            label
+        )
 
 
 def test_the_sets_are_those_of_openood_on_cifar_and_made_ones_on_other_data():

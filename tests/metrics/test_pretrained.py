@@ -1,4 +1,6 @@
-"""The weights are files that a test must not fetch: here they are random, with the right names, of small networks."""
+"""The weights are files that a test must not fetch: here they are random, with the right names, of
+small networks.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def hub(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def any_weights(monkeypatch):
-    monkeypatch.setattr(InceptionFeatures, "published", InceptionFeatures.published._replace(digest=""))
+    monkeypatch.setattr(
+        InceptionFeatures, "published", InceptionFeatures.published._replace(digest="")
+    )
 
 
 @pytest.fixture
@@ -64,7 +68,9 @@ def prepared(dataset, **options):
     return network
 
 
-def test_features_are_torch_fidelitys_and_grey_is_repeated_to_rgb(weights, extractor, dataset, fake, monkeypatch):
+def test_features_are_torch_fidelitys_and_grey_is_repeated_to_rgb(
+    weights, extractor, dataset, fake, monkeypatch
+):
     torch.manual_seed(1)
     state = torch.get_rng_state()
     network = prepared(dataset, weights=str(weights))
@@ -84,7 +90,12 @@ def test_weights_that_are_nowhere_are_a_paragraph_with_the_remedy(dataset, hub):
     message = str(caught.value)
     assert "\n" not in message
     assert str(hub / InceptionFeatures.published.cached.name) in message
-    for remedy in ("inception:download=true", reference.URL_INCEPTION_V3, "inception:weights=PATH", "features=cnn"):
+    for remedy in (
+        "inception:download=true",
+        reference.URL_INCEPTION_V3,
+        "inception:weights=PATH",
+        "features=cnn",
+    ):
         assert remedy in message
 
 
@@ -94,11 +105,19 @@ def test_a_given_file_that_is_not_there_is_named(dataset, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error", [urllib.error.URLError("Name or service not known"), TimeoutError("timed out"), RuntimeError("hash")]
+    "error",
+    [
+        urllib.error.URLError("Name or service not known"),
+        TimeoutError("timed out"),
+        RuntimeError("hash"),
+    ],
 )
 def test_a_download_that_fails_says_why_and_what_else_to_do(error, dataset, monkeypatch):
     def fail(url, path, **options):
-        assert (url, options["hash_prefix"]) == (reference.URL_INCEPTION_V3, InceptionFeatures.published.digest)
+        assert (url, options["hash_prefix"]) == (
+            reference.URL_INCEPTION_V3,
+            InceptionFeatures.published.digest,
+        )
         assert socket.getdefaulttimeout() == 20
         raise error
 
@@ -110,7 +129,11 @@ def test_a_download_that_fails_says_why_and_what_else_to_do(error, dataset, monk
 
 
 def test_a_download_lands_in_torch_hubs_cache(weights, dataset, hub, monkeypatch):
-    monkeypatch.setattr(torch.hub, "download_url_to_file", lambda url, path, **options: Path(path).symlink_to(weights))
+    monkeypatch.setattr(
+        torch.hub,
+        "download_url_to_file",
+        lambda url, path, **options: Path(path).symlink_to(weights),
+    )
     assert prepared(dataset, download=True).identity.startswith("inception-2015-12-05@")
     assert (hub / InceptionFeatures.published.cached.name).is_file()
 
@@ -134,8 +157,12 @@ def test_a_file_that_would_run_code_runs_none_even_if_its_digest_begins_alike(da
 
 
 def test_weights_of_another_digest_are_refused(dataset, weights, monkeypatch):
-    monkeypatch.setattr(InceptionFeatures, "published", InceptionFeatures.published._replace(digest="6726825d"))
-    with pytest.raises(CheckpointError, match=r"weights.pth does not hold Inception's weights: its SHA-256") as caught:
+    monkeypatch.setattr(
+        InceptionFeatures, "published", InceptionFeatures.published._replace(digest="6726825d")
+    )
+    with pytest.raises(
+        CheckpointError, match=r"weights.pth does not hold Inception's weights: its SHA-256"
+    ) as caught:
         prepared(dataset, weights=str(weights))
     assert "not with 6726825d. Let jembench fetch them (96 MB)" in str(caught.value)
     assert "--set fid.features=inception:weights=PATH" in str(caught.value)

@@ -73,7 +73,9 @@ def test_of_random_answers_the_expected_accuracy_stands_beside_that_by_the_rule(
     assert "sure=5/5" in found.protocol
     assert "verified=6/10" in found.protocol
     x = torch.from_numpy(arrays["adversarial"])
-    side = np.where(evaluation.model.logits(2 * x - 1).argmax(dim=1).numpy() == arrays["label"], 1, -1)
+    side = np.where(
+        evaluation.model.logits(2 * x - 1).argmax(dim=1).numpy() == arrays["label"], 1, -1
+    )
     right = normal.cdf(side * evaluation.model.exact(x, "l2").numpy() / 0.2)
     one = found.values["pgd-l2@16/255-expected"]
     assert one.value == pytest.approx(100 * (1 - arrays["wrong"]).mean())
@@ -99,7 +101,9 @@ def test_an_eps_of_its_own(evaluation):
     found = PGD(images=130, restarts=2, eps="8/255").compute(evaluation)
     chosen = choose(evaluation, 130)
     right = evaluation.model.classes(chosen.images) == chosen.labels
-    standing = float((right & (evaluation.model.exact(chosen.images / 255, "linf") > 8 / 255)).double().mean())
+    standing = float(
+        (right & (evaluation.model.exact(chosen.images / 255, "linf") > 8 / 255)).double().mean()
+    )
     assert set(found.values) == {"pgd-linf@8/255"}
     assert found.values["pgd-linf@8/255"].value == pytest.approx(100 * standing)
     assert 0 < standing < 0.9
@@ -111,7 +115,9 @@ def test_fewer_images_are_the_first_of_more_and_the_same_for_every_model(evaluat
     assert torch.equal(some.index, more.index[:20])
     assert len(set(more.index.tolist())) == 50
     assert len(choose(evaluation, 1000).images) == 130
-    other = fake.Evaluation(sets=evaluation.sets, labels=evaluation.labels, model=None, spec=DATA, seed=7)
+    other = fake.Evaluation(
+        sets=evaluation.sets, labels=evaluation.labels, model=None, spec=DATA, seed=7
+    )
     assert torch.equal(choose(other, 50).index, more.index)
 
 
@@ -121,7 +127,9 @@ def test_the_size_of_a_shard_changes_nothing(evaluation, monkeypatch):
     monkeypatch.setattr("jembench.metrics.attacks.SHARD", 7)
     evaluation.memory.clear()
     parts = metric.compute(evaluation)
-    np.testing.assert_allclose(parts.arrays["distance-linf"], whole.arrays["distance-linf"], atol=1e-6)
+    np.testing.assert_allclose(
+        parts.arrays["distance-linf"], whole.arrays["distance-linf"], atol=1e-6
+    )
     assert parts.protocol == whole.protocol
 
 

@@ -19,7 +19,10 @@ from jembench.metrics.sample_protocol import SampleProtocol, features_spec, gene
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": 5}, "steps=5 sets how new chains run, and source=kept runs none. Add source=fresh"),
+        (
+            {"steps": 5},
+            "steps=5 sets how new chains run, and source=kept runs none. Add source=fresh",
+        ),
         ({"images": 5}, "images=5 sets how new chains run"),
         ({"conditional": False}, "conditional=false sets how new chains run"),
         ({"source": "fresh", "pooling": "five"}, "pooling=five uses the chains that training kept"),
@@ -31,7 +34,10 @@ from jembench.metrics.sample_protocol import SampleProtocol, features_spec, gene
         ({"selection": "model", "top": float("inf")}, "top is inf"),
         ({"per_class": True}, "per_class=true keeps the most confident images: say whose"),
         ({"top": 0.1}, "top=0.1 keeps the most confident images: say whose confidence"),
-        ({"selection": "features"}, "selection=features keeps the most confident images: say how many"),
+        (
+            {"selection": "features"},
+            "selection=features keeps the most confident images: say how many",
+        ),
     ],
 )
 def test_options_without_meaning_or_effect_are_refused(options, message):
@@ -40,12 +46,15 @@ def test_options_without_meaning_or_effect_are_refused(options, message):
 
 
 @given(
-    top=st.one_of(st.floats(min_value=1e-9, max_value=1, exclude_max=True), st.integers(2, 300)), n=st.integers(1, 300)
+    top=st.one_of(st.floats(min_value=1e-9, max_value=1, exclude_max=True), st.integers(2, 300)),
+    n=st.integers(1, 300),
 )
 def test_top_is_a_share_or_a_number(top, n):
     asked = SampleProtocol(selection="model", top=top)
     if top > n:
-        with pytest.raises(NotApplicable, match=f"The {int(top)} most confident images cannot be kept of {n}"):
+        with pytest.raises(
+            NotApplicable, match=f"The {int(top)} most confident images cannot be kept of {n}"
+        ):
             asked.count(n)
         return
     count = asked.count(n)
@@ -57,19 +66,30 @@ def test_an_evaluation_is_asked_for_what_the_options_say():
     assert SampleProtocol().wanted == KEPT
     asked = SampleProtocol(source="fresh", steps=5, images=100, conditional=True)
     assert asked.wanted == Source(chains="fresh", steps=5, images=100, conditional=True)
-    assert SampleProtocol(pooling="mean", selection="model", top=0.1).wanted == Source(pooling="mean")
+    assert SampleProtocol(pooling="mean", selection="model", top=0.1).wanted == Source(
+        pooling="mean"
+    )
 
 
 @pytest.mark.parametrize(
     ("pixels", "content", "weights", "network"),
-    [(31, "own", True, "cnn"), (32, "own", True, "inception"), (32, "own", False, "cnn"), (32, "", False, "inception")],
+    [
+        (31, "own", True, "cnn"),
+        (32, "own", True, "inception"),
+        (32, "own", False, "cnn"),
+        (32, "", False, "inception"),
+    ],
 )
-def test_own_images_have_features_without_inceptions_weights(tmp_path, monkeypatch, pixels, content, weights, network):
+def test_own_images_have_features_without_inceptions_weights(
+    tmp_path, monkeypatch, pixels, content, weights, network
+):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     if weights:
         InceptionFeatures.published.cached.parent.mkdir(parents=True)
         InceptionFeatures.published.cached.touch()
-    data = SimpleNamespace(spec=DataSpec(name="any", shape=(3, pixels, pixels), num_classes=2), content=content)
+    data = SimpleNamespace(
+        spec=DataSpec(name="any", shape=(3, pixels, pixels), num_classes=2), content=content
+    )
     assert features_spec("auto", data) == network
     assert features_spec("inception", data) == "inception"
 
@@ -84,7 +104,9 @@ def chosen():
     selections = [{}]
     selections += [
         {"selection": selection, "per_class": per_class, "top": top}
-        for selection, per_class, top in itertools.product(("model", "features"), (False, True), (0.1, 0.5, 6))
+        for selection, per_class, top in itertools.product(
+            ("model", "features"), (False, True), (0.1, 0.5, 6)
+        )
     ]
     return [SampleProtocol(**source, **selection) for source in sources for selection in selections]
 
@@ -96,7 +118,11 @@ def test_an_id_says_which_images_are_scored_and_nothing_else(generation, fake):
 
     generation.model, generation.network = Model(), fake.Features(dimensions=13)
     for seed, wanted in enumerate(dict.fromkeys(asked.wanted for asked in chosen())):
-        kind = "buffer" if wanted.chains == "kept" else f"chains:conditional={wanted.conditional},steps={wanted.steps}"
+        kind = (
+            "buffer"
+            if wanted.chains == "kept"
+            else f"chains:conditional={wanted.conditional},steps={wanted.steps}"
+        )
         images = fake.images(300 if wanted.pooling == "five" else 60, seed)[: wanted.images]
         generation.by_source[wanted] = Samples(images, None, kind)
     meanings, images_of = {}, {}
@@ -109,10 +135,16 @@ def test_an_id_says_which_images_are_scored_and_nothing_else(generation, fake):
     assert len(meanings) == len(set(meanings.values())) > 100
 
 
-def test_a_sample_costs_the_steps_of_its_chain_and_of_those_that_were_left_out_for_it(generation, fake):
+def test_a_sample_costs_the_steps_of_its_chain_and_of_those_that_were_left_out_for_it(
+    generation, fake
+):
     images = fake.images(60, 0)
     kept = Samples(images, None, "buffer", torch.arange(60) % 3)
-    found = [kept, kept._replace(ages=None), *(Samples(images, None, kind) for kind in ("direct", "sgld:steps=7"))]
+    found = [
+        kept,
+        kept._replace(ages=None),
+        *(Samples(images, None, kind) for kind in ("direct", "sgld:steps=7")),
+    ]
     assert list(map(passes, found)) == [1.0, None, 1.0, 7.0]
     asked = SampleProtocol(source="fresh", steps=7, selection="features", top=0.5)
     generation.network, generation.by_source[asked.wanted] = fake.Features(dimensions=13), found[3]

@@ -45,8 +45,14 @@ def test_the_most_confident_are_kept_in_their_order(top, seed):
 def test_of_each_class_its_most_confident_are_kept(top, seed):
     logits = random_logits(seed=seed)
     asked = SampleProtocol(selection="model", top=top, per_class=True)
-    each, classes, confidence = asked.count(200) // 5, logits.argmax(1).numpy(), confidence_in_numpy(logits)
-    expected = [np.flatnonzero(classes == k)[np.argsort(-confidence[classes == k])[:each]] for k in range(5)]
+    each, classes, confidence = (
+        asked.count(200) // 5,
+        logits.argmax(1).numpy(),
+        confidence_in_numpy(logits),
+    )
+    expected = [
+        np.flatnonzero(classes == k)[np.argsort(-confidence[classes == k])[:each]] for k in range(5)
+    ]
     assert selected(asked, logits).tolist() == sorted(np.concatenate(expected).tolist())
 
 
@@ -55,7 +61,10 @@ def test_of_each_class_its_most_confident_are_kept(top, seed):
     [
         ({"top": 201}, "The 201 most confident images cannot be kept of 200. Lower top"),
         ({"top": 4, "per_class": True}, "are 0 per class"),
-        ({"top": 199, "per_class": True}, r"39 per class, and the selecting network predicts class \d for \d+"),
+        (
+            {"top": 199, "per_class": True},
+            r"39 per class, and the selecting network predicts class \d for \d+",
+        ),
     ],
 )
 def test_more_than_there_are_is_refused(options, message):

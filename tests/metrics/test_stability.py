@@ -6,7 +6,9 @@ from jembench.metrics.training import StabilityOfTraining
 
 
 def measured(fake, *stability):
-    return StabilityOfTraining().compute(fake.Evaluation(stability=Stability("random-starts@3", *stability)))
+    return StabilityOfTraining().compute(
+        fake.Evaluation(stability=Stability("random-starts@3", *stability))
+    )
 
 
 def test_a_training_that_never_diverged_was_stable_for_all_its_iterations(fake):
@@ -18,8 +20,13 @@ def test_a_training_that_never_diverged_was_stable_for_all_its_iterations(fake):
 
 
 def test_the_first_divergence_and_all_remedies_are_counted(fake):
-    found = measured(fake, 500, 320, "loss was nan", ("seed", "steps", "rate", "rate"), "20 sampling steps")
-    assert (found.values["stable-iterations"].value, found.values["interventions"].value) == (320, 4)
+    found = measured(
+        fake, 500, 320, "loss was nan", ("seed", "steps", "rate", "rate"), "20 sampling steps"
+    )
+    assert (found.values["stable-iterations"].value, found.values["interventions"].value) == (
+        320,
+        4,
+    )
 
 
 def test_where_nobody_looked_there_is_no_number(fake):

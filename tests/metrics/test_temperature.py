@@ -32,7 +32,9 @@ def test_the_temperature_is_the_one_that_scipy_minimises_the_loss_by(sharper):
 @pytest.mark.parametrize(("sign", "right"), [(1, 3), (-1, 0)])
 def test_where_all_or_none_are_right_no_temperature_is_the_likeliest(sign, right):
     logits = sign * torch.eye(3, dtype=torch.float64)
-    with pytest.raises(NotApplicable, match=f"3 validation images, of which {right} are classified correctly"):
+    with pytest.raises(
+        NotApplicable, match=f"3 validation images, of which {right} are classified correctly"
+    ):
         fit_temperature(logits, torch.arange(3))
 
 
@@ -40,5 +42,7 @@ def test_where_all_or_none_are_right_no_temperature_is_the_likeliest(sign, right
 def test_where_all_are_right_no_rounding_makes_up_a_temperature(offset):
     logits = torch.randn(100, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     labels = logits.argmax(dim=1)
-    with pytest.raises(NotApplicable, match="100 validation images, of which 100 are classified correctly"):
+    with pytest.raises(
+        NotApplicable, match="100 validation images, of which 100 are classified correctly"
+    ):
         fit_temperature(logits + offset, labels)

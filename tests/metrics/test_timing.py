@@ -25,12 +25,16 @@ def test_a_time_that_was_measured_under_load_is_marked(fake):
 
 def test_parameters_are_counted_once_and_buffers_are_none(fake):
     layer = nn.Linear(5, 5)
-    values = Cost().compute(fake.Evaluation(model=nn.Sequential(layer, nn.BatchNorm1d(5), layer))).values
+    values = (
+        Cost().compute(fake.Evaluation(model=nn.Sequential(layer, nn.BatchNorm1d(5), layer))).values
+    )
     assert values["parameters"].value == 5 * 5 + 5 + 2 * 5
 
 
 @pytest.mark.parametrize(("seconds", "labels"), [((), []), ((0.2, 0.3), ["iteration-time"])])
-def test_hours_are_known_of_a_model_that_was_fitted_at_once_and_name_the_hardware(fake, seconds, labels):
+def test_hours_are_known_of_a_model_that_was_fitted_at_once_and_name_the_hardware(
+    fake, seconds, labels
+):
     found = IterationTime().compute(fake.Evaluation(iteration_seconds=seconds, hours=1.5))
     assert list(found.values) == [*labels, "training-hours"]
     assert found.values["training-hours"][:3] == (1.5, None, None)

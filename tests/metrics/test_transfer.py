@@ -1,4 +1,6 @@
-"""Images made against a linear model, shown to it again after a chain that moves every image by a known vector."""
+"""Images made against a linear model, shown to it again after a chain that moves every image by a
+known vector.
+"""
 
 from dataclasses import dataclass
 
@@ -43,7 +45,9 @@ class Drift:
 
 @pytest.fixture
 def evaluation(fake):
-    """Images of two classes, none too near to the hyperplane that divides them; the labels are the model's answers."""
+    """Images of two classes, none too near to the hyperplane that divides them; the labels are the
+    model's answers.
+    """
     generator = torch.Generator().manual_seed(0)
     net = nn.Linear(16, 2, bias=False)
     net.weight.data = torch.randn(2, 16, generator=generator)
@@ -55,7 +59,9 @@ def evaluation(fake):
     labels = (margin[far] > 0).long()
     spec = DataSpec(name="toy", shape=(1, 4, 4), num_classes=2)
     drift = Drift(torch.zeros(1, 4, 4))
-    return fake.Evaluation(model=model, spec=spec, sets={"test": images[far]}, labels=labels, sampler=drift)
+    return fake.Evaluation(
+        model=model, spec=spec, sets={"test": images[far]}, labels=labels, sampler=drift
+    )
 
 
 def towards(evaluation, margin: float) -> Tensor:
@@ -73,7 +79,9 @@ def margins(evaluation, images) -> np.ndarray:
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_a_chain_towards_one_class_refines_its_images_back_and_no_others(evaluation, norm):
-    """The images found are just behind the hyperplane: a small shift takes all those of one class back."""
+    """The images found are just behind the hyperplane: a small shift takes all those of one class
+    back.
+    """
     source = PGD(norm=norm, **BUDGET).attack(evaluation).arrays
     overshoot = np.abs(margins(evaluation, source["adversarial"])).max()
     clean = np.abs(margins(evaluation, source["image"] / 255)).min()
@@ -105,12 +113,16 @@ def test_accuracies_are_those_of_the_images_that_still_deceive(evaluation):
     for eps in ("64/255", "128/255", "255/255"):
         value = measured.values[f"transfer-l2@{eps}"]
         shares.append(value.value)
-        assert value.value == pytest.approx(100 * (~misclassified | (far > int(eps.partition("/")[0]) / 255)).mean())
+        assert value.value == pytest.approx(
+            100 * (~misclassified | (far > int(eps.partition("/")[0]) / 255)).mean()
+        )
         assert value.better == "higher"
     assert 100 > shares[1] > shares[2] > 0
 
 
-def test_what_the_refined_model_misclassifies_as_it_is_counts_as_broken_and_is_not_shown(evaluation):
+def test_what_the_refined_model_misclassifies_as_it_is_counts_as_broken_and_is_not_shown(
+    evaluation,
+):
     evaluation.sampler.by = towards(evaluation, 100.0)  # everything becomes class 1
     measured = Transfer(refine=1, **BUDGET).compute(evaluation)
     arrays = measured.arrays

@@ -66,22 +66,42 @@ def test_a_perceptron_takes_any_shape_and_brings_no_norm(shape):
 
 
 @pytest.mark.parametrize(
-    ("size", "name"), [((8, 8), "small-16"), ((31, 40), "small-16"), ((32, 32), "wrn-28-10"), ((64, 48), "wrn-28-10")]
+    ("size", "name"),
+    [
+        ((8, 8), "small-16"),
+        ((31, 40), "small-16"),
+        ((32, 32), "wrn-28-10"),
+        ((64, 48), "wrn-28-10"),
+    ],
 )
 def test_auto_goes_by_the_smaller_side(size, name):
     with torch.device("meta"):
         found, named = (
-            build_net(text, DataSpec(name="any", shape=(3, *size), num_classes=2)) for text in ("auto", name)
+            build_net(text, DataSpec(name="any", shape=(3, *size), num_classes=2))
+            for text in ("auto", name)
         )
     assert [p.shape for p in found.parameters()] == [p.shape for p in named.parameters()]
 
 
 @pytest.mark.parametrize(
-    "text", ["wrn", "wrn-28", "wrn-28-0", "wrn-28-2-1", "small", "small-0", "half-0", "resnet-50", "", "WRN-28-2"]
+    "text",
+    [
+        "wrn",
+        "wrn-28",
+        "wrn-28-0",
+        "wrn-28-2-1",
+        "small",
+        "small-0",
+        "half-0",
+        "resnet-50",
+        "",
+        "WRN-28-2",
+    ],
 )
 def test_unknown_text_names_the_forms(text):
     with pytest.raises(
-        SpecError, match=r"There is no net named.*wrn-DEPTH-WIDTH.*small-WIDTH.*auto.*mypackage\.nets:build"
+        SpecError,
+        match=r"There is no net named.*wrn-DEPTH-WIDTH.*small-WIDTH.*auto.*mypackage\.nets:build",
     ):
         build_net(text, COLOURS)
 
@@ -96,7 +116,9 @@ def test_own_net_is_called_with_the_data_and_comes_back_as_it_was(own):
 
     def build(data):
         seen.append(data)
-        return nn.Sequential(nn.Flatten(), nn.Linear(data.dimensions, data.num_classes), nn.BatchNorm1d(7)).train()
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(data.dimensions, data.num_classes), nn.BatchNorm1d(7)
+        ).train()
 
     net = build_net(own(build), COLOURS)
     assert seen == [COLOURS]
@@ -108,7 +130,9 @@ def test_own_net_is_called_with_the_data_and_comes_back_as_it_was(own):
 
 def test_own_net_of_the_wrong_shape(own):
     path = own(lambda data: nn.Sequential(nn.Flatten(), nn.Linear(data.dimensions, 10)))
-    with pytest.raises(PluginError, match=r"own_nets:build gives \(2, 10\).*must give logits of shape \(2, 7\)"):
+    with pytest.raises(
+        PluginError, match=r"own_nets:build gives \(2, 10\).*must give logits of shape \(2, 7\)"
+    ):
         build_net(path, COLOURS)
 
 
@@ -126,18 +150,24 @@ def test_own_net_whose_logits_are_part_of_what_it_gives(own):
         def forward(self, x):
             return SimpleNamespace(logits=super().forward(x))
 
-    net = build_net(own(lambda data: LikeTransformers(nn.Flatten(), nn.Linear(data.dimensions, 7))), COLOURS)
+    net = build_net(
+        own(lambda data: LikeTransformers(nn.Flatten(), nn.Linear(data.dimensions, 7))), COLOURS
+    )
     assert LogitModel(net).energy(torch.zeros(2, *COLOURS.shape)).shape == (2,)
 
 
 def test_own_net_that_fails_on_these_images(own):
     path = own(lambda data: nn.Sequential(nn.Flatten(), nn.Linear(64, data.num_classes)))
-    with pytest.raises(PluginError, match=r"fails on two float32 images of colours, shape .* RuntimeError"):
+    with pytest.raises(
+        PluginError, match=r"fails on two float32 images of colours, shape .* RuntimeError"
+    ):
         build_net(path, COLOURS)
 
 
 def test_own_function_that_gives_no_module(own):
-    with pytest.raises(PluginError, match=r"gave a function for colours; it must return a torch\.nn\.Module"):
+    with pytest.raises(
+        PluginError, match=r"gave a function for colours; it must return a torch\.nn\.Module"
+    ):
         build_net(own(lambda data: lambda x: x), COLOURS)
 
 
@@ -147,5 +177,7 @@ def test_own_net_that_is_not_there():
 
 
 def test_norm_has_no_effect_on_an_own_net(own):
-    with pytest.raises(SpecError, match="norm and dropout have no effect on the net own_nets:build"):
+    with pytest.raises(
+        SpecError, match="norm and dropout have no effect on the net own_nets:build"
+    ):
         build_net(own(lambda data: nn.Flatten()), COLOURS, norm="batch")

@@ -112,14 +112,18 @@ def test_energies_of_another_form_are_refused_wherever_they_are_read(change):
         lambda: grad_energy(model)(x, None),
     ]
     for read in readers:
-        with pytest.raises(PluginError, match=r"OfEnergy.energy returns .*return (a dense tensor )?(\(B,\)|real)"):
+        with pytest.raises(
+            PluginError, match=r"OfEnergy.energy returns .*return (a dense tensor )?(\(B,\)|real)"
+        ):
             read()
 
 
 def test_a_squeezed_batch_of_one_is_refused():
     model = Plain(torch.squeeze)
     assert len(predictions.read(model, images(2), DATA, CPU, {"logits"})["logits"]) == 2
-    with pytest.raises(PluginError, match=r"Plain.logits returns \(3,\) for 1 images; return \(B, 3\)"):
+    with pytest.raises(
+        PluginError, match=r"Plain.logits returns \(3,\) for 1 images; return \(B, 3\)"
+    ):
         predictions.read(model, images(1), DATA, CPU, {"logits"})
 
 
@@ -158,7 +162,9 @@ def test_an_output_that_the_next_pass_overwrites_is_copied(monkeypatch):
     model = LogitModel(Reused())
     assert torch.equal(predictions.read(model, images(), DATA, CPU, {"logits"})["logits"], expected)
     with torch.no_grad():
-        assert torch.equal(Target(model, DATA).logits((expected.new_ones(1)) * images().float() / 255), expected)
+        assert torch.equal(
+            Target(model, DATA).logits((expected.new_ones(1)) * images().float() / 255), expected
+        )
 
 
 class InPlace(torch.nn.Module):
@@ -216,10 +222,16 @@ def test_training_reads_images_that_no_pass_has_changed():
 @pytest.mark.parametrize(
     ("loss", "wrong"),
     [
-        (Loss(torch.zeros(1), {}), r"has total of shape \(1,\), torch.float32; it must be \(\) and real"),
+        (
+            Loss(torch.zeros(1), {}),
+            r"has total of shape \(1,\), torch.float32; it must be \(\) and real",
+        ),
         (Loss(torch.zeros(()), {"a": torch.zeros(2)}), r"has a of shape \(2,\)"),
         (Loss(torch.zeros((), dtype=torch.complex64), {}), "has total of shape .*complex64"),
-        (Loss(torch.zeros(()), {}, Energies(torch.zeros(3, 1), torch.zeros(3))), r"energies.data of shape \(3, 1\)"),
+        (
+            Loss(torch.zeros(()), {}, Energies(torch.zeros(3, 1), torch.zeros(3))),
+            r"energies.data of shape \(3, 1\)",
+        ),
     ],
 )
 def test_a_loss_that_would_be_broadcast_is_refused(loss, wrong):

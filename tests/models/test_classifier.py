@@ -31,7 +31,8 @@ class Wrapped(nn.Module):
         return self.wrap(self.inner(x))
 
 
-WithAuxiliary = namedtuple("WithAuxiliary", ["logits", "aux_logits"])  # as torchvision's in training
+# as torchvision's in training
+WithAuxiliary = namedtuple("WithAuxiliary", ["logits", "aux_logits"])
 
 
 @pytest.mark.parametrize(
@@ -49,13 +50,17 @@ def test_logits_are_found_in_a_container(wrap, net, data):
 
 @pytest.mark.parametrize("wrap", [lambda logits: (logits, -logits), lambda logits: {"out": logits}])
 def test_a_container_without_the_name_is_refused(wrap, net, data):
-    with pytest.raises(PluginError, match=r"gives (tuple|dict) for two images .* must give logits of"):
+    with pytest.raises(
+        PluginError, match=r"gives (tuple|dict) for two images .* must give logits of"
+    ):
         as_model(Wrapped(net, wrap), data, "mine")
 
 
 def test_it_is_trained_by_cross_entropy(net, data):
     x, y = torch.rand(4, *data.shape), torch.tensor([0, 2, 1, 1])
-    loss = as_model(net, data, "mine").training_loss(Batch(torch.full_like(x, torch.nan), x, y), None)
+    loss = as_model(net, data, "mine").training_loss(
+        Batch(torch.full_like(x, torch.nan), x, y), None
+    )
     torch.testing.assert_close(loss.total, F.cross_entropy(net(x), y))
 
 
@@ -69,5 +74,6 @@ def test_resnet18_of_torchvision_is_a_model(data):
     before = {name: buffer.clone() for name, buffer in resnet.named_buffers()}
     model = as_model(resnet, data, "resnet")
     assert model.training
-    assert all(torch.equal(buffer, before[name]) for name, buffer in resnet.named_buffers())  # looking changes nothing
+    # looking changes nothing
+    assert all(torch.equal(buffer, before[name]) for name, buffer in resnet.named_buffers())
     assert model.eval().logits(torch.rand(2, *data.shape)).shape == (2, 3)

@@ -1,4 +1,6 @@
-"""Every shipped model is compiled as one graph, each network of a process like the first; a gradient to the end."""
+"""Every shipped model is compiled as one graph, each network of a process like the first; a
+gradient to the end.
+"""
 
 import json
 import shutil
@@ -27,20 +29,30 @@ def test_models_compile_as_one_graph_and_compute_the_same():
     can_end = shutil.which("c++") or shutil.which("g++")
     asked = [[*TRAINED, DRAWS_ITS_PASSES], *([str(GRADIENTS)] if can_end else [])]
     done = subprocess.run(
-        [sys.executable, SCRIPT, *map(json.dumps, asked)], capture_output=True, text=True, check=False
+        [sys.executable, SCRIPT, *map(json.dumps, asked)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
 
     refused = found["trained"].pop(DRAWS_ITS_PASSES)
     assert refused["not compiled"] == ["the model says that its loss cannot be compiled"]
-    assert {spec: row["not compiled"] for spec, row in found["trained"].items()} == {spec: [] for spec in TRAINED}
-    different = {spec: row for spec, row in found["trained"].items() if not max(row["loss"], row["weights"]) < ROUNDING}
+    assert {spec: row["not compiled"] for spec, row in found["trained"].items()} == {
+        spec: [] for spec in TRAINED
+    }
+    different = {
+        spec: row
+        for spec, row in found["trained"].items()
+        if not max(row["loss"], row["weights"]) < ROUNDING
+    }
     assert different == {}
     assert found["data first"].pop("not compiled") == []
     assert max(found["data first"].values()) < ROUNDING
     assert found["trainings"] == [[]] * 5
-    assert len(found["gradients"]["not compiled"]) == 2  # the limit is there, and trainings do not meet it
+    # the limit is there, and trainings do not meet it
+    assert len(found["gradients"]["not compiled"]) == 2
     assert found["gradients"]["told"] == 1
     assert found["loss"] == {"apart": 1, "shared": 1}
     if not can_end:

@@ -24,7 +24,9 @@ class TwoGaussians(ByBayes, nn.Module):
 
 def test_the_mixture_is_that_of_torch():
     x = torch.linspace(-3, 4, 9)
-    expected = MixtureSameFamily(torch.distributions.Categorical(torch.ones(2)), Normal(MEANS, 1.0)).log_prob(x)
+    expected = MixtureSameFamily(
+        torch.distributions.Categorical(torch.ones(2)), Normal(MEANS, 1.0)
+    ).log_prob(x)
     torch.testing.assert_close(TwoGaussians().log_prob(x.view(-1, 1, 1, 1)), expected)
 
 

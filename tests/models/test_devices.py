@@ -50,12 +50,17 @@ def test_a_gpu_that_is_not_there(gpus, name, count):
 def test_what_is_no_device(name):
     with pytest.raises(SpecError) as caught:
         devices.resolve(name)
-    assert str(caught.value) == f"{name!r} is not a device. Write cpu, cuda, cuda:1 ..., mps or auto with --device."
+    assert (
+        str(caught.value)
+        == f"{name!r} is not a device. Write cpu, cuda, cuda:1 ..., mps or auto with --device."
+    )
 
 
 @pytest.mark.parametrize("name", ["meta", "vulkan", "hpu"])
 def test_a_device_that_torch_knows_and_cannot_use(name):
-    with pytest.raises(Unavailable, match=rf"^The device {name} cannot be used: .*\. Use --device cpu or auto\.$"):
+    with pytest.raises(
+        Unavailable, match=rf"^The device {name} cannot be used: .*\. Use --device cpu or auto\.$"
+    ):
         devices.resolve(name)
 
 
@@ -73,7 +78,9 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("data", "device", "threads"), [(SMALL, CPU, 1), (LARGE, CPU, 2), (SMALL, CUDA, 2)])
+@pytest.mark.parametrize(
+    ("data", "device", "threads"), [(SMALL, CPU, 1), (LARGE, CPU, 2), (SMALL, CUDA, 2)]
+)
 def test_small_images_are_worked_on_by_one_thread_of_the_cpu(two_threads, data, device, threads):
     with devices.threads_for(data, device):
         assert torch.get_num_threads() == threads
@@ -82,7 +89,9 @@ def test_small_images_are_worked_on_by_one_thread_of_the_cpu(two_threads, data, 
 
 def test_one_thread_holds_for_the_products_of_numpy_and_scipy_as_well():
     def threads():
-        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+        return {
+            library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+        }
 
     np.ones((2, 2)) @ np.ones((2, 2))
     with threadpool_limits(2, "blas"):
@@ -99,7 +108,11 @@ def test_the_cpu_computes_in_float32_and_has_a_name():
 @pytest.mark.parametrize("data", [SMALL, LARGE])
 @pytest.mark.parametrize("fast", [True, False])
 def test_auto_on_a_gpu_is_what_its_hardware_has_and_not_what_it_emulates(monkeypatch, fast, data):
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation or fast)
+    monkeypatch.setattr(
+        torch.cuda,
+        "is_bf16_supported",
+        lambda including_emulation=True: including_emulation or fast,
+    )
     expected = "bfloat16" if fast and data is LARGE else "float32"
     assert devices.execution(data, CUDA).precision == expected
 
@@ -107,7 +120,9 @@ def test_auto_on_a_gpu_is_what_its_hardware_has_and_not_what_it_emulates(monkeyp
 @pytest.mark.parametrize(
     ("data", "device", "compiled"), [(LARGE, CUDA, True), (SMALL, CUDA, False), (LARGE, CPU, False)]
 )
-def test_auto_lays_maps_out_channels_last_and_compiles_large_images_on_gpus(monkeypatch, data, device, compiled):
+def test_auto_lays_maps_out_channels_last_and_compiles_large_images_on_gpus(
+    monkeypatch, data, device, compiled
+):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
     found = devices.execution(data, device)
     assert (found.channels_last, found.compiled) == (True, compiled)

@@ -6,18 +6,28 @@ from hypothesis import strategies as st
 
 from jembench.errors import NotApplicable, PluginError
 from jembench.interfaces import DataSpec
-from jembench.models.energies import LogitModel, energy_function, grad_energy, joint_energy, marginal_energy
+from jembench.models.energies import (
+    LogitModel,
+    energy_function,
+    grad_energy,
+    joint_energy,
+    marginal_energy,
+)
 from jembench.models.objective import as_model
 
 
 def logits(seed=0, n=6, k=4):
-    return torch.randn(n, k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).float()
+    return torch.randn(
+        n, k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).float()
 
 
 def net(seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
+        return torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(12, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4)
+        )
 
 
 @given(seed=st.integers(0, 1000), shift=st.floats(-50, 50))
@@ -47,7 +57,8 @@ def test_energies_of_low_precision_are_float32_and_those_of_float64_stay():
     for given_, expected in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
         f = logits().to(given_)
         assert marginal_energy(f).dtype == joint_energy(f, y).dtype == expected
-    f = torch.tensor([[64.0, 64.0 + 1e-9]], dtype=torch.float64)  # a difference that float32 does not know
+    # a difference that float32 does not know
+    f = torch.tensor([[64.0, 64.0 + 1e-9]], dtype=torch.float64)
     higher, lower = (float(joint_energy(f, torch.tensor([y]))) for y in (0, 1))
     assert higher - lower == pytest.approx(1e-9, rel=1e-4)
 
@@ -58,7 +69,9 @@ def test_the_gradient_is_that_of_finite_differences():
         energy, grad = grad_energy(model)(x, y)
         assert energy.dtype == grad.dtype == torch.float64
         direction = torch.randn_like(x)
-        change = (model.energy(x + 1e-3 * direction, y) - model.energy(x - 1e-3 * direction, y)) / 2e-3
+        change = (
+            model.energy(x + 1e-3 * direction, y) - model.energy(x - 1e-3 * direction, y)
+        ) / 2e-3
         assert torch.allclose((grad * direction).flatten(1).sum(1), change, atol=1e-5)
 
 
@@ -96,8 +109,13 @@ def test_an_energy_or_a_density_need_not_take_labels():
     assert torch.equal(energy, Marginal().energy(x))
     torch.testing.assert_close(grad, 2 * x)
     torch.testing.assert_close(grad_energy(NormalDensity())(x, None)[1], x)
-    for model, call in ((Marginal(), r"Marginal\.energy"), (NormalDensity(), r"NormalDensity\.log_prob")):
-        with pytest.raises(NotApplicable, match=rf"{call}\(x\) takes no labels, so that E\(x, y\) is not defined"):
+    for model, call in (
+        (Marginal(), r"Marginal\.energy"),
+        (NormalDensity(), r"NormalDensity\.log_prob"),
+    ):
+        with pytest.raises(
+            NotApplicable, match=rf"{call}\(x\) takes no labels, so that E\(x, y\) is not defined"
+        ):
             energy_function(model)(x, torch.zeros(3, dtype=torch.int64))
 
 
@@ -107,15 +125,21 @@ def test_a_joint_energy_alone_gives_logits_and_the_marginal():
     squares = x.square().flatten(1).sum(1)
     torch.testing.assert_close(model.logits(x), -squares[:, None] * torch.arange(4.0))
     torch.testing.assert_close(model.energy(x, y), y * squares)
-    torch.testing.assert_close(model.energy(x).exp(), 1 / sum((-k * squares).exp() for k in range(4)))
+    torch.testing.assert_close(
+        model.energy(x).exp(), 1 / sum((-k * squares).exp() for k in range(4))
+    )
 
 
 def test_an_energy_of_another_shape_is_refused():
-    with pytest.raises(PluginError, match=r"Column\.energy returns \(3, 1\) for 3 images; .* by squeeze\(1\)"):
+    with pytest.raises(
+        PluginError, match=r"Column\.energy returns \(3, 1\) for 3 images; .* by squeeze\(1\)"
+    ):
         energy_function(Column())(torch.zeros(3, 1, 2, 2))
 
 
-@pytest.mark.parametrize("detached", [torch.no_grad()(Marginal().energy), lambda x: Marginal().energy(x.detach())])
+@pytest.mark.parametrize(
+    "detached", [torch.no_grad()(Marginal().energy), lambda x: Marginal().energy(x.detach())]
+)
 def test_energies_without_a_gradient_are_refused(detached):
     model = Marginal()
     model.energy = detached

@@ -69,7 +69,9 @@ def make_trainer(net=None, **settings):
         **settings,
     }
     recipe = recipes.load(str(TINY), [f"{key}={value}" for key, value in wanted.items()])
-    return Trainer(JEM(net or small()), DATA, Split(images, torch.arange(40) % 4), recipe, seed=0, device=CPU)
+    return Trainer(
+        JEM(net or small()), DATA, Split(images, torch.arange(40) % 4), recipe, seed=0, device=CPU
+    )
 
 
 class Chains:
@@ -94,7 +96,9 @@ def textbook(net, chains, batch):
         (slope,) = torch.autograd.grad(energy.sum(), x)
         x = x - slope + 0.01 * torch.randn(x.shape, generator=chains.draws).double()
     samples = x.detach()
-    classified = F.nll_loss(torch.log_softmax(net(batch.x_labelled.double()), dim=1), batch.y_labelled)
+    classified = F.nll_loss(
+        torch.log_softmax(net(batch.x_labelled.double()), dim=1), batch.y_labelled
+    )
     data = -torch.log(torch.exp(net(batch.x.double())).sum(dim=1)).mean()
     negative = -torch.log(torch.exp(net(samples)).sum(dim=1)).mean()
     loss = classified + data - negative
@@ -106,7 +110,9 @@ def textbook(net, chains, batch):
 
 
 def moved(net, before):
-    return torch.cat([(p.double() - b.double()).flatten() for p, b in zip(net.parameters(), before, strict=True)])
+    return torch.cat(
+        [(p.double() - b.double()).flatten() for p, b in zip(net.parameters(), before, strict=True)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +120,8 @@ def moved(net, before):
     [
         ({"compute.precision": "float32", "compute.layout": "contiguous"}, 2e-5),
         ({"compute.precision": "float32", "compute.layout": "channels_last"}, 2e-5),
-        ({"compute.precision": "bfloat16", "compute.layout": "channels_last"}, 0.05),  # 8 bits, through a dozen layers
+        # 8 bits, through a dozen layers
+        ({"compute.precision": "bfloat16", "compute.layout": "channels_last"}, 0.05),
     ],
     ids=["float32", "channels-last", "bfloat16"],
 )
@@ -155,7 +162,8 @@ def test_weights_are_laid_out_channels_last_and_compute_the_same():
     model.net.layer1.eval()
     assert to_channels_last(model, DATA)
     assert is_channels_last(model.net) == {True}
-    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())  # nothing was learned
+    # nothing was learned
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert model.training
     assert not model.net.layer1.training
     torch.testing.assert_close(model.eval().logits(x).double(), before, rtol=1e-5, atol=1e-6)
@@ -175,7 +183,9 @@ def test_a_network_that_flattens_with_view_is_as_before_with_one_warning():
     x64 = x.double().requires_grad_()
     expected = -exact.logits(x64).exp().sum(1).log()
     torch.testing.assert_close(energy.double(), expected.detach(), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(grad.double(), torch.autograd.grad(expected.sum(), x64)[0], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        grad.double(), torch.autograd.grad(expected.sum(), x64)[0], rtol=1e-4, atol=1e-6
+    )
 
 
 def test_another_error_of_the_network_is_its_own():
@@ -207,7 +217,10 @@ def no_backend(function, **options):
 
 @pytest.mark.parametrize(
     ("compiler", "cause"),
-    [(no_compiler, "RuntimeError: Python 4 is not supported yet"), (no_backend, "OSError: no C++ compiler")],
+    [
+        (no_compiler, "RuntimeError: Python 4 is not supported yet"),
+        (no_backend, "OSError: no C++ compiler"),
+    ],
 )
 def test_a_compiler_that_fails_is_done_without_with_one_warning(monkeypatch, compiler, cause):
     monkeypatch.setattr(torch, "compile", compiler)
@@ -266,7 +279,9 @@ def test_a_trainer_remembers_how_it_computed(monkeypatch):
 
 
 class Plain(nn.Module):
-    """Energies without the checks of shapes that tests add to the package, which cannot be compiled."""
+    """Energies without the checks of shapes that tests add to the package, which cannot be
+    compiled.
+    """
 
     def __init__(self, *layers):
         super().__init__()
@@ -285,15 +300,20 @@ def linear():
 def convolutional():
     with seeds.drawing(0, "initialisation"):
         first, second = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, stride=2)
-        return Plain(first, nn.GroupNorm(1, 4), nn.LeakyReLU(0.2), second, nn.Flatten(), nn.Linear(36, 3))
+        return Plain(
+            first, nn.GroupNorm(1, 4), nn.LeakyReLU(0.2), second, nn.Flatten(), nn.Linear(36, 3)
+        )
 
 
 def check_gradient(model, execution, x, y):
     """Equal to the plain one, inside autocast as outside, and without a trace in the parameters."""
-    rounding = 1e-5 if execution.precision == "float32" else 0.01  # a compiler rounds to 8 bits at other places
+    # a compiler rounds to 8 bits at other places
+    rounding = 1e-5 if execution.precision == "float32" else 0.01
 
     def close(found, expected):
-        return found.dtype == torch.float32 and (found - expected).norm() < rounding * expected.norm()
+        return (
+            found.dtype == torch.float32 and (found - expected).norm() < rounding * expected.norm()
+        )
 
     marks = [torch.full_like(p, 7.0) for p in model.parameters()]
     for parameter, mark in zip(model.parameters(), marks, strict=True):
@@ -311,7 +331,9 @@ def check_gradient(model, execution, x, y):
     with torch.no_grad():
         next(model.parameters()).mul_(2)
     assert not torch.equal(fast(x, y)[1], found[1])  # the weights of the moment
-    assert close(fast(x, y)[1], grad_energy(model, Execution(precision=execution.precision))(x, y)[1])
+    assert close(
+        fast(x, y)[1], grad_energy(model, Execution(precision=execution.precision))(x, y)[1]
+    )
 
 
 @pytest.fixture
@@ -319,14 +341,18 @@ def traced(monkeypatch):
     """Use all of the compiler but its last step, which alone takes seconds."""
     original = torch.compile
     monkeypatch.setattr(
-        torch, "compile", lambda function, mode, **options: original(function, backend="aot_eager", **options)
+        torch,
+        "compile",
+        lambda function, mode, **options: original(function, backend="aot_eager", **options),
     )
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize(("precision", "y"), [("float32", None), ("bfloat16", torch.tensor([2, 0, 1, 2]))])
+@pytest.mark.parametrize(
+    ("precision", "y"), [("float32", None), ("bfloat16", torch.tensor([2, 0, 1, 2]))]
+)
 def test_a_traced_gradient_is_the_plain_one(traced, precision, y):
     execution = Execution(compiled=True, precision=precision)
     check_gradient(convolutional(), execution, torch.randn(4, 3, 8, 8, generator=seeded()), y)
@@ -336,7 +362,13 @@ def test_a_traced_gradient_moves_the_statistics_of_batch_norm_as_the_plain_one_d
     x, found = torch.randn(4, 3, 8, 8, generator=seeded()), []
     for execution in (Execution(), Execution(compiled=True)):
         with seeds.drawing(0, "initialisation"):
-            model = Plain(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(144, 3))
+            model = Plain(
+                nn.Conv2d(3, 4, 3),
+                nn.BatchNorm2d(4),
+                nn.LeakyReLU(0.2),
+                nn.Flatten(),
+                nn.Linear(144, 3),
+            )
         grad = grad_energy(model, execution)(x, None)[1]
         found.append((grad, model.net[1].running_mean, model.net[1].num_batches_tracked))
         assert all(parameter.requires_grad for parameter in model.parameters())

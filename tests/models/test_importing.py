@@ -31,7 +31,10 @@ def path(tmp_path):
     return tmp_path / "weights.pt"
 
 
-ADAM = {"state": {0: {"step": torch.ones(()), "exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 0.1}]}
+ADAM = {
+    "state": {0: {"step": torch.ones(()), "exp_avg": torch.ones(2)}},
+    "param_groups": [{"lr": 0.1}],
+}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +46,11 @@ ADAM = {"state": {0: {"step": torch.ones(()), "exp_avg": torch.ones(2)}}, "param
         lambda w: {"model": {"state_dict": w}, "optimizer": ADAM},
         lambda w: {**w, "epoch": 3, "config": {"net": "wrn", "widths": [1, 2]}, "note": None},
         lambda w: {"state_dict": {**w, "calls": 3}, "loss": torch.ones(()), "best": 0.5},
-        lambda w: {"model": w, "args": argparse.Namespace(lr=0.1), "replay_buffer": torch.ones(5, 2)},
+        lambda w: {
+            "model": w,
+            "args": argparse.Namespace(lr=0.1),
+            "replay_buffer": torch.ones(5, 2),
+        },
         lambda w: {**w, "_extra_state": {"scale": torch.ones(2)}},
     ],
     ids=[
@@ -63,7 +70,9 @@ SEVERAL = {"model": WEIGHTS, "ema": {"model": {"a.weight": torch.zeros(2, 3)}}, 
 
 def test_of_several_one_is_chosen(path):
     assert importing.state_dict(SEVERAL, path, "model").keys() == WEIGHTS.keys()
-    assert torch.equal(importing.state_dict(SEVERAL, path, "ema.model")["a.weight"], torch.zeros(2, 3))
+    assert torch.equal(
+        importing.state_dict(SEVERAL, path, "ema.model")["a.weight"], torch.zeros(2, 3)
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +83,9 @@ def test_of_several_one_is_chosen(path):
 def test_several_are_named_where_none_of_them_is_chosen(entry, text, path):
     with pytest.raises(CheckpointError) as caught:
         importing.state_dict(SEVERAL, path, entry)
-    assert str(caught.value).startswith(f"{path} {text}; those in it: model, ema.model. Name one: `jembench import ")
+    assert str(caught.value).startswith(
+        f"{path} {text}; those in it: model, ema.model. Name one: `jembench import "
+    )
 
 
 def test_a_nest_that_holds_itself_is_refused(path):
@@ -88,33 +99,48 @@ def test_a_nest_that_holds_itself_is_refused(path):
 @pytest.mark.parametrize("ending", ["pt", "safetensors"])
 @pytest.mark.parametrize(
     "write",
-    [save_file, torch.save, lambda value, path: torch.save(value, path, _use_new_zipfile_serialization=False)],
+    [
+        save_file,
+        torch.save,
+        lambda value, path: torch.save(value, path, _use_new_zipfile_serialization=False),
+    ],
     ids=["safetensors", "torch", "torch before 1.6"],
 )
 def test_the_content_says_what_it_is_and_not_the_name(write, ending, tmp_path):
     path = tmp_path / f"weights.{ending}"
     write(WEIGHTS, path)
-    assert torch.equal(importing.state_dict(importing.read(path), path)["a.weight"], WEIGHTS["a.weight"])
+    assert torch.equal(
+        importing.state_dict(importing.read(path), path)["a.weight"], WEIGHTS["a.weight"]
+    )
 
 
 def test_a_header_whose_length_begins_like_a_pickle(path):
     """0x80 is a pickle's first byte, and the lowest one of the length 128."""
-    header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).ljust(128).encode()
+    header = (
+        json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})
+        .ljust(128)
+        .encode()
+    )
     path.write_bytes(len(header).to_bytes(8, "little") + header + struct.pack("<f", 7))
     assert importing.read(path)["a"].tolist() == [7]
 
 
-@pytest.mark.parametrize("write", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value))])
+@pytest.mark.parametrize(
+    "write", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value))]
+)
 def test_a_file_that_would_run_code_is_refused_and_runs_none(path, tmp_path, write):
     write({"state_dict": Trap(tmp_path / "sprung")}, path)
-    with pytest.raises(CheckpointError, match="loading that could run code, which jembench never does"):
+    with pytest.raises(
+        CheckpointError, match="loading that could run code, which jembench never does"
+    ):
         importing.read(path)
     assert not (tmp_path / "sprung").exists()
 
 
 @pytest.mark.parametrize("ending", ["pt", "safetensors"])
 @pytest.mark.parametrize(
-    ("content", "text"), [(b"", "is damaged"), (b"some words", "is damaged"), (b"PK\x03\x04 torn", "is damaged")]
+    ("content", "text"),
+    [(b"", "is damaged"), (b"some words", "is damaged"), (b"PK\x03\x04 torn", "is damaged")],
 )
 def test_what_is_no_file_of_weights_is_told(tmp_path, content, text, ending):
     path = tmp_path / f"weights.{ending}"
@@ -167,12 +193,18 @@ def test_whatever_is_damaged_is_an_error_of_the_file(zipped, path):
     [[1, 2], {}, {"epoch": 3, "loss": torch.ones(())}, {"state_dict": {"calls": 3}}, {0: WEIGHTS}],
 )
 def test_content_without_a_state_dictionary_is_refused(content, path):
-    with pytest.raises(CheckpointError, match="holds no state_dict, a dictionary of dense tensors alone"):
+    with pytest.raises(
+        CheckpointError, match="holds no state_dict, a dictionary of dense tensors alone"
+    ):
         importing.state_dict(content, path)
 
 
-@pytest.mark.parametrize("tensor", [torch.eye(2).to_sparse(), torch.ones(2, device="meta")], ids=["sparse", "meta"])
+@pytest.mark.parametrize(
+    "tensor", [torch.eye(2).to_sparse(), torch.ones(2, device="meta")], ids=["sparse", "meta"]
+)
 def test_tensors_that_are_not_plain_numbers_are_refused(tensor, path):
     torch.save({"a": torch.ones(1), "b": tensor}, path)
-    with pytest.raises(CheckpointError, match="holds no state_dict, a dictionary of dense tensors alone"):
+    with pytest.raises(
+        CheckpointError, match="holds no state_dict, a dictionary of dense tensors alone"
+    ):
         importing.state_dict(importing.read(path), path)

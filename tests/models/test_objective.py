@@ -60,7 +60,9 @@ def test_the_loss_is_the_formula(weights, expected):
 
 
 def test_the_parts_are_the_terms():
-    parts = hybrid_loss(LogitModel(Table()), BATCH, NEGATIVES, Weights(cross_entropy=1, marginal=1)).parts
+    parts = hybrid_loss(
+        LogitModel(Table()), BATCH, NEGATIVES, Weights(cross_entropy=1, marginal=1)
+    ).parts
     expected = {"cross_entropy": CROSS_ENTROPY, "energy_data": DATA, "energy_samples": SAMPLES}
     assert {name: float(part) for name, part in parts.items()} == pytest.approx(expected, rel=1e-6)
     assert not any(part.requires_grad for part in parts.values())
@@ -69,7 +71,11 @@ def test_the_parts_are_the_terms():
 @pytest.mark.parametrize(
     ("weights", "data", "samples"),
     [
-        (Weights(cross_entropy=1, marginal=1), [-logsumexp(0.5), -logsumexp(-1)], [-logsumexp(0.25), -logsumexp(3)]),
+        (
+            Weights(cross_entropy=1, marginal=1),
+            [-logsumexp(0.5), -logsumexp(-1)],
+            [-logsumexp(0.25), -logsumexp(3)],
+        ),
         (Weights(conditional=1), [-1.0, -4.0], [-0.5, 0.0]),
     ],
 )
@@ -147,7 +153,9 @@ def test_with_batch_norm_each_batch_has_its_own_statistics():
     ],
 )
 def test_the_labelled_images_pass_last(weights, shared, order):
-    """The running statistics of the first norm, by the recursion r <- .1 r + .9 (mean of the batch)."""
+    """The running statistics of the first norm, by the recursion r <- .1 r + .9 (mean of the
+    batch).
+    """
     labelled, data, samples = three()
     model = small("batch")
     first = model.net.conv1

@@ -17,7 +17,9 @@ ALL = {"logits", "energy", "grad-norm"}
 
 
 def images(n, seed=0):
-    return torch.randint(256, (n, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+    return torch.randint(
+        256, (n, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed)
+    )
 
 
 class Counting(LogitModel):
@@ -37,7 +39,9 @@ class Linear(LogitModel):
     """f(x) = A x."""
 
     def __init__(self):
-        super().__init__(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3, bias=False)))
+        super().__init__(
+            torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3, bias=False))
+        )
 
 
 class Quadratic(torch.nn.Module):
@@ -117,7 +121,9 @@ def test_the_size_of_a_batch_is_set_by_a_variable(monkeypatch):
     parts = predictions.in_parts(lambda part: (part.start, part.stop), 8, CPU, DATA.shape, copies=2)
     assert parts == [(0, 3), (3, 6), (6, 8)]
     monkeypatch.setenv("JEMBENCH_BATCH", "none")
-    with pytest.raises(SpecError, match="JEMBENCH_BATCH is 'none'; it must be a whole number from 1 up, of images"):
+    with pytest.raises(
+        SpecError, match="JEMBENCH_BATCH is 'none'; it must be a whole number from 1 up, of images"
+    ):
         predictions.in_parts(lambda part: None, 8, CPU, DATA.shape)
 
 
@@ -142,7 +148,9 @@ def test_reading_leaves_gradients_modes_and_images_as_they_were():
     given = images(4)
     before = given.clone()
     predictions.read(model, given, DATA, CPU, ALL)
-    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+    assert all(
+        parameter.grad is None and parameter.requires_grad for parameter in model.parameters()
+    )
     assert all(module.training for module in model.modules())
     assert torch.equal(given, before)
 

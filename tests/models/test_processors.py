@@ -60,7 +60,9 @@ def errors():
 def test_weight_gradients_are_right_with_avx2_alone():
     here = Path(__file__).parent
     command = [sys.executable, "-c", ERRORS]
-    done = subprocess.run(command, cwd=here, env=os.environ | AVX2, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=here, env=os.environ | AVX2, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert len(found) == 16
@@ -78,7 +80,11 @@ def test_weight_gradients_are_right_with_avx2_alone():
     ],
     ids=["3-channels", "15-channels", "4-channels-a-group", "16-channels", "3x3"],
 )
-def test_a_network_with_a_strided_projection_of_few_channels_stays_contiguous_on_the_cpu(net, laid_out):
+def test_a_network_with_a_strided_projection_of_few_channels_stays_contiguous_on_the_cpu(
+    net, laid_out
+):
     assert to_channels_last(LogitModel(net), DATA) == laid_out
     weight = net.stem.weight
-    assert weight.is_contiguous(memory_format=torch.channels_last if laid_out else torch.contiguous_format)
+    assert weight.is_contiguous(
+        memory_format=torch.channels_last if laid_out else torch.contiguous_format
+    )

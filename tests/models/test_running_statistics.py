@@ -71,7 +71,8 @@ def snapshot(model):
 def test_counted_statistics_are_the_mean_of_those_of_all_passes(spoiled, monkeypatch):
     monkeypatch.setenv("JEMBENCH_BATCH", "100")
     train = images(470).images
-    passes = to_float(train[:400], DATA.bounds).flatten(1).split(100)  # the rest makes no whole pass
+    # the rest makes no whole pass
+    passes = to_float(train[:400], DATA.bounds).flatten(1).split(100)
     mean = torch.stack([x.mean(0) for x in passes]).mean(0)
     variance = torch.stack([x.var(0) for x in passes]).mean(0)
     with counted_anew(spoiled, train, DATA, CPU):

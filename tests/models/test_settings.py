@@ -29,7 +29,9 @@ def test_what_is_left_changed_is_set_back_and_named(left, name):
         left[name]()
         assert state()[name] != before[name]
     assert state() == before
-    assert notes == [f"The factory of x left {name} changed. It was set back, and changes no other result."]
+    assert notes == [
+        f"The factory of x left {name} changed. It was set back, and changes no other result."
+    ]
 
 
 def test_the_code_runs_under_standard_settings_and_those_of_the_user_come_back(left):
@@ -80,5 +82,8 @@ def test_a_failure_of_the_code_and_an_interrupt_pass(left, error, monkeypatch):
 
 @pytest.mark.parametrize("error", [SystemExit(3), type("Own", (BaseException,), {})("y")])
 def test_what_would_end_the_program_is_a_failure(error):
-    with pytest.raises(PluginError, match=f"x ends the program .{type(error).__name__}: "), isolated("x"):
+    with (
+        pytest.raises(PluginError, match=f"x ends the program .{type(error).__name__}: "),
+        isolated("x"),
+    ):
         raise error

@@ -33,11 +33,24 @@ def read(path, data, spec="weights", model=BASELINE):
         lambda model: model.state_dict(),
         lambda model: model.net.state_dict(),
         lambda model: {f"module.{name}": value for name, value in model.state_dict().items()},
-        lambda model: {"state_dict": {f"_orig_mod.{name}": value for name, value in model.net.state_dict().items()}},
-        lambda model: {f"_orig_mod.module.{name}": value for name, value in model.state_dict().items()},
+        lambda model: {
+            "state_dict": {
+                f"_orig_mod.{name}": value for name, value in model.net.state_dict().items()
+            }
+        },
+        lambda model: {
+            f"_orig_mod.module.{name}": value for name, value in model.state_dict().items()
+        },
         lambda model: {"net": model.net.state_dict(), "epoch": 3},
     ],
-    ids=["model", "network", "DataParallel", "compiled network", "compiled DataParallel", "named net"],
+    ids=[
+        "model",
+        "network",
+        "DataParallel",
+        "compiled network",
+        "compiled DataParallel",
+        "named net",
+    ],
 )
 def test_the_same_logits_from_however_it_was_written(written, model, data, tmp_path):
     torch.save(written(model), tmp_path / "w.pt")
@@ -50,9 +63,13 @@ def test_the_same_logits_from_however_it_was_written(written, model, data, tmp_p
 )
 def test_a_prefix_of_ones_own_among_wrappers(before, after, model, data, tmp_path):
     names = {name: f"{before}student.{after}{name}" for name in model.net.state_dict()}
-    torch.save({names[name]: value for name, value in model.net.state_dict().items()}, tmp_path / "w.pt")
+    torch.save(
+        {names[name]: value for name, value in model.net.state_dict().items()}, tmp_path / "w.pt"
+    )
     x = torch.rand(5, *data.shape)
-    assert torch.equal(read(tmp_path / "w.pt", data, "weights:prefix=student.").logits(x), model.logits(x))
+    assert torch.equal(
+        read(tmp_path / "w.pt", data, "weights:prefix=student.").logits(x), model.logits(x)
+    )
 
 
 def test_a_prefix_that_no_name_has_is_refused(model, data, tmp_path):
@@ -70,10 +87,19 @@ OTHERS = {"criterion.weight": torch.ones(3), "modelled": torch.ones(1)}
 
 
 def test_names_without_the_prefix_are_left_out_and_told(model, data, tmp_path):
-    torch.save(prefixed("module.model.", model.state_dict()) | prefixed("module.", OTHERS), tmp_path / "w.pt")
-    found = registry.resolve("importers", "weights:prefix=model.").make().read(tmp_path / "w.pt", data, BASELINE)
+    torch.save(
+        prefixed("module.model.", model.state_dict()) | prefixed("module.", OTHERS),
+        tmp_path / "w.pt",
+    )
+    found = (
+        registry.resolve("importers", "weights:prefix=model.")
+        .make()
+        .read(tmp_path / "w.pt", data, BASELINE)
+    )
     x = torch.rand(5, *data.shape)
-    assert torch.equal(fit_together(found, data, tmp_path / "w.pt").eval().logits(x), model.logits(x))
+    assert torch.equal(
+        fit_together(found, data, tmp_path / "w.pt").eval().logits(x), model.logits(x)
+    )
     assert found.unused == tuple(OTHERS)
 
 
@@ -81,7 +107,9 @@ def test_a_network_that_nearly_fits_is_told_in_its_own_names(model, data, tmp_pa
     weights = dict(model.net.state_dict())
     del weights["class_output.bias"]
     torch.save(weights, tmp_path / "w.pt")
-    with pytest.raises(CheckpointError, match=r"nothing was imported: net\.class_output\.bias is missing\. Name"):
+    with pytest.raises(
+        CheckpointError, match=r"nothing was imported: net\.class_output\.bias is missing\. Name"
+    ):
         read(tmp_path / "w.pt", data)
 
 
@@ -100,7 +128,12 @@ def test_everything_that_does_not_fit_is_listed(model, data, tmp_path):
     del weights[names[2]]
     with pytest.raises(CheckpointError, match="nothing was imported") as caught:
         fit_together(Import(model=BASELINE, weights=weights), data, tmp_path / "x.pt")
-    for part in ("more is unknown", f"{names[0]} is (1, 2) instead of", f"{names[2]} is missing", "is not finite"):
+    for part in (
+        "more is unknown",
+        f"{names[0]} is (1, 2) instead of",
+        f"{names[2]} is missing",
+        "is not finite",
+    ):
         assert part in str(caught.value)
 
 
@@ -187,7 +220,9 @@ def test_batches_need_not_have_been_counted(data):
 def test_the_one_prefix_that_fits_is_found(prefix, model, data, tmp_path):
     weights = prefixed(prefix, model.net.state_dict()) | {"criterion.weight": torch.ones(3)}
     torch.save({"state_dict": weights, "epoch": 3}, tmp_path / "w.pt")
-    imported = registry.resolve("importers", "weights").make().read(tmp_path / "w.pt", data, BASELINE)
+    imported = (
+        registry.resolve("importers", "weights").make().read(tmp_path / "w.pt", data, BASELINE)
+    )
     assert imported.unused == ("criterion.weight",)
     x = torch.rand(5, *data.shape)
     fitted = fit_together(imported, data, tmp_path / "w.pt").eval()
@@ -197,7 +232,9 @@ def test_the_one_prefix_that_fits_is_found(prefix, model, data, tmp_path):
 def test_an_average_beside_the_weights_is_a_choice(model, data, tmp_path):
     own = model.net.state_dict()
     torch.save(prefixed("model.", own) | prefixed("ema.", own), tmp_path / "w.pt")
-    with pytest.raises(CheckpointError, match=r"prefixes model\., ema\.\. Name one: .*prefix=ema\."):
+    with pytest.raises(
+        CheckpointError, match=r"prefixes model\., ema\.\. Name one: .*prefix=ema\."
+    ):
         read(tmp_path / "w.pt", data)
     read(tmp_path / "w.pt", data, "weights:prefix=ema.")
 
@@ -208,12 +245,16 @@ def test_half_precision_in_the_file_and_in_the_model(model, data, tmp_path):
     loaded = read(tmp_path / "w.pt", data)
     assert {value.dtype for value in loaded.state_dict().values()} == {torch.float32}
     net = Small(data, plain).half()
-    with pytest.warns(Remark, match="The weights of mine are float16, and are computed with in float32"):
+    with pytest.warns(
+        Remark, match="The weights of mine are float16, and are computed with in float32"
+    ):
         made = as_model(net, data, "mine")
     assert made.eval().logits(torch.rand(2, *data.shape)).dtype == torch.float32
 
 
-NAMED = DataSpec(name="set", shape=(1, 8, 8), num_classes=3, class_names=("apple", "sea_lion", "zebra"))
+NAMED = DataSpec(
+    name="set", shape=(1, 8, 8), num_classes=3, class_names=("apple", "sea_lion", "zebra")
+)
 WRONG = ["zebra", "Apple", "sea lion"]
 
 
@@ -233,7 +274,13 @@ def test_classes_in_another_order_are_refused(named, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "named", [{}, {"classes": ["APPLE", "sea-lion", "zebra"]}, {"classes": ["a", "b", "c"]}, {"names": [1, 2]}]
+    "named",
+    [
+        {},
+        {"classes": ["APPLE", "sea-lion", "zebra"]},
+        {"classes": ["a", "b", "c"]},
+        {"names": [1, 2]},
+    ],
 )
 def test_classes_in_this_order_or_of_other_names_pass(named, tmp_path):
     check_classes({"state_dict": {}, **named}, NAMED, tmp_path / "w.pt")

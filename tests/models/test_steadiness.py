@@ -13,11 +13,15 @@ RANDOM, BATCH = "it draws random numbers", "depend on the other images of a pass
 
 
 def images(n=9):
-    return torch.randint(256, (n, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    return torch.randint(
+        256, (n, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
 
 
 class Model(torch.nn.Module):
-    """The mean and two pixels as logits, and what a function makes of them; the energy is their sum."""
+    """The mean and two pixels as logits, and what a function makes of them; the energy is their
+    sum.
+    """
 
     def __init__(self, change=lambda f: f):
         super().__init__()
@@ -86,7 +90,8 @@ def test_networks_of_this_project_are_steady(net, norm):
     model.net = made
     assert unsteady(model, images(), DATA, CPU, {"logits"}) == ""
     made.train()
-    assert unsteady(model, images(), DATA, CPU, {"logits"}) == ""  # in evaluation mode during the passes
+    # in evaluation mode during the passes
+    assert unsteady(model, images(), DATA, CPU, {"logits"}) == ""
 
 
 def test_steady_outputs_take_two_passes_and_failures_are_left_to_the_metrics():

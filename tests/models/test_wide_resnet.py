@@ -1,4 +1,6 @@
-"""The wide residual network against its definition, written out a second time as a function of the state dict."""
+"""The wide residual network against its definition, written out a second time as a function of the
+state dict.
+"""
 
 import pytest
 import torch
@@ -22,7 +24,9 @@ def functional_forward(state, x):
 
     def conv(name, x, stride=1):
         weight = state[f"{name}.weight"]
-        return F.conv2d(x, weight, state[f"{name}.bias"], stride=stride, padding=(weight.shape[-1] - 1) // 2)
+        return F.conv2d(
+            x, weight, state[f"{name}.bias"], stride=stride, padding=(weight.shape[-1] - 1) // 2
+        )
 
     def activate(x):
         return torch.where(x > 0, x, 0.2 * x)
@@ -34,7 +38,9 @@ def functional_forward(state, x):
             name = f"layer{group}.{block}"
             stride = 2 if group > 1 and block == 0 else 1
             residual = conv(f"{name}.conv2", activate(conv(f"{name}.conv1", activate(x))), stride)
-            x = residual + (conv(f"{name}.shortcut.0", x, stride) if f"{name}.shortcut.0.weight" in state else x)
+            x = residual + (
+                conv(f"{name}.shortcut.0", x, stride) if f"{name}.shortcut.0.weight" in state else x
+            )
             block += 1
     return activate(x).mean((2, 3)) @ state["class_output.weight"].T + state["class_output.bias"]
 
@@ -51,7 +57,12 @@ def test_names_are_those_of_the_published_weights_without_their_prefix(depth):
     with torch.device("meta"):
         names = set(ResidualNet(3, 10, wide(depth, 2)).state_dict())
     last = (depth - 4) // 6 - 1
-    assert {"conv1.weight", "layer1.0.conv1.bias", "layer1.0.shortcut.0.weight", "class_output.bias"} <= names
+    assert {
+        "conv1.weight",
+        "layer1.0.conv1.bias",
+        "layer1.0.shortcut.0.weight",
+        "class_output.bias",
+    } <= names
     assert f"layer3.{last}.conv2.weight" in names
     assert f"layer3.{last}.shortcut.0.weight" not in names
     assert not any("norm" in name for name in names)
@@ -74,7 +85,9 @@ def test_agrees_with_the_definition(make):
 
 
 def test_first_and_second_derivatives_agree_with_the_definition():
-    """Activations in place must not reach what a backward pass reads; attacks on refined models need the second."""
+    """Activations in place must not reach what a backward pass reads; attacks on refined models
+    need the second.
+    """
     torch.manual_seed(0)
     net = ResidualNet(2, 3, wide(10, 1)).double()
     state = dict(net.named_parameters())
@@ -83,7 +96,9 @@ def test_first_and_second_derivatives_agree_with_the_definition():
         x = images(2, 2, 8, 8).double().requires_grad_()
         energy = -function(x).logsumexp(1).sum()
         (grad,) = torch.autograd.grad(energy, x, create_graph=True)
-        return grad, *torch.autograd.grad(grad.square().sum(), [x, *state.values()], allow_unused=True)
+        return grad, *torch.autograd.grad(
+            grad.square().sum(), [x, *state.values()], allow_unused=True
+        )
 
     ours = derivatives(net)
     theirs = derivatives(lambda x: functional_forward(state, x))
@@ -96,7 +111,9 @@ def test_first_and_second_derivatives_agree_with_the_definition():
 
 def test_the_gradient_of_a_strided_block_keeps_the_layout_of_its_images():
     """One contiguous gradient would make all layers before it convert theirs, which takes time."""
-    block = Block(4, 8, 2, lambda channels: torch.nn.Identity(), 0.0).to(memory_format=torch.channels_last)
+    block = Block(4, 8, 2, lambda channels: torch.nn.Identity(), 0.0).to(
+        memory_format=torch.channels_last
+    )
     x = images(3, 4, 6, 6).to(memory_format=torch.channels_last).requires_grad_()
     (grad,) = torch.autograd.grad(block(x).sum(), x)
     assert grad.is_contiguous(memory_format=torch.channels_last)
@@ -145,7 +162,9 @@ def test_dropout_stands_before_the_second_norm():
     seen = {}
     for name in ("norm2", "conv2"):
         module = getattr(net.layer1[0], name)
-        module.register_forward_pre_hook(lambda _, x, name=name: seen.update({name: (x[0] == 0).float().mean()}))
+        module.register_forward_pre_hook(
+            lambda _, x, name=name: seen.update({name: (x[0] == 0).float().mean()})
+        )
     net(images(8, 1, 8, 8))
     assert 0.4 < seen["norm2"] < 0.6
     assert seen["conv2"] == 0
@@ -160,7 +179,9 @@ def test_depth_that_no_network_has(depth):
 
 
 def test_a_network_is_followed_on_a_device_without_values():
-    assert ResidualNet(3, 10, small(2)).to("meta")(torch.empty(2, 3, 8, 8, device="meta")).shape == (2, 10)
+    assert ResidualNet(3, 10, small(2)).to("meta")(
+        torch.empty(2, 3, 8, 8, device="meta")
+    ).shape == (2, 10)
 
 
 def test_the_running_statistics_of_batch_norm_have_the_momentum_of_the_reference_implementations():
@@ -174,7 +195,9 @@ def test_the_running_statistics_of_batch_norm_have_the_momentum_of_the_reference
 
 @pytest.mark.parametrize("momentum", [0, -0.1, 1.1])
 def test_a_momentum_out_of_range(momentum):
-    with pytest.raises(SpecError, match=rf"^dropout is 0\.0 and momentum {momentum}; they must be shares in"):
+    with pytest.raises(
+        SpecError, match=rf"^dropout is 0\.0 and momentum {momentum}; they must be shares in"
+    ):
         ResidualNet(1, 2, small(2), momentum=momentum)
 
 

@@ -14,10 +14,20 @@ CHROMIUM = shutil.which("chromium")
 
 
 def make_cell(model="jem", metric="accuracy", *, seed=0, outcome=None, **values):
-    fit = FitKey(model=model, dataset="digits", recipe="digits", seed=seed, id=stable_hash([model, seed]))
-    outcome = outcome or Outcome(status="ok", protocol=f"{metric}:data=digits,images=397", values=values)
-    provenance = {"time": "2026-11-23T08:00:00+00:00", "command": "jembench run hybrid", "metric_id": metric}
-    return Cell(id=f"{fit.id}{metric}", fit=fit, metric=metric, outcome=outcome, provenance=provenance)
+    fit = FitKey(
+        model=model, dataset="digits", recipe="digits", seed=seed, id=stable_hash([model, seed])
+    )
+    outcome = outcome or Outcome(
+        status="ok", protocol=f"{metric}:data=digits,images=397", values=values
+    )
+    provenance = {
+        "time": "2026-11-23T08:00:00+00:00",
+        "command": "jembench run hybrid",
+        "metric_id": metric,
+    }
+    return Cell(
+        id=f"{fit.id}{metric}", fit=fit, metric=metric, outcome=outcome, provenance=provenance
+    )
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +42,11 @@ def make_table():
         accuracy = Value(97.0 - 7 * (number % 3), 90.0, 99.0, 397, "%", "higher")
         yield make_cell(model, accuracy=accuracy)
         ece = {"ece": Value(float(9 + number), 1.0, 20.0, 397, "%", "lower")}
-        yield make_cell(model, "ece", outcome=no) if model == "flow" else make_cell(model, "ece", **ece)
+        yield (
+            make_cell(model, "ece", outcome=no)
+            if model == "flow"
+            else make_cell(model, "ece", **ece)
+        )
 
 
 @pytest.fixture(scope="session")
@@ -59,14 +73,18 @@ def chromium(tmp_path_factory):
         pytest.skip("chromium is not installed")
     home = str(tmp_path_factory.mktemp("home"))
     with playwright.sync_playwright() as library:
-        browser = library.chromium.launch(executable_path=CHROMIUM, env={"HOME": home, "PATH": "/usr/bin:/bin"})
+        browser = library.chromium.launch(
+            executable_path=CHROMIUM, env={"HOME": home, "PATH": "/usr/bin:/bin"}
+        )
         yield browser
         browser.close()
 
 
 @pytest.fixture
 def open_page(chromium):
-    """Opens an address; at the end nothing may have been complained of, and nothing have been asked for elsewhere."""
+    """Opens an address; at the end nothing may have been complained of, and nothing have been asked
+    for elsewhere.
+    """
     contexts, problems, requests = [], [], []
 
     def open_(address, **options):
@@ -83,5 +101,8 @@ def open_page(chromium):
     yield open_
     for context in contexts:
         context.close()
-    assert [problem for problem in problems if "ERR_CONNECTION_REFUSED" not in problem] == []  # of a server that ended
-    assert [url for url in requests if not url.startswith(("file:", "data:", "http://127.0.0.1:"))] == []
+    # of a server that ended
+    assert [problem for problem in problems if "ERR_CONNECTION_REFUSED" not in problem] == []
+    assert [
+        url for url in requests if not url.startswith(("file:", "data:", "http://127.0.0.1:"))
+    ] == []

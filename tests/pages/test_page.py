@@ -1,4 +1,6 @@
-"""The page in a browser: tabs, sorting, filter, protocols, by the keyboard too; widths, colour schemes and print."""
+"""The page in a browser: tabs, sorting, filter, protocols, by the keyboard too; widths, colour
+schemes and print.
+"""
 
 import io
 import re
@@ -91,9 +93,14 @@ def test_a_title_of_the_dot_plot_sorts_the_models_of_all_its_panels(open_page, r
 def test_two_axes_are_chosen_by_the_keyboard(open_page, report):
     page = open_page(report)
     plot = page.locator(".scatter svg")
-    assert plot.get_attribute("aria-label").startswith("ECE % against accuracy %; jem: accuracy % 97.0 [90.0, 99.0]")
+    assert plot.get_attribute("aria-label").startswith(
+        "ECE % against accuracy %; jem: accuracy % 97.0 [90.0, 99.0]"
+    )
     assert plot.locator(".label").all_text_contents() == ["jem", "baseline", "jem-factored"]
-    assert page.locator(".scatter .notes").inner_text() == "Not shown, without one of the two values: flow."
+    assert (
+        page.locator(".scatter .notes").inner_text()
+        == "Not shown, without one of the two values: flow."
+    )
     page.get_by_label("Vertical axis").focus()
     page.keyboard.press("ArrowUp")
     assert plot.get_attribute("aria-label").startswith("accuracy % against accuracy %")
@@ -105,20 +112,33 @@ def test_two_axes_are_chosen_by_the_keyboard(open_page, report):
 def test_at_first_the_scatter_plot_has_a_metric_that_two_models_have(open_page, written, cell):
     of = {"accuracy": 2, "fid": 1, "ece": 2}
     models = ["jem", "baseline"]
-    cells = [cell(model, name, **{name: Value(5.0, 4.0, 6.0, 9)}) for name in of for model in models[: of[name]]]
+    cells = [
+        cell(model, name, **{name: Value(5.0, 4.0, 6.0, 9)})
+        for name in of
+        for model in models[: of[name]]
+    ]
     page = open_page(written(cells))
     assert page.get_by_label("Vertical axis").locator("option:checked").inner_text() == "ECE"
 
 
 def test_the_scatter_plot_keeps_its_labels_apart(open_page, written, cell):
     values = {f"model-{n}": 90 + n / 99 for n in range(4)} | {"far": 1e9}
-    cells = [cell(name, accuracy=Value(value, None, None, 9, "%", "higher")) for name, value in values.items()]
-    page = open_page(written([*cells, *(cell(name, "ece", ece=Value(5.0, 1.0, 9.0, 9)) for name in values)]))
+    cells = [
+        cell(name, accuracy=Value(value, None, None, 9, "%", "higher"))
+        for name, value in values.items()
+    ]
+    page = open_page(
+        written([*cells, *(cell(name, "ece", ece=Value(5.0, 1.0, 9.0, 9)) for name in values)])
+    )
     boxes = [one.bounding_box() for one in page.locator(".scatter .label").all()]
     assert len(boxes) == 5
     frame = page.locator(".scatter svg").bounding_box()
-    assert all(frame["x"] <= box["x"] and box["x"] + box["width"] <= frame["x"] + frame["width"] + 1 for box in boxes)
-    assert page.locator(".scatter circle").count() == 4  # an arrow stands for what is beyond the scale
+    assert all(
+        frame["x"] <= box["x"] and box["x"] + box["width"] <= frame["x"] + frame["width"] + 1
+        for box in boxes
+    )
+    # an arrow stands for what is beyond the scale
+    assert page.locator(".scatter circle").count() == 4
     assert "▸" in page.locator(".scatter svg").text_content()
 
 
@@ -159,7 +179,9 @@ def test_a_table_is_downloaded_without_a_network(open_page, report, scripts):
         with page.expect_download() as download:
             page.locator("#tables .downloads").first.get_by_role("link", name=name).click()
         assert download.value.path().read_text().startswith(begin)
-        assert download.value.suggested_filename.startswith("Results-dataset-digits-recipe-digits-seed-0.")
+        assert download.value.suggested_filename.startswith(
+            "Results-dataset-digits-recipe-digits-seed-0."
+        )
 
 
 def test_the_keyboard_does_all_of_it(open_page, report):
@@ -199,7 +221,9 @@ def test_light_and_dark(open_page, report, scheme, is_light):
 
 
 def overflow(page):
-    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
 
 
 EVIL = "x:net=</script><script>alert(1)</script><img src=http://x.example/ onerror=alert(1)>"
@@ -207,7 +231,12 @@ EVIL = "x:net=</script><script>alert(1)</script><img src=http://x.example/ onerr
 
 def test_names_are_text(open_page, written, cell):
     page = open_page(
-        written([cell(EVIL, accuracy=Value(90.0, 80.0, 95.0, 9)), cell("x" * 5000, accuracy=Value(1.0, 0.0, 2.0, 9))])
+        written(
+            [
+                cell(EVIL, accuracy=Value(90.0, 80.0, 95.0, 9)),
+                cell("x" * 5000, accuracy=Value(1.0, 0.0, 2.0, 9)),
+            ]
+        )
     )
     for tab in page.get_by_role("tab").all():
         tab.click()
@@ -227,7 +256,9 @@ def stress(written, cell):
         cell(f"model-{model}:width={model},depth=28", f"m{metric}", outcome=no)
         if metric == 0 or (model + metric) % 3 == 0
         else cell(
-            f"model-{model}:width={model},depth=28", f"m{metric}", **{f"value-{metric}": Value(model / 7, 0.0, 9.0, 9)}
+            f"model-{model}:width={model},depth=28",
+            f"m{metric}",
+            **{f"value-{metric}": Value(model / 7, 0.0, 9.0, 9)},
         )
         for model in range(50)
         for metric in range(40)
@@ -246,7 +277,9 @@ def test_fifty_models_with_forty_values(open_page, stress, options):
     assert values == sorted(values)
     scroll = page.locator("#tables .scroll")
     on_a_phone = options is PHONE
-    assert scroll.evaluate("one => [one.scrollWidth > one.clientWidth, one.scrollHeight > one.clientHeight]") == [
+    assert scroll.evaluate(
+        "one => [one.scrollWidth > one.clientWidth, one.scrollHeight > one.clientHeight]"
+    ) == [
         not on_a_phone,
         True,
     ]
@@ -319,7 +352,10 @@ def test_the_overview_of_nine_columns_fits_a_laptop(open_page, wide):
     boxes = page.locator(".scroll:visible")
     assert boxes.count() == 2
     assert page.locator(".dots thead th").count() == 9
-    assert boxes.evaluate_all("all => all.filter((one) => one.scrollWidth > one.clientWidth).length") == 0
+    assert (
+        boxes.evaluate_all("all => all.filter((one) => one.scrollWidth > one.clientWidth).length")
+        == 0
+    )
 
 
 def test_a_phone(open_page, report):
@@ -340,7 +376,12 @@ def test_a_table_that_fits_has_no_scrollbar(open_page, report):
     for tab in page.get_by_role("tab").all():
         tab.click()
         boxes = page.locator(".scroll:visible")
-        assert boxes.evaluate_all("boxes => boxes.filter((one) => one.scrollWidth > one.clientWidth).length") == 0
+        assert (
+            boxes.evaluate_all(
+                "boxes => boxes.filter((one) => one.scrollWidth > one.clientWidth).length"
+            )
+            == 0
+        )
 
 
 def test_print_shows_every_part(open_page, report):
@@ -354,12 +395,16 @@ def test_print_shows_every_part(open_page, report):
     assert page.locator(".scatter circle").first.is_visible()  # though its part was not
 
 
-@pytest.mark.skipif(not shutil.which("pdftoppm"), reason="pdftoppm is not installed: tests/pages/packages.sh")
+@pytest.mark.skipif(
+    not shutil.which("pdftoppm"), reason="pdftoppm is not installed: tests/pages/packages.sh"
+)
 @pytest.mark.parametrize("which", ["report", "stress"])
 def test_no_printed_page_is_empty(open_page, which, request, tmp_path):
     page = open_page(request.getfixturevalue(which))
     page.pdf(path=tmp_path / "page.pdf", prefer_css_page_size=True)
-    subprocess.run(["pdftoppm", "-r", "20", "-png", "page.pdf", "page"], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run(
+        ["pdftoppm", "-r", "20", "-png", "page.pdf", "page"], cwd=tmp_path, check=True, timeout=60
+    )
     pictures = sorted(tmp_path.glob("*.png"))
     assert pictures
     for path in pictures:

@@ -38,13 +38,22 @@ def cells(count):
     for number in range(count):
         model = f"model-{number}"
         for seed in (0, 1):
-            recipe = "digits" if number % 2 else "digits+chains.sampler=pcd:steps=4,noise=0.005,start=class-gaussian"
-            fit = FitKey(model=model, dataset="digits", recipe=recipe, seed=seed, id=f"{number} {seed}")
+            recipe = (
+                "digits"
+                if number % 2
+                else "digits+chains.sampler=pcd:steps=4,noise=0.005,start=class-gaussian"
+            )
+            fit = FitKey(
+                model=model, dataset="digits", recipe=recipe, seed=seed, id=f"{number} {seed}"
+            )
             for label, value in METRICS.items():
                 values = {label: value._replace(value=value.value + seed)}
                 outcome = Outcome(status="ok", protocol=f"{label}:data=digits", values=values)
                 if (number, label) == (1, "ece"):
-                    outcome = Outcome(status="failed", reason="Diverged:\n100% of `x_1` ~ " + "a/very/long/path" * 9)
+                    outcome = Outcome(
+                        status="failed",
+                        reason="Diverged:\n100% of `x_1` ~ " + "a/very/long/path" * 9,
+                    )
                 yield Cell(id=f"{fit.id} {label}", fit=fit, metric="accuracy", outcome=outcome)
 
 
@@ -52,7 +61,11 @@ def cells(count):
 def tables():
     recipes = {(cell.fit.model, cell.fit.recipe): None for cell in cells(4)}
     names = dict(zip(recipes, NAMES, strict=True))
-    few = Report(list(cells(4)), published=published_numbers(["jem-iclr2020/table1", "later-work/hybrid"]), names=names)
+    few = Report(
+        list(cells(4)),
+        published=published_numbers(["jem-iclr2020/table1", "later-work/hybrid"]),
+        names=names,
+    )
     many = Report(list(cells(12)), names=names)
     return lambda format: "\n".join(render(results, format) for results in (few, many))
 
@@ -73,7 +86,9 @@ def test_everything_compiles_and_fits(options, formats, tables, tmp_path):
     (tmp_path / "paper.tex").write_text(f"{head}\n{content}\n\\end{{document}}\n")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
     environment = {**os.environ, "TEXMFVAR": str(tmp_path)}  # where it may make a font
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, errors="replace")
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, errors="replace"
+    )
     assert done.returncode == 0, done.stdout[-2000:]
     log = (tmp_path / "paper.log").read_text(errors="replace")
     assert re.findall(r"Overfull .*|Float too large.*|.*multiply defined.*", log) == []

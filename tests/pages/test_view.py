@@ -21,11 +21,25 @@ def view(tmp_path, cell):
     """The command on a store with one outcome, and its address."""
     store = Store(tmp_path / "runs")
     store.write_cell(cell(accuracy=Value(90.0, 80.0, 95.0, 9, "%", "higher")), {})
-    command = [sys.executable, "-m", "jembench", "view", "--no-browser", "--refresh", "2", "--store", store.root]
+    command = [
+        sys.executable,
+        "-m",
+        "jembench",
+        "view",
+        "--no-browser",
+        "--refresh",
+        "2",
+        "--store",
+        store.root,
+    ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, preexec_fn=interruptible, **pipes) as process:
         try:
-            yield store, process, re.search(r"http://127\.0\.0\.1:\d+/\S+", process.stdout.readline())[0]
+            yield (
+                store,
+                process,
+                re.search(r"http://127\.0\.0\.1:\d+/\S+", process.stdout.readline())[0],
+            )
         finally:
             process.kill()
 

@@ -25,7 +25,9 @@ pytestmark = pytest.mark.skipif(
 def jembench(*arguments, cwd):
     """Run the installed command as a user does."""
     command = Path(sys.executable).with_name("jembench")
-    return subprocess.run([command, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [command, *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +78,9 @@ def test_the_model_is_listed_with_its_options(tmp_path):
     assert done.returncode == 0, done.stderr
     models = {model["name"]: model for model in json.loads(done.stdout)}
     assert models["linear"]["title"] == "Logistic regression on the pixels, read as an energy."
-    assert models["linear"]["options"] == [{"name": "bias", "type": "bool", "required": False, "default": True}]
+    assert models["linear"]["options"] == [
+        {"name": "bias", "type": "bool", "required": False, "default": True}
+    ]
     assert models["broken"]["problem"] == "RuntimeError: broken on purpose"
 
 
@@ -91,17 +95,37 @@ def test_using_the_broken_plugin_says_whose_fault_it_is(tmp_path):
 
 
 def test_all_is_used_in_one_run_and_by_a_model_of_another_distribution(tmp_path):
-    arguments = ["--models", "linear,jem:net=small-2", "--dataset", "stripes", "--metrics", "accuracy,confidence"]
-    settings = ["--recipe", "digits", "--set", "chains.sampler=mala:steps=2,step_size=0.001", "--set", "epochs=5"]
+    arguments = [
+        "--models",
+        "linear,jem:net=small-2",
+        "--dataset",
+        "stripes",
+        "--metrics",
+        "accuracy,confidence",
+    ]
+    settings = [
+        "--recipe",
+        "digits",
+        "--set",
+        "chains.sampler=mala:steps=2,step_size=0.001",
+        "--set",
+        "epochs=5",
+    ]
     done = jembench("run", "hybrid", *arguments, *settings, "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     json.loads(done.stdout)
     cells = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "cells").glob("*.json")]
     found = {(cell["fit"]["model"].partition(":")[0], cell["metric"]): cell for cell in cells}
-    accuracy, confidence = (found["linear", name]["outcome"]["values"][name] for name in ("accuracy", "confidence"))
+    accuracy, confidence = (
+        found["linear", name]["outcome"]["values"][name] for name in ("accuracy", "confidence")
+    )
     assert accuracy["value"] == 100  # the three directions are linearly separable
     assert confidence["low"] < confidence["value"] < confidence["high"]
-    plugins = {metric: cell["provenance"]["plugins"] for (model, metric), cell in found.items() if model == "jem"}
+    plugins = {
+        metric: cell["provenance"]["plugins"]
+        for (model, metric), cell in found.items()
+        if model == "jem"
+    }
     made_by = [
         "jembench-example 1.2.3 [mala = jembench_example:mala]",
         "jembench-example 1.2.3 [stripes = jembench_example:stripes]",

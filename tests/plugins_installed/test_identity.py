@@ -1,4 +1,6 @@
-"""An installed plugin is the same thing however Python finds it, so that a fit is found again from any environment."""
+"""An installed plugin is the same thing however Python finds it, so that a fit is found again from
+any environment.
+"""
 
 import importlib.metadata
 import importlib.util
@@ -23,7 +25,10 @@ print(plan_fit('jem', 'digits').key.id, 'torch' in sys.modules)
 def is_copied():
     return all(
         any(
-            one.files and not json.loads(one.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable")
+            one.files
+            and not json.loads(one.read_text("direct_url.json") or "{}")
+            .get("dir_info", {})
+            .get("editable")
             for one in importlib.metadata.distributions(name=name)
         )
         for name in ("jembench", "jembench-jem")
@@ -37,7 +42,9 @@ pytestmark = pytest.mark.skipif(
 
 
 def fit_id(python, path=""):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+    }
     done = subprocess.run(
         [python, "-c", FIT_ID],
         cwd="/",

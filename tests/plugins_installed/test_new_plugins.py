@@ -1,4 +1,6 @@
-"""New distributions of `jembench plugin new`, really installed: their own tests with the conformance kit, and a run."""
+"""New distributions of `jembench plugin new`, really installed: their own tests with the
+conformance kit, and a run.
+"""
 
 import importlib.util
 import json
@@ -32,7 +34,9 @@ def run(site, *command, cwd):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """A folder in which my-model, my-sampler, my-metric, my-dataset and my-suite are installed, from beside it."""
+    """A folder in which my-model, my-sampler, my-metric, my-dataset and my-suite are installed,
+    from beside it.
+    """
     folder = tmp_path_factory.mktemp("new")
     names = [f"my-{kind}" for kind in KINDS]
     for kind, name in zip(KINDS, names, strict=True):
@@ -57,17 +61,41 @@ def test_each_is_a_row(site, tmp_path):
 
 
 def test_all_are_used_together(site, tmp_path):
-    arguments = ["--models", "my-model", "--dataset", "digits,my-dataset", "--metrics", "accuracy,my-metric"]
-    budget = ["--recipe", "digits", "--set", "epochs=1", "--set", "chains.sampler=my-sampler:steps=2"]
-    done = run(site, "jembench", "run", "hybrid", *arguments, *budget, "--format", "json", cwd=tmp_path)
+    arguments = [
+        "--models",
+        "my-model",
+        "--dataset",
+        "digits,my-dataset",
+        "--metrics",
+        "accuracy,my-metric",
+    ]
+    budget = [
+        "--recipe",
+        "digits",
+        "--set",
+        "epochs=1",
+        "--set",
+        "chains.sampler=my-sampler:steps=2",
+    ]
+    done = run(
+        site, "jembench", "run", "hybrid", *arguments, *budget, "--format", "json", cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     cells = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "cells").glob("*.json")]
     accuracy = {
-        cell["fit"]["dataset"]: cell["outcome"]["values"]["accuracy"] for cell in cells if cell["metric"] == "accuracy"
+        cell["fit"]["dataset"]: cell["outcome"]["values"]["accuracy"]
+        for cell in cells
+        if cell["metric"] == "accuracy"
     }
     assert accuracy.keys() == {"digits", "my-dataset"}
     assert accuracy["digits"]["low"] > 30  # three times what chance gives
-    used = {plugin for cell in cells for plugin in cell["provenance"]["plugins"] if plugin.startswith("my-")}
+    used = {
+        plugin
+        for cell in cells
+        for plugin in cell["provenance"]["plugins"]
+        if plugin.startswith("my-")
+    }
     assert used == {
-        f"my-{kind} 0.1.0 [my-{kind} = my_{kind}:build]" for kind in ("model", "sampler", "metric", "dataset")
+        f"my-{kind} 0.1.0 [my-{kind} = my_{kind}:build]"
+        for kind in ("model", "sampler", "metric", "dataset")
     }

@@ -1,4 +1,5 @@
-"""TensorBoard, MLflow and Weights & Biases, really installed: what was written is read back by each of them.
+"""TensorBoard, MLflow and Weights & Biases, really installed: what was written is read back by each
+of them.
 
 The tox environment ``plugins`` installs them. Nothing is sent anywhere.
 """
@@ -26,7 +27,9 @@ def window(done, attempt=0):
 
 @pytest.fixture
 def tracked(tmp_path):
-    """A run that is killed after 30 iterations, and the next, which repeats some, diverges, and measures."""
+    """A run that is killed after 30 iterations, and the next, which repeats some, diverges, and
+    measures.
+    """
 
     def tracked(spec):
         store = Store(tmp_path / "runs")
@@ -39,7 +42,9 @@ def tracked(tmp_path):
             window(40, 1),
         ]
         measured = Event(kind="measured", metric="fid", done=40, values=OUTCOME)
-        missing = Event(kind="measured", metric="ood", values={"status": "na", "seconds": 0.0}, text="no images")
+        missing = Event(
+            kind="measured", metric="ood", values={"status": "na", "seconds": 0.0}, text="no images"
+        )
         for events in (first, [*second, measured, missing]):
             with Events(None, store, [spec]) as sent:
                 for event in events:
@@ -61,17 +66,27 @@ def by_step(points):
 
 
 def test_tensorboard(tracked, tmp_path):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator").EventAccumulator
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    ).EventAccumulator
     tracked(f"tensorboard:folder={tmp_path / 'tb'}")
-    first, second = (accumulator(str(folder)).Reload() for folder in sorted((tmp_path / "tb").iterdir()))
+    first, second = (
+        accumulator(str(folder)).Reload() for folder in sorted((tmp_path / "tb").iterdir())
+    )
 
     def scalars(of, name):
         return by_step((each.step, each.value) for each in of.Scalars(name))
 
     assert scalars(first, "train/loss") == LOSSES
     assert scalars(second, "train/loss") == AGAIN
-    assert [scalars(first, f"results/{label}") for label in ("fid", "fid/low")] == [[(40, 30.5)], [(40, 29)]]
-    texts = {tag: first.Tensors(tag)[0].tensor_proto.string_val[0].decode() for tag in first.Tags()["tensors"]}
+    assert [scalars(first, f"results/{label}") for label in ("fid", "fid/low")] == [
+        [(40, 30.5)],
+        [(40, 29)],
+    ]
+    texts = {
+        tag: first.Tensors(tag)[0].tensor_proto.string_val[0].decode()
+        for tag in first.Tags()["tensors"]
+    }
     assert "repaired at iteration 30 (loss was nan)" in texts["divergence/text_summary"]
     assert texts["ood/text_summary"] == "na: no images"
     start = first.summary_metadata["_hparams_/session_start_info"].plugin_data.content
@@ -89,7 +104,10 @@ def test_mlflow(tracked, tmp_path, monkeypatch):
     assert len(found) == len(runs) == 2
 
     def metrics(attempt, name):
-        return by_step((each.step, each.value) for each in client.get_metric_history(runs[attempt].info.run_id, name))
+        return by_step(
+            (each.step, each.value)
+            for each in client.get_metric_history(runs[attempt].info.run_id, name)
+        )
 
     assert metrics("0", "train/loss") == LOSSES
     assert metrics("1", "train/loss") == AGAIN
@@ -110,11 +128,18 @@ def test_weights_and_biases_offline(tracked, tmp_path, monkeypatch):
     losses, summary = {}, {}
     for path in sorted(tmp_path.glob("wandb/offline-run-*/*.wandb")):
         for record in records(path):
-            names = {item.nested_key[0] if item.nested_key else item.key: item for item in record.history.item}
+            names = {
+                item.nested_key[0] if item.nested_key else item.key: item
+                for item in record.history.item
+            }
             if "train/loss" in names:
                 step = int(names["_step"].value_json)
-                losses.setdefault(path.stem, []).append((step, float(names["train/loss"].value_json)))
-            summary |= {"/".join(i.nested_key) or i.key: i.value_json for i in record.summary.update}
+                losses.setdefault(path.stem, []).append(
+                    (step, float(names["train/loss"].value_json))
+                )
+            summary |= {
+                "/".join(i.nested_key) or i.key: i.value_json for i in record.summary.update
+            }
     assert {run: by_step(points) for run, points in losses.items()} == {
         "run-109dd351f5-0": LOSSES,
         "run-109dd351f5-1": AGAIN,
@@ -124,7 +149,9 @@ def test_weights_and_biases_offline(tracked, tmp_path, monkeypatch):
 
 
 def records(path: Path):
-    """The records of an offline run: a log as LevelDB writes it, of protocol buffers, after a header of 7 bytes."""
+    """The records of an offline run: a log as LevelDB writes it, of protocol buffers, after a
+    header of 7 bytes.
+    """
     from wandb.proto import wandb_internal_pb2
 
     content, place, parts = path.read_bytes(), 7, b""

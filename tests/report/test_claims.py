@@ -29,7 +29,8 @@ PAPER = Paper("A paper", "Somebody", "")
 N = 300
 
 
-# --- the files --------------------------------------------------------------------------------------------------------
+# --- the files
+# --------------------------------------------------------------------------------------------------------
 
 
 def by_id(claim):
@@ -59,7 +60,9 @@ def test_its_commands_measure_it(claim):
 
 def without(options, metric):
     parsed = spec.parse(metric)
-    return str(spec.Spec(parsed.name, tuple(pair for pair in parsed.arguments if pair[0] not in options)))
+    return str(
+        spec.Spec(parsed.name, tuple(pair for pair in parsed.arguments if pair[0] not in options))
+    )
 
 
 def plan(command):
@@ -73,7 +76,9 @@ def plan(command):
     given = run_command.make_context("run", words[2:], resilient_parsing=True).params
     chosen = {"models": given["models"], "datasets": given["dataset"], "seeds": given["seeds"]}
     chosen["metrics"] = given["metrics"]
-    suite = suites.load(given["suite"]).replaced(**{name: value for name, value in chosen.items() if value})
+    suite = suites.load(given["suite"]).replaced(
+        **{name: value for name, value in chosen.items() if value}
+    )
     return make_plan(suite, recipe=given["recipe"])
 
 
@@ -113,16 +118,31 @@ def test_a_file(tmp_path):
     [
         ('title = "A paper"\n', "", "lacks paper.title"),
         ("than = 0.5\n", "", "one has neither than nor than_metric: nothing to be higher than"),
-        ('higher = "jem"', 'higher = "jem"\nlower = "jem"', "one must have one of higher and lower"),
+        (
+            'higher = "jem"',
+            'higher = "jem"\nlower = "jem"',
+            "one must have one of higher and lower",
+        ),
         ('higher = "jem"', "", "one must have one of higher and lower"),
-        ("than = 0.5", "than = 0.5\nthen = 1", "There is no key in claim mine/one named 'then'. Nearest: than"),
+        (
+            "than = 0.5",
+            "than = 0.5\nthen = 1",
+            "There is no key in claim mine/one named 'then'. Nearest: than",
+        ),
         ('metric = "accuracy"\n', "", "one lacks metric. "),
         ("[paper]", "[paper", "Expected"),
-        ("than = 0.5", 'than = ["baseline", "igebm"]', "one must name as many of than as of higher"),
+        (
+            "than = 0.5",
+            'than = ["baseline", "igebm"]',
+            "one must name as many of than as of higher",
+        ),
     ],
 )
 def test_a_file_that_is_not_of_the_layout(tmp_path, old, new, problem):
-    with pytest.raises(PluginError, match=rf"The file of claims .*mine\.toml cannot be used: .*{re.escape(problem)}"):
+    with pytest.raises(
+        PluginError,
+        match=rf"The file of claims .*mine\.toml cannot be used: .*{re.escape(problem)}",
+    ):
         read("mine", written(tmp_path, FILE.replace(old, new)))
 
 
@@ -132,7 +152,8 @@ def written(folder, text) -> Path:
     return path
 
 
-# --- judging ----------------------------------------------------------------------------------------------------------
+# --- judging
+# ----------------------------------------------------------------------------------------------------------
 
 
 class Store:
@@ -155,10 +176,18 @@ class Store:
         details=(),
         ends=(None, None),
     ):
-        fit = FitKey(model=model, dataset=dataset, recipe=recipe, seed=seed, id=f"{model}/{dataset}/{recipe}/{seed}")
+        fit = FitKey(
+            model=model,
+            dataset=dataset,
+            recipe=recipe,
+            seed=seed,
+            id=f"{model}/{dataset}/{recipe}/{seed}",
+        )
         label = {"ood": "auroc"}.get(metric.partition(":")[0], metric.partition(":")[0])
         values = {label: Value(value, *ends, N, "%" if label == "accuracy" else "")}
-        outcome = Outcome(status="ok", protocol=protocol or metric, values=values, details=dict(details))
+        outcome = Outcome(
+            status="ok", protocol=protocol or metric, values=values, details=dict(details)
+        )
         cell = Cell(id=f"{fit.id}/{metric}", fit=fit, metric=metric, outcome=outcome)
         self.cells.append(cell)
         self.arrays[cell.id] = arrays
@@ -186,8 +215,16 @@ def store():
 
 
 def claim(**fields):
-    """A claim that JEM's accuracy is higher than the baseline's, but for these fields in the form of a file."""
-    table = {"id": "one", "text": "One", "where": "Table 1", "metric": "accuracy", "measure": ["jembench run hybrid"]}
+    """A claim that JEM's accuracy is higher than the baseline's, but for these fields in the form
+    of a file.
+    """
+    table = {
+        "id": "one",
+        "text": "One",
+        "where": "Table 1",
+        "metric": "accuracy",
+        "measure": ["jembench run hybrid"],
+    }
     table |= {"than": "baseline"} | fields
     if "unmeasured" in table:
         table = {key: table[key] for key in ("id", "text", "where", "unmeasured")}
@@ -197,13 +234,17 @@ def claim(**fields):
 
 
 @pytest.mark.parametrize(
-    ("jem", "verdict"), [(0.9, "one seed only (for)"), (0.7, "one seed only (against)"), (0.8, "no difference seen")]
+    ("jem", "verdict"),
+    [(0.9, "one seed only (for)"), (0.7, "one seed only (against)"), (0.8, "no difference seen")],
 )
 def test_higher_and_lower(store, jem, verdict):
     store.accuracy("jem", jem)
     store.accuracy("baseline", 0.8)
     assert store.verdicts(claim()) == [verdict]
-    opposite = {"one seed only (for)": "one seed only (against)", "one seed only (against)": "one seed only (for)"}
+    opposite = {
+        "one seed only (for)": "one seed only (against)",
+        "one seed only (against)": "one seed only (for)",
+    }
     assert store.verdicts(claim(lower="jem")) == [opposite.get(verdict, verdict)]
 
 
@@ -215,11 +256,14 @@ def test_three_seeds_are_enough_for_a_verdict_without_reserve(store, direction, 
     asked = claim(**{direction: "jem"})
     assert store.verdicts(asked) == [verdict]
     del store.cells[-2:]
-    assert store.verdicts(asked) == [f"two seeds only ({ {'held': 'for', 'against': 'against'}[verdict] })"]
+    assert store.verdicts(asked) == [
+        f"two seeds only ({ {'held': 'for', 'against': 'against'}[verdict] })"
+    ]
 
 
 def test_an_auroc_of_1_is_not_held_against_a_number_by_the_bootstrap_of_a_constant(store):
-    store.ood("jem", "ood:set=uniform", 40.0)  # as many as 300 images of each kind, without one that is ranked wrong
+    # as many as 300 images of each kind, without one that is ranked wrong
+    store.ood("jem", "ood:set=uniform", 40.0)
     (found,) = store.judge(claim(metric="ood:set=uniform", label="auroc", than=0.99))
     assert found.row.difference == pytest.approx(0.01)
     assert found.row.images_low == pytest.approx(wilson(N, N).low - 0.99)
@@ -255,7 +299,10 @@ def test_than_a_number(store, shift, verdict):
 def test_two_metrics_of_one_model(store):
     store.ood("jem", "ood:score=grad-norm,set=interp", 2.0)
     store.ood("jem", "ood:set=interp", 0.5)
-    both = {"metric": "ood:score=grad-norm,set=interp", "than_metric": "ood:score=log-px,set=interp"}
+    both = {
+        "metric": "ood:score=grad-norm,set=interp",
+        "than_metric": "ood:score=log-px,set=interp",
+    }
     (found,) = store.judge(claim(label="auroc", than="jem", **both))
     assert found.row.verdict == "one seed only (for)"
     assert (found.row.model_b, found.row.recipe_b) == (found.row.model_a, found.row.recipe_a)
@@ -300,16 +347,24 @@ def test_options_that_a_claim_leaves_free_are_the_same_under_both_metrics(store)
     asked = {"metric": "ece:bins=15", "than_metric": "ece:bins=10", "than": "jem"}
     assert len(store.judge(claim(**asked))) == 1
     found = store.judge(claim(**asked, free=["scaling"]))
-    assert [("scaling" in row.metric, row.a, row.b) for _, row, *_ in found] == [(False, 0.9, 0.5), (True, 0.8, 0.5)]
+    assert [("scaling" in row.metric, row.a, row.b) for _, row, *_ in found] == [
+        (False, 0.9, 0.5),
+        (True, 0.8, 0.5),
+    ]
 
 
 def test_metrics_that_were_not_measured_are_named_with_the_reason(store):
     store.ood("jem", "ood:set=interp", 1.0)
     sets = [f"ood:set={name}" for name in ("svhn", "interp", "celeba")]
-    judged, missing = store.judge(claim(metric=sets, than=0.5, not_on_digits="which has no other images"))
+    judged, missing = store.judge(
+        claim(metric=sets, than=0.5, not_on_digits="which has no other images")
+    )
     assert (judged.row.metric, judged.row.verdict) == ("ood:set=interp", "one seed only (for)")
     assert (missing.row.verdict, missing.metrics) == ("not measured", (sets[0], sets[2]))
-    assert missing.row.reason == "not by digits, which has no other images: `jembench run hybrid --dataset cifar10`"
+    assert (
+        missing.row.reason
+        == "not by digits, which has no other images: `jembench run hybrid --dataset cifar10`"
+    )
     notes = document([judged, missing]).tables()[-1].footnotes
     assert "only ood:set=svhn, ood:set=celeba" in notes[0].text
 
@@ -350,13 +405,17 @@ def test_an_interval_over_seeds_on_one_side_is_never_no_difference(store, direct
         assert finding.row.verdict == f"{side}, but not significant after adjustment (three seeds)"
 
 
-# --- which models -----------------------------------------------------------------------------------------------------
+# --- which models
+# -----------------------------------------------------------------------------------------------------
 
 
 def sides(store, asked):
     """The model, dataset and recipe of both sides of each finding."""
     rows = [row for _, row, *_ in store.judge(asked)]
-    return [((row.model_a, row.dataset, row.recipe_a), (row.model_b, row.dataset, row.recipe_b)) for row in rows]
+    return [
+        ((row.model_a, row.dataset, row.recipe_a), (row.model_b, row.dataset, row.recipe_b))
+        for row in rows
+    ]
 
 
 def test_a_claim_without_recipes_is_about_those_that_both_have_and_about_no_other_spec(store):
@@ -373,7 +432,10 @@ def test_a_claim_without_recipes_is_about_those_that_both_have_and_about_no_othe
 def test_recipes_that_a_claim_names(store):
     store.accuracy("jem", 0.9)
     store.accuracy("igebm:l2=0.1,width=16", 0.7, recipe="igebm-digits")
-    jem, igebm = [["jem", "digits"], ["jem", "paper"]], [["igebm:width=16,l2=0.1", "igebm-digits"], ["igebm", "igebm"]]
+    jem, igebm = (
+        [["jem", "digits"], ["jem", "paper"]],
+        [["igebm:width=16,l2=0.1", "igebm-digits"], ["igebm", "igebm"]],
+    )
     own, other = ("jem", "digits", "digits"), ("igebm:l2=0.1,width=16", "digits", "igebm-digits")
     assert sides(store, claim(higher=jem, than=igebm)) == [(own, other)]
     assert sides(store, claim(higher=igebm, than=jem)) == [(other, own)]
@@ -384,7 +446,11 @@ def test_a_claim_names_a_model_without_the_options_that_its_recipe_adds(store):
     for model, share in (("jem", 0.9), ("baseline", 0.8)):
         quick = str(plan_fit(model, "digits", "digits-quick").model)
         assert quick.startswith(f"{model}:net=")
-        for trained, recipe in ((quick, "digits-quick"), (quick, "digits"), (model, "digits-quick")):
+        for trained, recipe in (
+            (quick, "digits-quick"),
+            (quick, "digits"),
+            (model, "digits-quick"),
+        ):
             store.accuracy(trained, share, recipe=recipe)
     ((own, other),) = sides(store, claim())
     assert own[0].startswith("jem:net=")
@@ -393,10 +459,21 @@ def test_a_claim_names_a_model_without_the_options_that_its_recipe_adds(store):
 
 
 def test_a_recipe_that_a_claim_names_is_meant_without_further_changes(store):
-    asked = claim(lower=[["jem", "digits+c=true"], ["jem", "paper-c"]], than=[["jem", "digits"], ["jem", "paper"]])
-    for recipe in ("digits", "digits+epochs=5", "digits+epochs=5+c=true", "digits+c=true", "paper-c"):
+    asked = claim(
+        lower=[["jem", "digits+c=true"], ["jem", "paper-c"]],
+        than=[["jem", "digits"], ["jem", "paper"]],
+    )
+    for recipe in (
+        "digits",
+        "digits+epochs=5",
+        "digits+epochs=5+c=true",
+        "digits+c=true",
+        "paper-c",
+    ):
         store.accuracy("jem", 0.9, recipe=recipe)
-    assert sides(store, asked) == [(("jem", "digits", "digits+c=true"), ("jem", "digits", "digits"))]
+    assert sides(store, asked) == [
+        (("jem", "digits", "digits+c=true"), ("jem", "digits", "digits"))
+    ]
 
 
 def test_recipes_that_stand_apart_are_for_the_claims_that_name_them(store):
@@ -413,7 +490,10 @@ def test_recipes_that_stand_apart_are_for_the_claims_that_name_them(store):
     ("fields", "reason"),
     [
         ({}, "`jembench run hybrid`"),
-        ({"measure": ["jembench run a", "jembench run b"]}, "`jembench run a` and `jembench run b`"),
+        (
+            {"measure": ["jembench run a", "jembench run b"]},
+            "`jembench run a` and `jembench run b`",
+        ),
         ({"than": "igebm-of-nobody"}, "no model igebm-of-nobody is installed"),
         ({"unmeasured": "no suite attacks models yet"}, "no suite attacks models yet"),
     ],
@@ -424,7 +504,8 @@ def test_what_was_not_measured_says_what_measures_it(store, fields, reason):
     assert (found.row.verdict, found.row.reason) == ("not measured", reason)
 
 
-# --- shown ------------------------------------------------------------------------------------------------------------
+# --- shown
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_every_claim_is_shown_once(store):
@@ -449,9 +530,13 @@ def test_a_claim_says_which_value_dataset_and_recipes_it_is_of(store):
         store.accuracy("jem", 0.9, dataset=dataset, recipe="a+c=1")
         store.accuracy("jem", 0.8, dataset=dataset, recipe="a")
     grids = document(store.judge(claim(higher=[["jem", "a+c=1"]], than=[["jem", "a"]]))).tables()
-    titles = [f"Claims · Somebody · dataset {dataset} · recipe a+c=1" for dataset in ("digits", "svhn")]
+    titles = [
+        f"Claims · Somebody · dataset {dataset} · recipe a+c=1" for dataset in ("digits", "svhn")
+    ]
     assert [grid.title for grid in grids] == titles
-    assert [[row[0].value for row in grid.rows] for grid in grids] == [["One · recipes a+c=1 and a"]] * 2
+    assert [[row[0].value for row in grid.rows] for grid in grids] == [
+        ["One · recipes a+c=1 and a"]
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -464,16 +549,22 @@ def test_a_claim_says_which_value_dataset_and_recipes_it_is_of(store):
         ("digits", "digits+epochs=1", "dataset digits; recipe digits+epochs=1"),
     ],
 )
-def test_a_verdict_that_departs_from_the_protocol_of_the_paper_has_a_mark(store, dataset, recipe, departure):
+def test_a_verdict_that_departs_from_the_protocol_of_the_paper_has_a_mark(
+    store, dataset, recipe, departure
+):
     for model, share in (("jem", 0.9), ("baseline", 0.7)):
         store.accuracy(model, share, dataset=dataset, recipe=recipe)
     paper = PAPER._replace(recipes=("paper", "svhn"), datasets=("cifar10", "svhn"))
     shown = document(store.judge(dataclasses.replace(claim(), paper=paper)))
-    expected = f"not the paper's protocol (cifar10, svhn; recipe paper): {departure}" if departure else ""
+    expected = (
+        f"not the paper's protocol (cifar10, svhn; recipe paper): {departure}" if departure else ""
+    )
     assert next(iter(shown.records()))["reason"] == expected
     (grid,) = shown.tables()
     (verdict,) = [cell for (*_, cell) in grid.rows]
-    assert [note.text for note in grid.footnotes if note.mark in verdict.marks] == [expected] * bool(departure)
+    assert [note.text for note in grid.footnotes if note.mark in verdict.marks] == [
+        expected
+    ] * bool(departure)
 
 
 def test_a_model_at_chance_is_marked_in_claims_on_its_other_values_too_and_so_is_a_limit(store):
@@ -483,7 +574,10 @@ def test_a_model_at_chance_is_marked_in_claims_on_its_other_values_too_and_so_is
         store.accuracy(model, share, details={"chance": 10.0}, ends=ends)
         store.add(model, "brier", share, {"brier": rng.normal(share, 0.1, N)})
     note = "jem at chance: not above the 10 % of guessing, by the 95 % interval"
-    assert [finding.remarks for finding in store.judge(claim(), claim(metric="brier"))] == [(note,), (note,)]
+    assert [finding.remarks for finding in store.judge(claim(), claim(metric="brier"))] == [
+        (note,),
+        (note,),
+    ]
     store.cells = [dataclasses.replace(cell, provenance={"limit": 50}) for cell in store.cells]
     limited = "on 50 of the test images, by --limit"
     assert [finding.remarks for finding in store.judge(claim())] == [(limited, note)]

@@ -24,8 +24,21 @@ class Results:
     def __init__(self):
         self.arrays = {}
 
-    def add(self, model, metric, value, arrays=None, *, seed=0, label=None, protocol=None, recipe="digits"):
-        fit = FitKey(model=model, dataset="digits", recipe=recipe, seed=seed, id=f"{model}{recipe}{seed}")
+    def add(
+        self,
+        model,
+        metric,
+        value,
+        arrays=None,
+        *,
+        seed=0,
+        label=None,
+        protocol=None,
+        recipe="digits",
+    ):
+        fit = FitKey(
+            model=model, dataset="digits", recipe=recipe, seed=seed, id=f"{model}{recipe}{seed}"
+        )
         label = label or metric
         values = {label: Value(value, None, None, N, "", BETTER.get(label, ""))}
         outcome = Outcome(status="ok", protocol=protocol or f"{metric}:data=digits", values=values)
@@ -65,7 +78,9 @@ def right(share, rng):
 def test_accuracy_of_one_seed_is_tested_by_mcnemar(results):
     rng = np.random.default_rng(1)
     a, b = right(0.9, rng), right(0.85, rng)
-    found = contrast(side(results.accuracy("jem", a)), side(results.accuracy("baseline", b)), results.read)
+    found = contrast(
+        side(results.accuracy("jem", a)), side(results.accuracy("baseline", b)), results.read
+    )
     only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
     assert found.difference == pytest.approx(100 * (only_a - only_b) / N)
     assert found.images_test == "McNemar"
@@ -77,13 +92,16 @@ def test_accuracy_of_one_seed_is_tested_by_mcnemar(results):
 
 def test_a_mean_on_the_same_images_has_the_error_of_the_paired_differences(results):
     rng = np.random.default_rng(2)
-    hard = rng.exponential(1.0, N)  # what both models share makes either mean uncertain, but not their difference
+    # what both models share makes either mean uncertain, but not their difference
+    hard = rng.exponential(1.0, N)
     a, b = hard + rng.normal(0, 0.1, N), hard + rng.normal(0.02, 0.1, N)
     found = contrast(side(results.nll("jem", a)), side(results.nll("baseline", b)), results.read)
     error = (a - b).std() / math.sqrt(N)
     assert found.images_test == "paired bootstrap"
     assert found.images_high - found.images_low == pytest.approx(2 * 1.96 * error, rel=0.1)
-    assert found.images_high - found.images_low < 0.2 * 2 * 1.96 * math.sqrt((a.var() + b.var()) / N)
+    assert found.images_high - found.images_low < 0.2 * 2 * 1.96 * math.sqrt(
+        (a.var() + b.var()) / N
+    )
     assert found.images_p == pytest.approx(stats.ttest_rel(a, b).pvalue, abs=0.01)
 
 
@@ -96,7 +114,9 @@ def test_seeds_are_averaged_within_each_resample(results):
         results.read,
     )
     averaged = contrast(
-        side(results.nll("jem", a.mean(axis=0))), side(results.nll("baseline", b.mean(axis=0))), results.read
+        side(results.nll("jem", a.mean(axis=0))),
+        side(results.nll("baseline", b.mean(axis=0))),
+        results.read,
     )
     width = averaged.images_high - averaged.images_low
     assert several.difference == pytest.approx(averaged.difference)
@@ -125,8 +145,15 @@ def test_models_with_images_of_their_own_are_not_paired(results):
 
 def test_a_constant_is_no_interval(results):
     scores = RNG.exponential(1.0, N)
-    found = contrast(side(results.nll("jem", scores)), side(results.nll("baseline", scores)), results.read)
-    assert (found.difference, found.images_low, found.images_high, found.images_p) == (0, None, None, None)
+    found = contrast(
+        side(results.nll("jem", scores)), side(results.nll("baseline", scores)), results.read
+    )
+    assert (found.difference, found.images_low, found.images_high, found.images_p) == (
+        0,
+        None,
+        None,
+        None,
+    )
     assert found.reason == "all resamples agree, so that they determine no interval"
 
 
@@ -146,7 +173,9 @@ def test_intervals_decide_where_there_are_no_values_of_each_image(results):
 
 def test_seeds_that_all_give_the_same_leave_no_interval(results):
     cells = [
-        results.add(model, "fid", value, seed=seed) for model, value in (("a", 1.0), ("b", 2.0)) for seed in range(3)
+        results.add(model, "fid", value, seed=seed)
+        for model, value in (("a", 1.0), ("b", 2.0))
+        for seed in range(3)
     ]
     found = contrast(side(*cells[:3]), side(*cells[3:]), results.read)
     assert (found.training_low, found.training_high) == (None, None)
@@ -167,9 +196,13 @@ def test_a_margin_moves_the_null_and_not_the_interval(results):
     rng = np.random.default_rng(6)
     a, b = rng.normal(1.0, 0.5, N), rng.normal(1.1, 0.5, N)
     of_a, of_b = side(results.nll("jem", a)), side(results.nll("baseline", b))
-    plain, moved = (contrast(of_a, of_b, results.read, margin=margin) for margin in (0.0, b.mean() - a.mean()))
+    plain, moved = (
+        contrast(of_a, of_b, results.read, margin=margin) for margin in (0.0, b.mean() - a.mean())
+    )
     assert moved.difference == plain.difference
-    assert (moved.images_low, moved.images_high) == pytest.approx((plain.images_low, plain.images_high), abs=0.01)
+    assert (moved.images_low, moved.images_high) == pytest.approx(
+        (plain.images_low, plain.images_high), abs=0.01
+    )
     assert plain.images_p < 0.05
     assert moved.images_p > 0.9
 
@@ -177,7 +210,9 @@ def test_a_margin_moves_the_null_and_not_the_interval(results):
 def test_mcnemar_knows_no_margin(results):
     rng = np.random.default_rng(7)
     a, b = right(0.9, rng), right(0.9, rng)
-    found = contrast(side(results.accuracy("a", a)), side(results.accuracy("b", b)), results.read, margin=5.0)
+    found = contrast(
+        side(results.accuracy("a", a)), side(results.accuracy("b", b)), results.read, margin=5.0
+    )
     assert found.images_test == "paired bootstrap"
 
 
@@ -191,7 +226,9 @@ def test_other_seeds_are_students_t(results):
     found = contrast(side(*cells_a), side(*cells_b), results.read)
     expected = stats.ttest_rel(a, b)
     assert found.training_p == pytest.approx(expected.pvalue)
-    assert (found.training_low, found.training_high) == pytest.approx(tuple(expected.confidence_interval()))
+    assert (found.training_low, found.training_high) == pytest.approx(
+        tuple(expected.confidence_interval())
+    )
     assert found.images_p is None
     assert found.reason == "the store has no per-example values of it"
     assert found.larger_p == found.training_p
@@ -218,7 +255,11 @@ def test_the_verdict_says_what_a_difference_does_not_withstand(images_p, trainin
 @pytest.mark.parametrize("count", [1, 2])
 def test_few_seeds_say_nothing_of_others(results, count):
     assert count < SEEDS
-    cells = [results.nll(m, RNG.exponential(1.0, N), seed=s) for m in ("jem", "baseline") for s in range(count)]
+    cells = [
+        results.nll(m, RNG.exponential(1.0, N), seed=s)
+        for m in ("jem", "baseline")
+        for s in range(count)
+    ]
     found = contrast(side(*cells[:count]), side(*cells[count:]), results.read)
     assert found.training_p is None
     assert found.larger_p == found.images_p
@@ -227,7 +268,8 @@ def test_few_seeds_say_nothing_of_others(results, count):
 def test_a_difference_that_other_seeds_may_undo_does_not_count(results):
     rng = np.random.default_rng(9)
     cells = []
-    for seed, shift in enumerate((-0.5, 1.2, 0.9)):  # on the same images, each of these is beyond doubt
+    # on the same images, each of these is beyond doubt
+    for seed, shift in enumerate((-0.5, 1.2, 0.9)):
         scores = rng.exponential(1.0, N)
         cells += [
             results.nll("jem", scores + rng.normal(shift, 0.1, N), seed=seed),
@@ -244,7 +286,9 @@ def test_only_seeds_of_both_are_compared(results):
     cells += [results.nll("baseline", RNG.exponential(1.0, N), seed=seed) for seed in (1, 2, 3)]
     (row,) = compared(results, *cells).rows
     assert row.seeds == (1, 2)
-    assert row.a == pytest.approx(np.mean([cells[seed].outcome.values["nll"].value for seed in (1, 2)]))
+    assert row.a == pytest.approx(
+        np.mean([cells[seed].outcome.values["nll"].value for seed in (1, 2)])
+    )
 
 
 def test_the_better_of_two(results):
@@ -320,8 +364,12 @@ def test_what_cannot_be_tested_says_why(results):
         results.nll("baseline", RNG.exponential(1.0, N), seed=1),
         results.add("jem", "brier", 0.1),
         results.add("baseline", "brier", 0.2),
-        results.add("jem", "ece", math.nan, {"confidence": np.ones(N), "correct": np.ones(N, bool)}),
-        results.add("baseline", "ece", 1.0, {"confidence": np.ones(N), "correct": np.ones(N, bool)}),
+        results.add(
+            "jem", "ece", math.nan, {"confidence": np.ones(N), "correct": np.ones(N, bool)}
+        ),
+        results.add(
+            "baseline", "ece", 1.0, {"confidence": np.ones(N), "correct": np.ones(N, bool)}
+        ),
         results.add("jem", "gone", 1.0),
         results.add("baseline", "gone", 2.0),
     ]

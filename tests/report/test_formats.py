@@ -47,38 +47,65 @@ def test_a_formula_is_text(text):
     assert next(csv.DictReader(io.StringIO(csv_text(["a"], [{"a": text}]))))["a"] == f"'{text}"
 
 
-@pytest.mark.parametrize("value", [-1.5, "-inf", "-1e-3", "+7", "nan", "needs samples: a = b", "", None, True])
+@pytest.mark.parametrize(
+    "value", [-1.5, "-inf", "-1e-3", "+7", "nan", "needs samples: a = b", "", None, True]
+)
 def test_numbers_and_other_texts_stay_as_they_are(value):
     expected = "" if value is None else str(value)
-    assert next(csv.DictReader(io.StringIO(csv_text(["a", "b"], [{"a": value, "b": "x"}]))))["a"] == expected
+    assert (
+        next(csv.DictReader(io.StringIO(csv_text(["a", "b"], [{"a": value, "b": "x"}]))))["a"]
+        == expected
+    )
 
 
 def test_the_csv_of_a_table_has_its_lines_in_full_precision(cell):
     no = Outcome(status="na", reason="needs logits")
-    accuracy = [cell(seed=seed, accuracy=Value(97.4 + seed / 3, None, 99, 397, "%", "higher")) for seed in (0, 1)]
+    accuracy = [
+        cell(seed=seed, accuracy=Value(97.4 + seed / 3, None, 99, 397, "%", "higher"))
+        for seed in (0, 1)
+    ]
     (table,) = Report([*accuracy, cell("flow", metric="accuracy", outcome=no)]).tables()
     first, second = csv.DictReader(io.StringIO(table_csv(table)))
-    assert list(first) == ["model", "seeds", *(f"accuracy (% ↑){end}" for end in ("", " high", " sd"))]
+    assert list(first) == [
+        "model",
+        "seeds",
+        *(f"accuracy (% ↑){end}" for end in ("", " high", " sd")),
+    ]
     assert float(first["accuracy (% ↑)"]) == (97.4 + (97.4 + 1 / 3)) / 2
     assert float(first["accuracy (% ↑) sd"]) == pytest.approx(1 / 3 / 2**0.5)
-    assert (second["model"], second["accuracy (% ↑)"], second["accuracy (% ↑) high"]) == ("flow", "N/A", "")
+    assert (second["model"], second["accuracy (% ↑)"], second["accuracy (% ↑) high"]) == (
+        "flow",
+        "N/A",
+        "",
+    )
 
 
 def test_the_csv_of_a_table_of_texts_has_their_intervals():
     headings = (Heading("claim", identifies=True), Heading("difference", "%"))
-    table = Table(title="Claims", headings=headings, rows=((TableCell("=a"), TableCell("1.5", "[1.0, 2.0]")),))
+    table = Table(
+        title="Claims", headings=headings, rows=((TableCell("=a"), TableCell("1.5", "[1.0, 2.0]")),)
+    )
     assert table_csv(table) == 'claim,difference (%)\n\'=a,"1.5 [1.0, 2.0]"\n'
 
 
 @pytest.fixture
 def of_each_seed(cell):
-    return PerSeed(Report([cell(seed=seed, accuracy=Value(97.4 + seed / 3, None, 99, 397, "%")) for seed in (0, 1)]))
+    return PerSeed(
+        Report(
+            [
+                cell(seed=seed, accuracy=Value(97.4 + seed / 3, None, 99, 397, "%"))
+                for seed in (0, 1)
+            ]
+        )
+    )
 
 
 def test_csv_has_every_row_in_full_precision(of_each_seed):
     found = list(csv.DictReader(io.StringIO(render(of_each_seed, "csv"))))
     records = list(of_each_seed.records())
-    assert [(row["cell"], float(row["value"])) for row in found] == [(row["cell"], row["value"]) for row in records]
+    assert [(row["cell"], float(row["value"])) for row in found] == [
+        (row["cell"], row["value"]) for row in records
+    ]
 
 
 def test_parquet_has_the_same_rows_and_their_types(of_each_seed):

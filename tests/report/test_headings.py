@@ -1,4 +1,6 @@
-"""Headings in words: the labels of values, given headings, and columns that would have the same heading."""
+"""Headings in words: the labels of values, given headings, and columns that would have the same
+heading.
+"""
 
 import pytest
 
@@ -23,7 +25,8 @@ from jembench.report.select import select
         ("log-px-spread", "spread of log p(x)", ""),
         ("log-px-error", "error of log p(x)", ""),
         ("distal-log-px", "distal log p(x)", ""),
-        ("missing-piece", "missing piece", ""),  # neither "is" nor "in" of the label is a part of it
+        # neither "is" nor "in" of the label is a part of it
+        ("missing-piece", "missing piece", ""),
         ("mine", "mine", ""),
     ],
 )
@@ -40,15 +43,23 @@ def columns(document):
 def cells(cell):
     value = Value(8.5, 8.0, 9.0, 397, "", "higher")
     metrics = ("is", "is:selection=model,splits=1,top=0.1", "ece")
-    return [cell(metric=name, **{"ece" if name == "ece" else "is-digits-cnn": value}) for name in metrics]
+    return [
+        cell(metric=name, **{"ece" if name == "ece" else "is-digits-cnn": value})
+        for name in metrics
+    ]
 
 
 def test_columns_of_one_label_are_told_apart_and_explained(cells):
     metrics = tuple(cell.metric for cell in cells)
     document = Report(cells, parts=[Part("", metrics, (), {cells[0].fit.names: metrics})])
-    assert columns(document)[:2] == [("Inception score", "digits CNN ↑"), ("Inception score*", "digits CNN ↑")]
+    assert columns(document)[:2] == [
+        ("Inception score", "digits CNN ↑"),
+        ("Inception score*", "digits CNN ↑"),
+    ]
     notes = [note.text for note in document.tables()[0].footnotes]
-    assert [note for note in notes if note.startswith("Inception score*")] == [f"Inception score*: {metrics[1]}."]
+    assert [note for note in notes if note.startswith("Inception score*")] == [
+        f"Inception score*: {metrics[1]}."
+    ]
 
 
 @pytest.mark.parametrize("text", ["is-digits-cnn", "is", "Inception score digits CNN"])
@@ -64,4 +75,7 @@ def test_a_metric_without_values_is_headed_by_its_name(cell):
 
 
 def test_equal_headings_do_not_join_columns(cells):
-    assert columns(Report(cells[1:], names={("", "is"): "A", ("", "ece"): "A"})) == [("A", "↑"), ("A*", "↑")]
+    assert columns(Report(cells[1:], names={("", "is"): "A", ("", "ece"): "A"})) == [
+        ("A", "↑"),
+        ("A*", "↑"),
+    ]

@@ -24,7 +24,9 @@ def full(full_cells):
 def test_all_rows_have_the_columns_of_their_heading(full):
     text = render(full, "latex:width=page")
     assert text.isascii()
-    for alignment, body in re.findall(r"\\begin\{tabular\}\{@\{\}([lr]+)@\{\}\}\n(.*?)\\end\{tabular\}", text, re.S):
+    for alignment, body in re.findall(
+        r"\\begin\{tabular\}\{@\{\}([lr]+)@\{\}\}\n(.*?)\\end\{tabular\}", text, re.S
+    ):
         lines = [line for line in body.splitlines() if line.endswith(("]", r"\\"))]
         assert {len(re.findall(r"(?<!\\)&", line)) for line in lines} == {len(alignment) - 1}
     assert r"100\% finite\_" in text
@@ -94,7 +96,10 @@ def test_special_characters(cell):
 def test_what_is_between_backticks_is_code(cell):
     outcome = Outcome(status="failed", reason="`jembench run x_1` and `y`: `open' is no `pair'")
     text = render(Report([cell(outcome=outcome)]), "latex")
-    assert r"\texttt{jembench run x\_1} and \texttt{y}: \textquoteleft{}open' is no \textquoteleft{}pair'" in text
+    assert (
+        r"\texttt{jembench run x\_1} and \texttt{y}: \textquoteleft{}open' is no \textquoteleft{}pair'"
+        in text
+    )
 
 
 def test_numbers_have_signs_and_powers(cell):
@@ -109,14 +114,18 @@ def test_the_interval_is_below_or_its_half_behind_the_value(cell):
     shown = render(single, "latex:interval=pm")
     assert r"97.0 $\pm$ 1.0" in shown
     assert "one seed: half the width of the 95" in shown
-    several = Report([cell(accuracy=Value(v, v - 1, v + 1, 397, "%"), seed=s) for s, v in ((0, 96.0), (1, 97.0))])
+    several = Report(
+        [cell(accuracy=Value(v, v - 1, v + 1, 397, "%"), seed=s) for s, v in ((0, 96.0), (1, 97.0))]
+    )
     shown = render(several, "latex:interval=pm")
     assert r"96.50 $\pm$ 0.71" in shown
     assert "half the width" not in shown
 
 
 def shown(cell, *shares, seeds=1):
-    """A table of models that are right on shares of the images, of all seeds or of each; the first images."""
+    """A table of models that are right on shares of the images, of all seeds or of each; the first
+    images.
+    """
     arrays, cells = {}, []
     for number, share in enumerate(shares):
         for seed in range(seeds):
@@ -134,7 +143,10 @@ def bold(text):
 def test_the_best_is_bold_if_it_differs_from_the_runner_up(cell):
     text = shown(cell, 0.9, 0.5, 0.6)
     assert bold(text) == ["90.00"]
-    assert "Bold: better than the runner-up of its column (p \\textless{} 0.05, adjusted by Holm" in text
+    assert (
+        "Bold: better than the runner-up of its column (p \\textless{} 0.05, adjusted by Holm"
+        in text
+    )
 
 
 @pytest.mark.parametrize("shares", [(0.9, 0.89, 0.5), (0.9, 0.9), (0.9,)])
@@ -144,7 +156,9 @@ def test_nothing_is_bold_if_the_difference_may_be_chance(cell, shares):
     assert "Bold" not in text
 
 
-@pytest.mark.parametrize(("metrics", "expected"), [(["accuracy"], 1), (["accuracy", "accuracy:data_noise=0.03"], 0)])
+@pytest.mark.parametrize(
+    ("metrics", "expected"), [(["accuracy"], 1), (["accuracy", "accuracy:data_noise=0.03"], 0)]
+)
 def test_the_columns_are_adjusted_by_holm(cell, metrics, expected):
     """Six images of one sign: p of McNemar's test is 2 / 2**6 = .031 in each column."""
     arrays, cells = {}, []

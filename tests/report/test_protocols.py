@@ -18,18 +18,32 @@ def test_what_no_paper_states_may_be_left_open():
     assert compare(OURS, OURS, "ood:set=celeba:root=/data") == Match(set(), set())
 
 
-@pytest.mark.parametrize("part", ["data=cifar10", "data_noise=0", "images=10000", "score=log-px", "split=test"])
+@pytest.mark.parametrize(
+    "part", ["data=cifar10", "data_noise=0", "images=10000", "score=log-px", "split=test"]
+)
 def test_a_part_that_is_not_stated_is_named(part):
     match = compare(THEIRS.replace(f"{part},", "").replace(f",{part}", ""), OURS, "ood")
     assert match == Match(set(), {part.partition("=")[0]})
 
 
 @pytest.mark.parametrize(
-    "part", ["data=svhn", "data_noise=0.03", "images=100", "score=max-py", "set=interp", "split=train", "outliers=5"]
+    "part",
+    [
+        "data=svhn",
+        "data_noise=0.03",
+        "images=100",
+        "score=max-py",
+        "set=interp",
+        "split=train",
+        "outliers=5",
+    ],
 )
 def test_a_part_that_is_stated_must_agree(part):
     name = part.partition("=")[0]
-    stated = {**dict(one.split("=", 1) for one in THEIRS.removeprefix("ood:").split(",")), name: part.partition("=")[2]}
+    stated = {
+        **dict(one.split("=", 1) for one in THEIRS.removeprefix("ood:").split(",")),
+        name: part.partition("=")[2],
+    }
     theirs = "ood:" + ",".join(f"{key}={value}" for key, value in sorted(stated.items()))
     assert compare(theirs, OURS, "ood") == Match({name}, set())
 
@@ -40,8 +54,15 @@ def test_a_stated_part_that_ours_has_not_differs():
 
 def test_an_option_that_our_metric_sets_is_no_default_and_must_be_stated():
     ours = "is:data=cifar10,selection=model,splits=10,top=1000/10000"
-    assert compare("is:data=cifar10", ours, "is:selection=model,top=0.1") == Match({"selection", "top"}, {"splits"})
-    assert compare("is:data=cifar10,selection=model,top=0.1", ours, "is:selection=model,top=0.1").differs == set()
+    assert compare("is:data=cifar10", ours, "is:selection=model,top=0.1") == Match(
+        {"selection", "top"}, {"splits"}
+    )
+    assert (
+        compare(
+            "is:data=cifar10,selection=model,top=0.1", ours, "is:selection=model,top=0.1"
+        ).differs
+        == set()
+    )
 
 
 def test_a_part_that_is_stated_vaguely_agrees_and_is_named():

@@ -1,4 +1,6 @@
-"""The published numbers: those of the papers, each with its source, and a file that cannot be used says why."""
+"""The published numbers: those of the papers, each with its source, and a file that cannot be used
+says why.
+"""
 
 import math
 from pathlib import Path
@@ -11,11 +13,19 @@ from jembench.report.published import published_numbers, read_file
 
 
 def everything():
-    return [number for stem, file in packages.files("reference").items() for number in read_file(stem, file)]
+    return [
+        number
+        for stem, file in packages.files("reference").items()
+        for number in read_file(stem, file)
+    ]
 
 
 def numbers(name, model, label=None):
-    found = [one.row for one in published_numbers([name]) if one.row.model == model and label in (None, one.row.name)]
+    found = [
+        one.row
+        for one in published_numbers([name])
+        if one.row.model == model and label in (None, one.row.name)
+    ]
     assert len({place(row) for row in found}) == 1
     return {row.label: row.value for row in found}
 
@@ -45,19 +55,40 @@ def place(row):
             "jem-iclr2020/table7-log-px",
             "jem",
             None,
-            {"svhn": 0.67, "uniform": 1, "constant": 0.51, "interp": 0.65, "cifar100": 0.67, "celeba": 0.75},
+            {
+                "svhn": 0.67,
+                "uniform": 1,
+                "constant": 0.51,
+                "interp": 0.65,
+                "cifar100": 0.67,
+                "celeba": 0.75,
+            },
         ),
         (
             "jem-iclr2020/table7-max-py",
             "baseline",
             None,
-            {"svhn": 0.93, "uniform": 0.97, "constant": 0.99, "interp": 0.77, "cifar100": 0.85, "celeba": 0.62},
+            {
+                "svhn": 0.93,
+                "uniform": 0.97,
+                "constant": 0.99,
+                "interp": 0.77,
+                "cifar100": 0.85,
+                "celeba": 0.62,
+            },
         ),
         (
             "jem-iclr2020/table7-grad-norm",
             "igebm",
             None,
-            {"svhn": 0.84, "uniform": 0.99, "constant": 0, "interp": 0.65, "cifar100": 0.55, "celeba": 0.66},
+            {
+                "svhn": 0.84,
+                "uniform": 0.99,
+                "constant": 0,
+                "interp": 0.65,
+                "cifar100": 0.55,
+                "celeba": 0.66,
+            },
         ),
         ("reproduction-wrn28-2/tables2and3", "jem", None, {"accuracy": 83.72, "is": 19.39}),
         ("reproduction-wrn28-2/figure2", "baseline", None, {"ece": 7.78}),
@@ -81,7 +112,9 @@ def test_every_number_has_a_dataset_a_source_and_a_row_of_its_own():
         assert number.row.source
     places = [(number.table, *place(number.row), number.row.label) for number in everything()]
     assert len(set(places)) == len(places)
-    assert published_numbers(["jem-iclr2020/table1"])[0].row.source.startswith("Grathwohl et al., ICLR 2020, Table 1, ")
+    assert published_numbers(["jem-iclr2020/table1"])[0].row.source.startswith(
+        "Grathwohl et al., ICLR 2020, Table 1, "
+    )
 
 
 def test_a_row_overrides_its_table():
@@ -104,17 +137,40 @@ def test_tables_come_in_the_order_asked_for():
 
 @pytest.mark.parametrize("name", ["jem-iclr2020/table99", "nowhere/table1", "jem-iclr2020", ""])
 def test_an_unknown_name_is_answered_with_the_known(name):
-    with pytest.raises(SpecError, match=rf"no published table named '{name}'\..*Known: .*jem-iclr2020"):
+    with pytest.raises(
+        SpecError, match=rf"no published table named '{name}'\..*Known: .*jem-iclr2020"
+    ):
         published_numbers([name])
 
 
 @pytest.mark.parametrize(
     ("name", "row", "label", "protocol"),
     [
-        ("jem-iclr2020/table1", 0, "accuracy", "accuracy:data=cifar10,data_noise=0,images=10000,split=test"),
-        ("jem-iclr2020/accuracies", 0, "accuracy", "accuracy:data=svhn,data_noise=0.03,images=26032,split=test"),
-        ("jem-iclr2020/accuracies", 3, "accuracy", "accuracy:data=cifar100,images=10000,split=test"),  # "*": not said
-        ("jem-iclr2020/figure4", 1, "ece", "ece:bins=20,data=cifar100,data_noise=0.03,images=10000,split=test"),
+        (
+            "jem-iclr2020/table1",
+            0,
+            "accuracy",
+            "accuracy:data=cifar10,data_noise=0,images=10000,split=test",
+        ),
+        (
+            "jem-iclr2020/accuracies",
+            0,
+            "accuracy",
+            "accuracy:data=svhn,data_noise=0.03,images=26032,split=test",
+        ),
+        # "*": not said
+        (
+            "jem-iclr2020/accuracies",
+            3,
+            "accuracy",
+            "accuracy:data=cifar100,images=10000,split=test",
+        ),
+        (
+            "jem-iclr2020/figure4",
+            1,
+            "ece",
+            "ece:bins=20,data=cifar100,data_noise=0.03,images=10000,split=test",
+        ),
         (
             "jem-iclr2020/table7-max-py",
             3,
@@ -140,7 +196,9 @@ def test_an_unknown_name_is_answered_with_the_known(name):
 def test_a_protocol_is_put_together_of_table_column_and_row(name, row, label, protocol):
     found = [number.row for number in published_numbers([name])]
     of_row = list(dict.fromkeys(map(place, found)))[row]
-    assert [one.protocol for one in found if (place(one), one.label) == (of_row, label)] == [protocol]
+    assert [one.protocol for one in found if (place(one), one.label) == (of_row, label)] == [
+        protocol
+    ]
 
 
 def test_a_column_names_the_value_of_ours_that_it_is():
@@ -160,7 +218,16 @@ def test_every_protocol_is_of_a_metric_that_there_is_and_of_parts_that_it_has():
         "ece": {"split", "images", "bins", "data_noise"},
         "ood": {"split", "images", "score", "set", "data_noise"},
         "fid": {"features", "implementation", "reference"},
-        "is": {"features", "images", "implementation", "per_class", "pooling", "selection", "source", "top"},
+        "is": {
+            "features",
+            "images",
+            "implementation",
+            "per_class",
+            "pooling",
+            "selection",
+            "source",
+            "top",
+        },
     }
     for number in everything():
         if number.row.protocol:
@@ -206,7 +273,11 @@ rows = [{ model = "m", label = "M", ece = 1.5 }]
             "ece = 1.5, protocol = { fid = {} }",
             "There is no label with a protocol in a row of one named 'fid'",
         ),
-        ("[[table]]", "[[table]]\nprotocol = { bins = [] }", "table[0].protocol.bins is []; it must be text"),
+        (
+            "[[table]]",
+            "[[table]]\nprotocol = { bins = [] }",
+            "table[0].protocol.bins is []; it must be text",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, monkeypatch, old, new, problem):

@@ -1,4 +1,6 @@
-"""The paper's rows beside ours, in reports of a store like that of a run on CIFAR-10, for which nothing was trained."""
+"""The paper's rows beside ours, in reports of a store like that of a run on CIFAR-10, for which
+nothing was trained.
+"""
 
 import pytest
 
@@ -20,19 +22,34 @@ MODELS = ("jem", "baseline")
 def outcome(metric):
     asked = parse(metric)
     options = dict(asked.arguments)
-    parts, label, unit = describe_test_images(10_000) | {"data_noise": options.get("data_noise", 0)}, asked.name, "%"
+    parts, label, unit = (
+        describe_test_images(10_000) | {"data_noise": options.get("data_noise", 0)},
+        asked.name,
+        "%",
+    )
     if asked.name == "ece":
         parts["bins"] = 20
     elif asked.name == "ood":
-        parts |= {"set": options["set"], "score": options.get("score", "log-px"), "outliers": 26_032, "content": "0a"}
+        parts |= {
+            "set": options["set"],
+            "score": options.get("score", "log-px"),
+            "outliers": 26_032,
+            "content": "0a",
+        }
         label, unit = "auroc", ""
     elif asked.name in ("is", "fid"):
-        own = {"splits": 10} if asked.name == "is" else {"reference": "train", "reference_images": 50_000}
+        own = (
+            {"splits": 10}
+            if asked.name == "is"
+            else {"reference": "train", "reference_images": 50_000}
+        )
         kept = (IS() if asked.name == "is" else FID()).description(10_000, 10_000, "buffer")
         parts, unit = {"features": INCEPTION, "implementation": "torch-fidelity", **own, **kept}, ""
     named = sorted({"data": "cifar10", **parts}.items())
     protocol = str(Spec(asked.name, tuple((key, format_value(value)) for key, value in named)))
-    return Outcome(status="ok", protocol=protocol, values={label: Value(0.9, 0.8, 0.95, 10_000, unit)})
+    return Outcome(
+        status="ok", protocol=protocol, values={label: Value(0.9, 0.8, 0.95, 10_000, unit)}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +64,22 @@ def store(tmp_path_factory):
             (part,), _ = presentation(suite, [fit])
             for metric in part.rows[fit.names]:
                 if parse(metric).name in ("accuracy", "ece", "is", "fid", "ood"):
-                    cell = Cell(id=stable_hash([model, metric]), fit=fit, metric=metric, outcome=outcome(metric))
+                    cell = Cell(
+                        id=stable_hash([model, metric]),
+                        fit=fit,
+                        metric=metric,
+                        outcome=outcome(metric),
+                    )
                     root.write_cell(cell, {})
     return OpenStore(root.root)
 
 
 def rows_of(table):
     """The texts of each row under the headings, by its first."""
-    return {row[0].value: dict(zip([one.label for one in table.headings], row, strict=True)) for row in table.rows}
+    return {
+        row[0].value: dict(zip([one.label for one in table.headings], row, strict=True))
+        for row in table.rows
+    }
 
 
 def test_table_1_has_the_rows_of_the_paper(store):
@@ -62,7 +87,9 @@ def test_table_1_has_the_rows_of_the_paper(store):
     columns = ("accuracy", "accuracy*", "Inception score", "FID")
     found = {name: [row[column].value for column in columns] for name, row in rows_of(ours).items()}
     assert {"jem", "baseline"} <= found.keys()
-    assert {name.partition(" · ")[0]: values for name, values in found.items() if name not in MODELS} == {
+    assert {
+        name.partition(" · ")[0]: values for name, values in found.items() if name not in MODELS
+    } == {
         "Residual Flow": ["70.3", "—", "—", "46.4"],
         "Glow": ["67.6", "—", "—", "48.9"],
         "IGEBM": ["49.1", "—", "—", "—"],
@@ -82,7 +109,9 @@ def test_table_1_has_the_rows_of_the_paper(store):
 
 def test_table_7_stands_beside_ours_as_a_whole(store):
     tables = store.results("ood").document.tables()
-    published = [row for table in tables for row in table.rows if row[1].value.endswith(" · published")]
+    published = [
+        row for table in tables for row in table.rows if row[1].value.endswith(" · published")
+    ]
     assert sum(text.value != "—" for row in published for text in row[2:]) == 72
     assert not any(table.title.startswith("Published") for table in tables)
 
@@ -97,4 +126,9 @@ def test_a_model_of_a_paper_is_one_line_of_the_joint_view_with_its_auroc_on_svhn
         "0.67",
     ]
     assert found["Residual Flow · published"]["AUROC"].value == "—"
-    assert all(cell.row.source for name in found.keys() - {*MODELS} for cell in found[name].values() if cell.row)
+    assert all(
+        cell.row.source
+        for name in found.keys() - {*MODELS}
+        for cell in found[name].values()
+        if cell.row
+    )

@@ -37,17 +37,31 @@ def on_terminal(table, width):
 def numbers(value):
     """Every number in a JSON value, as it is written there."""
     if isinstance(value, dict):
-        return {number for key, item in value.items() if key not in ("schema", "column") for number in numbers(item)}
+        return {
+            number
+            for key, item in value.items()
+            if key not in ("schema", "column")
+            for number in numbers(item)
+        }
     if isinstance(value, list):
         return {number for item in value for number in numbers(item)}
-    return {json.dumps(value)} if isinstance(value, int | float) and not isinstance(value, bool) else set()
+    return (
+        {json.dumps(value)}
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else set()
+    )
 
 
 def test_every_number_in_the_json_is_in_the_csv(cell, full_cells):
-    again = [cell("jem", seed=seed, accuracy=Value(96 + 1 / seed, 1 / 7, None, 397)) for seed in (3, 4)]
+    again = [
+        cell("jem", seed=seed, accuracy=Value(96 + 1 / seed, 1 / 7, None, 397)) for seed in (3, 4)
+    ]
     table = Report([*full_cells, *again], published=published_numbers(["jem-iclr2020/table1"]))
     fields = {
-        part for line in csv.reader(io.StringIO(render(table, "csv"))) for field in line for part in field.split()
+        part
+        for line in csv.reader(io.StringIO(render(table, "csv")))
+        for field in line
+        for part in field.split()
     }
     found = numbers(json.loads(render(table, "json")))
     assert len(found) > 50
@@ -84,8 +98,12 @@ def test_widths_are_those_of_rich_without_laying_a_table_out(monkeypatch):
     monkeypatch.setattr(Table, "blocks", blocks)
     console = Console(width=10_000, file=io.StringIO())
     for _ in range(20):
-        headings = tuple(Heading(text(10), text(6), random.random() < 0.3) for _ in range(random.randint(1, 6)))
-        rows = tuple(tuple(TableCell(text(50), text(12), ("1", "2")) for _ in headings) for _ in range(4))
+        headings = tuple(
+            Heading(text(10), text(6), random.random() < 0.3) for _ in range(random.randint(1, 6))
+        )
+        rows = tuple(
+            tuple(TableCell(text(50), text(12), ("1", "2")) for _ in headings) for _ in range(4)
+        )
         for width in (10_000, 0):  # each interval beside its value, and below
             (laid_out,) = terminal._blocks(Table(title="", headings=headings, rows=rows), width)
             assert console.measure(laid_out).maximum == sums.pop()
@@ -123,10 +141,16 @@ def test_a_long_spec_is_folded_not_cut(cell):
     assert spec in column
 
 
-@pytest.mark.parametrize(("first", "whole"), [("a sentence of words that breaks", True), ("jem:" + 30 * "x", False)])
+@pytest.mark.parametrize(
+    ("first", "whole"), [("a sentence of words that breaks", True), ("jem:" + 30 * "x", False)]
+)
 def test_a_sentence_takes_more_lines_where_the_table_is_whole_then(first, whole):
     cells = (TableCell(first), *(TableCell(str(value)) for value in (10**20, 10**21)))
-    table = Table(title="", headings=(Heading("", identifies=True), Heading("one"), Heading("two")), rows=(cells,))
+    table = Table(
+        title="",
+        headings=(Heading("", identifies=True), Heading("one"), Heading("two")),
+        rows=(cells,),
+    )
     document = Document([table])
     lines = terminal.render(document, width=70).splitlines()
     assert any("one" in line and "two" in line for line in lines) == whole
@@ -147,12 +171,17 @@ def test_brackets_are_not_markup(cell):
 @pytest.mark.parametrize("format", ["markdown", "latex", "html", "table:width=80"])
 def test_no_rows_says_so(cell, format):
     assert NOTHING in render(Report([]), format)
-    assert NO_RESPECT in render(Report([cell(metric="nll", nll=Value(1.0, None, None, 9))], joint=True), format)
+    assert NO_RESPECT in render(
+        Report([cell(metric="nll", nll=Value(1.0, None, None, 9))], joint=True), format
+    )
 
 
 @pytest.mark.parametrize("width", [30, 60, 200])
 def test_footnotes_of_a_terminal_are_numbered_in_the_order_of_their_marks(width):
-    headings = (Heading("model", identifies=True), *(Heading(f"a long heading {n}") for n in range(4)))
+    headings = (
+        Heading("model", identifies=True),
+        *(Heading(f"a long heading {n}") for n in range(4)),
+    )
     notes = itertools.count()
     lines = [[TableCell("1.5", notes=(f"note {next(notes)}",)) for _ in range(4)] for _ in range(3)]
     rows = tuple((TableCell(f"model {n}"), *line) for n, line in enumerate(lines))

@@ -12,9 +12,13 @@ from jembench.store.outcome import Cell, FitKey, Outcome
 
 
 def cell(value, half=1.0, *, seed=0, metric="accuracy", label="accuracy", unit="%", protocol="p"):
-    fit = FitKey(model="jem", dataset="digits", recipe="digits", seed=seed, id=f"fit{seed}", family="f")
+    fit = FitKey(
+        model="jem", dataset="digits", recipe="digits", seed=seed, id=f"fit{seed}", family="f"
+    )
     ends = (None, None) if half is None else (value - half, value + half)
-    outcome = Outcome(status="ok", protocol=protocol, values={label: Value(value, *ends, 100, unit, "higher")})
+    outcome = Outcome(
+        status="ok", protocol=protocol, values={label: Value(value, *ends, 100, unit, "higher")}
+    )
     return Cell(id=f"{metric}{seed}", fit=fit, metric=metric, outcome=outcome)
 
 
@@ -36,24 +40,33 @@ def test_of_symmetrical_intervals_it_is_the_z_test(difference):
     z = abs(difference) / math.sqrt(2) * NormalDist().inv_cdf(0.975)
     assert row.p == pytest.approx(2 * NormalDist().cdf(-z))
     assert row.verdict == ("outside" if abs(difference) > math.sqrt(2) else "within")
-    assert (row.images_low, row.images_high) == pytest.approx((difference - math.sqrt(2), difference + math.sqrt(2)))
+    assert (row.images_low, row.images_high) == pytest.approx(
+        (difference - math.sqrt(2), difference + math.sqrt(2))
+    )
 
 
 def test_of_three_seeds_training_anew_explains_what_the_images_do_not():
     ours, theirs = [50.0, 56.0, 53.0], [47.0, 49.0, 54.0]
     pairs = [
-        (cell(b, 0.1, seed=seed), cell(a, 0.1, seed=seed)) for seed, (a, b) in enumerate(zip(ours, theirs, strict=True))
+        (cell(b, 0.1, seed=seed), cell(a, 0.1, seed=seed))
+        for seed, (a, b) in enumerate(zip(ours, theirs, strict=True))
     ]
     found = paired.seed_difference(ours, theirs)
     row = only(*pairs)
-    assert (row.training_low, row.training_high, row.p) == pytest.approx((found.low, found.high, found.p))
+    assert (row.training_low, row.training_high, row.p) == pytest.approx(
+        (found.low, found.high, found.p)
+    )
     assert row.verdict == "within"
     assert only(*pairs[:2]).verdict == "outside"  # two seeds say too little of training
 
 
 def test_each_of_several_values_is_judged_as_one_of_them():
-    border = NormalDist().inv_cdf(1 - 0.03 / 2) / NormalDist().inv_cdf(0.975) * math.sqrt(2)  # p of .03
-    pairs = [Pair(cell(50.0, metric=m, label=m), cell(50.0 + border, metric=m, label=m)) for m in ("accuracy", "ece")]
+    # p of .03
+    border = NormalDist().inv_cdf(1 - 0.03 / 2) / NormalDist().inv_cdf(0.975) * math.sqrt(2)
+    pairs = [
+        Pair(cell(50.0, metric=m, label=m), cell(50.0 + border, metric=m, label=m))
+        for m in ("accuracy", "ece")
+    ]
     assert [row.p for row in reproduction.compare(pairs)] == pytest.approx([0.06, 0.06])
     assert [row.verdict for row in reproduction.compare(pairs[:1])] == ["outside"]
 
@@ -64,7 +77,13 @@ def test_each_of_several_values_is_judged_as_one_of_them():
         (cell(1.0, unit="s"), cell(9.0, unit="s"), "not judged", "a time is of one machine", True),
         (cell(1.0, None), cell(9.0, None), "not testable", "it has no interval", True),
         (cell(1.0), cell(math.inf, None), "not testable", "a value is not finite", True),
-        (cell(1.0, protocol="m:n=1"), cell(1.0, protocol="m:n=2"), "not comparable", "different protocols", False),
+        (
+            cell(1.0, protocol="m:n=1"),
+            cell(1.0, protocol="m:n=2"),
+            "not comparable",
+            "different protocols",
+            False,
+        ),
         (cell(1.0), None, "missing", "it was not measured again", False),
         (
             cell(1.0),
@@ -82,7 +101,9 @@ def test_what_cannot_be_judged(before, now, verdict, reason, reproduced):
 
 
 def test_the_table_and_the_records():
-    rows = reproduction.compare([Pair(cell(50.0), cell(53.0)), Pair(cell(1.0, metric="ece", label="ece"), None)])
+    rows = reproduction.compare(
+        [Pair(cell(50.0), cell(53.0)), Pair(cell(1.0, metric="ece", label="ece"), None)]
+    )
     document = reproduction.document(rows, ["the code of the metric ece"])
     text = formats.render(document, "markdown")
     assert "Measured again · dataset digits · recipe digits" in text

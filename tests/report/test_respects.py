@@ -25,31 +25,49 @@ def row(model, kind, value, better="higher", **more):
     )
 
 
-def test_the_value_of_most_models_stands_for_a_respect_then_the_preferred_one_then_that_of_fewest_options(cell):
+def test_the_value_of_most_models_stands_for_a_respect_then_the_preferred_one_then_that_of_fewest_options(
+    cell,
+):
     fids = itertools.product(("jem", "glow"), ("fid:source=fresh,steps=10", "fid"))
     cells = [
         *(cell(model, metric, fid_cnn=VALUE) for model, metric in fids),
         *(cell(model, "is", is_cnn=VALUE) for model in ("jem", "glow")),
         cell("own", "is", is_cnn=VALUE),
-        cell("jem", "pgd:budget=quick", **{"pgd_linf": VALUE, "pgd_linf@4/255": VALUE, "pgd_linf@8/255": VALUE}),
+        cell(
+            "jem",
+            "pgd:budget=quick",
+            **{"pgd_linf": VALUE, "pgd_linf@4/255": VALUE, "pgd_linf@8/255": VALUE},
+        ),
         cell("glow", "pgd:budget=quick,refine=10", **{"pgd_linf@8/255": VALUE}),
         cell("jem", "nll", nll=VALUE),
         cell("jem", "accuracy", outcome=Outcome(status="na", reason="no logits")),
     ]
     found = headline(Report(cells).rows)
-    assert {respect: {row.place for row in of_respect} for respect, of_respect in found.items()} == {
+    assert {
+        respect: {row.place for row in of_respect} for respect, of_respect in found.items()
+    } == {
         "generation": {("is", "is-cnn")},
         "robustness": {("pgd:budget=quick", "pgd-linf@8/255")},
     }
     found = headline([row for row in Report(cells).rows if row.model != "own"])
-    assert [(row.model, row.metric) for row in found["generation"]] == [("jem", "fid"), ("glow", "fid")]
+    assert [(row.model, row.metric) for row in found["generation"]] == [
+        ("jem", "fid"),
+        ("glow", "fid"),
+    ]
 
 
 def outliers(cell, model, seed=0, **aurocs):
     for name, auroc in aurocs.items():
-        made = cell(model, f"ood:set={name}", seed=seed, auroc=Value(auroc, auroc - 0.1, auroc + 0.05, 9, "", "higher"))
+        made = cell(
+            model,
+            f"ood:set={name}",
+            seed=seed,
+            auroc=Value(auroc, auroc - 0.1, auroc + 0.05, 9, "", "higher"),
+        )
         protocol = f"ood:data=digits,score=log-px,set={name}"
-        yield dataclasses.replace(made, outcome=dataclasses.replace(made.outcome, protocol=protocol))
+        yield dataclasses.replace(
+            made, outcome=dataclasses.replace(made.outcome, protocol=protocol)
+        )
 
 
 def table_of(seed, models=7, lacking=0.2):
@@ -57,7 +75,11 @@ def table_of(seed, models=7, lacking=0.2):
     rng = np.random.default_rng(seed)
     better = dict(zip(KINDS, itertools.cycle(["higher", "lower"]), strict=False))
     return {
-        kind: [row(f"m{n}", kind, rng.normal(), better[kind]) for n in range(models) if rng.uniform() >= lacking]
+        kind: [
+            row(f"m{n}", kind, rng.normal(), better[kind])
+            for n in range(models)
+            if rng.uniform() >= lacking
+        ]
         for kind in KINDS
     }
 
@@ -79,13 +101,20 @@ def names(fits):
 def changed(table, model, kind, by):
     """Return the table in which a value of a model is better by so much."""
     better = [
-        dataclasses.replace(row, value=row.value + (by if row.better == "higher" else -by)) for row in table[kind]
+        dataclasses.replace(row, value=row.value + (by if row.better == "higher" else -by))
+        for row in table[kind]
     ]
-    return table | {kind: [new if new.model == model else old for new, old in zip(better, table[kind], strict=True)]}
+    return table | {
+        kind: [
+            new if new.model == model else old for new, old in zip(better, table[kind], strict=True)
+        ]
+    }
 
 
 def brute_force(table, better):
-    """The definition, by sets: whoever is dominated by a model that it does not reach over others is out."""
+    """The definition, by sets: whoever is dominated by a model that it does not reach over others
+    is out.
+    """
     own = {row.model: {} for row in itertools.chain(*table.values())}
     for kind, of_kind in table.items():
         for row in of_kind:
@@ -98,24 +127,33 @@ def brute_force(table, better):
         and not {kind for kind in own[b] if better(own[b][kind], own[a][kind], 1)}
     }
     reached = set(edges)
-    while more := {(a, d) for (a, b), (c, d) in itertools.product(reached, edges) if b == c} - reached:
+    while (
+        more := {(a, d) for (a, b), (c, d) in itertools.product(reached, edges) if b == c} - reached
+    ):
         reached |= more
     return {b for b in own if all((b, a) in reached for a in own if (a, b) in reached and a != b)}
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_front_is_that_of_its_definition_in_any_order_and_an_improvement_keeps_a_model_in_it(seed):
+def test_the_front_is_that_of_its_definition_in_any_order_and_an_improvement_keeps_a_model_in_it(
+    seed,
+):
     table, margin = table_of(seed), (0.0, 0.3, 1.0, 2.0)[seed % 4]
     found = names(front(table, by(margin)))
     assert found == brute_force(table, by(margin))
     assert found, "a front is never empty"
-    assert names(front({kind: of_kind[::-1] for kind, of_kind in reversed(table.items())}, by(margin))) == found
+    assert (
+        names(front({kind: of_kind[::-1] for kind, of_kind in reversed(table.items())}, by(margin)))
+        == found
+    )
     cost = [row("m0", "training time", -9.0), row("m9", "training time", 9.0)]
     assert names(front(table | {"training time": cost}, by(margin))) == found
     for kind in KINDS:
         for of_model in table[kind]:
             if of_model.model in found:
-                assert of_model.model in names(front(changed(table, of_model.model, kind, 0.7), by(margin)))
+                assert of_model.model in names(
+                    front(changed(table, of_model.model, kind, 0.7), by(margin))
+                )
 
 
 def test_where_no_test_is_possible_a_worse_value_keeps_a_model_from_dominating():
@@ -134,19 +172,30 @@ def test_where_no_test_is_possible_a_worse_value_keeps_a_model_from_dominating()
 def test_of_complete_exact_values_it_is_the_usual_pareto_front(seed):
     table = table_of(seed, models=30, lacking=0)
     points = np.array(
-        [[row.value if row.better == "higher" else -row.value for row in table[kind]] for kind in KINDS]
+        [
+            [row.value if row.better == "higher" else -row.value for row in table[kind]]
+            for kind in KINDS
+        ]
     ).T
     dominated = [((points >= point).all(1) & (points > point).any(1)).any() for point in points]
-    assert names(front(table, by(0.0))) == {f"m{number}" for number, out in enumerate(dominated) if not out}
+    assert names(front(table, by(0.0))) == {
+        f"m{number}" for number, out in enumerate(dominated) if not out
+    }
 
 
 def test_models_that_dominate_one_another_in_a_circle_do_not_exclude_each_other():
     steps = {"accuracy": (2, 0, 1), "generation": (1, 2, 0), "OOD detection": (0, 1, 2)}
-    table = {kind: [row(f"m{n}", kind, value) for n, value in enumerate(of_kind)] for kind, of_kind in steps.items()}
+    table = {
+        kind: [row(f"m{n}", kind, value) for n, value in enumerate(of_kind)]
+        for kind, of_kind in steps.items()
+    }
     assert names(front(table, by(1.5))) == {"m0", "m1", "m2"}
     table["accuracy"].append(row("m3", "accuracy", -9))
     assert names(front(table, by(1.5))) == {"m0", "m1", "m2"}
-    table["accuracy"] += [row("m3", "accuracy", -9, dataset="e"), row("m4", "accuracy", -9, comparable=False)]
+    table["accuracy"] += [
+        row("m3", "accuracy", -9, dataset="e"),
+        row("m4", "accuracy", -9, comparable=False),
+    ]
     assert names(front(table, by(1.5))) == {"m0", "m1", "m2", "m3"}
 
 
@@ -163,7 +212,11 @@ def test_what_is_significant_is_bold_and_in_the_front_and_what_is_not_shares_a_m
     (table,) = document.tables()
     shown = {line[0].value: line for line in table.rows}
     assert [name for name, line in shown.items() if "*" in line[0].marks] == ["jem"]
-    assert {name: line[1].marks for name, line in shown.items()} == {"jem": ("=",), "glow": ("=",), "own": ()}
+    assert {name: line[1].marks for name, line in shown.items()} == {
+        "jem": ("=",),
+        "glow": ("=",),
+        "own": (),
+    }
     assert [name for name, line in shown.items() if line[2].best] == ["jem"]
     assert {note.mark for note in table.footnotes} >= {"*", "="}
     jem, glow, _ = (row for row in document.rows if row.metric == "ood:set=interp")

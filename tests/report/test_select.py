@@ -17,7 +17,9 @@ from jembench.store.store import Store
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory, cell):
-    """Two models with two metrics on digits, one of them by two recipes; a variant of one on stripes."""
+    """Two models with two metrics on digits, one of them by two recipes; a variant of one on
+    stripes.
+    """
     root = Store(tmp_path_factory.mktemp("selection") / "runs")
     for model, dataset, recipe in (
         ("jem", "digits", "digits"),
@@ -26,12 +28,17 @@ def store(tmp_path_factory, cell):
         ("baseline:norm=batch", "stripes", "fast"),
     ):
         for seed in (0, 1):
-            for metric, labels in (("accuracy", ["accuracy"]), ("ood:set=interp", ["auroc", "fpr95_in"])):
+            for metric, labels in (
+                ("accuracy", ["accuracy"]),
+                ("ood:set=interp", ["auroc", "fpr95_in"]),
+            ):
                 values = {label: Value(0.5, 0.4, 0.6, 9, "", "higher") for label in labels}
                 found = cell(model, metric, seed=seed, dataset=dataset, recipe=recipe, **values)
                 family = f"{model}-{dataset}-{recipe}"
                 fit = dataclasses.replace(found.fit, id=f"{family}{seed}", family=family)
-                root.write_cell(dataclasses.replace(found, id=stable_hash([fit.id, metric]), fit=fit), {})
+                root.write_cell(
+                    dataclasses.replace(found, id=stable_hash([fit.id, metric]), fit=fit), {}
+                )
     return root
 
 
@@ -42,7 +49,10 @@ def fits(selected):
 @pytest.mark.parametrize(
     ("which", "expected"),
     [
-        ({"recipe": ["digits+epochs=9", "digits"], "models": "jem"}, [("jem", "digits+epochs=9"), ("jem", "digits")]),
+        (
+            {"recipe": ["digits+epochs=9", "digits"], "models": "jem"},
+            [("jem", "digits+epochs=9"), ("jem", "digits")],
+        ),
         ({"recipe": "digits*", "models": "jem"}, [("jem", "digits"), ("jem", "digits+epochs=9")]),
         ({"models": "b*,jem", "dataset": "digits"}, [("baseline", "digits"), ("jem", "digits")]),
         ({"models": "baseline", "dataset": "stripes"}, [("baseline:norm=batch", "fast")]),
@@ -61,7 +71,10 @@ def test_a_suite_shows_what_was_measured_by_a_given_sampler_where_nothing_else_w
     _, (part,), _ = selection("hybrid").of(Store(tmp_path))
     (of_fit,) = part.rows.values()
     for shown in (part.metrics, of_fit):
-        assert [metric for metric in shown if metric in (*measured, "fid")] == ["is", "fid:sampler=sgld"]
+        assert [metric for metric in shown if metric in (*measured, "fid")] == [
+            "is",
+            "fid:sampler=sgld",
+        ]
 
 
 def test_rows_and_columns_have_the_order_asked_for(store):
@@ -69,10 +82,12 @@ def test_rows_and_columns_have_the_order_asked_for(store):
     found = OpenStore(store.root).results(**asked)
     (table,) = found.document.tables()[:1]
     assert [row[0].value for row in table.rows] == ["jem", "baseline"]
-    assert [one.label for each in found.document.tables() for one in each.headings if not one.identifies] == [
-        *("accuracy", "FPR95 (in)", "AUROC")
-    ]
-    found = OpenStore(store.root).results(models=["baseline", "jem"], metrics="ood,acc*", recipe="digits", seeds=1)
+    assert [
+        one.label for each in found.document.tables() for one in each.headings if not one.identifies
+    ] == [*("accuracy", "FPR95 (in)", "AUROC")]
+    found = OpenStore(store.root).results(
+        models=["baseline", "jem"], metrics="ood,acc*", recipe="digits", seeds=1
+    )
     assert [row.label for row in found] == ["auroc", "fpr95-in", "accuracy"] * 2
     assert [(row.model, row.seeds) for row in found][::3] == [("baseline", (1,)), ("jem", (1,))]
 
@@ -89,14 +104,23 @@ def test_columns_leave_out_the_other_published_numbers(store):
         ({"dataset": "cifar10"}, r"no dataset among these results named 'cifar10'.*Known: digits"),
         ({"recipe": "digit"}, r"no recipe among these results named 'digit'\. Nearest: digits"),
         ({"seeds": 7}, r"no seed among these results named '7'.*Known: 0, 1\."),
-        ({"metrics": "acuracy"}, r"no metric among these results named 'acuracy'\. Nearest: accuracy"),
+        (
+            {"metrics": "acuracy"},
+            r"no metric among these results named 'acuracy'\. Nearest: accuracy",
+        ),
         ({"columns": "aurocs"}, r"no column among these results named 'aurocs'\. Nearest: auroc"),
         (
             {"suite": "hybrid", "columns": "auroc"},
             r"'auroc'\. Nearest: acc.*\. hybrid shows accuracy, .* alone; leave it out to choose among all results",
         ),
-        ({"names": {"jam": "JEM"}}, r"no model or column among these results named 'jam'\. Nearest: jem"),
-        ({"models": "jem", "names": {"baseline": "B"}}, r"named 'baseline'\..* Known: AUROC, .* jem, ood, ood:set"),
+        (
+            {"names": {"jam": "JEM"}},
+            r"no model or column among these results named 'jam'\. Nearest: jem",
+        ),
+        (
+            {"models": "jem", "names": {"baseline": "B"}},
+            r"named 'baseline'\..* Known: AUROC, .* jem, ood, ood:set",
+        ),
         (
             {"models": "jem", "dataset": "stripes"},
             r"no model among these results named 'jem'\. Known: baseline:norm=batch\.",
@@ -112,17 +136,24 @@ def test_what_is_not_there_is_refused_with_the_nearest_name(store, which, messag
 
 def test_a_bare_name_has_its_display_name_whatever_the_spec_on_another_dataset(store):
     _, _, names = selection(models="baseline*", names={"baseline": "Classifier"}).of(store)
-    assert names == {("baseline", "digits"): "Classifier", ("baseline:norm=batch", "fast"): "Classifier"}
+    assert names == {
+        ("baseline", "digits"): "Classifier",
+        ("baseline:norm=batch", "fast"): "Classifier",
+    }
 
 
 def test_a_display_name_is_shown_and_changes_nothing_else(store):
-    plain, named = (OpenStore(store.root).results(names=names) for names in ({}, {"jem": "JEM (ours)"}))
+    plain, named = (
+        OpenStore(store.root).results(names=names) for names in ({}, {"jem": "JEM (ours)"})
+    )
     assert [dataclasses.replace(row, name=row.model) for row in named] == list(plain)
     assert "JEM (ours)" in str(named)
 
 
 def test_the_values_of_each_seed(store):
-    found = OpenStore(store.root).results(models="jem", recipe="digits", columns="auroc", names={"jem": "JEM"})
+    found = OpenStore(store.root).results(
+        models="jem", recipe="digits", columns="auroc", names={"jem": "JEM"}
+    )
     lines = list(csv.DictReader(io.StringIO(found.per_seed().table("csv"))))
     assert [(line["seeds"], line["name"], line["label"]) for line in lines] == [
         ("0", "JEM", "auroc"),
@@ -137,7 +168,10 @@ JEM, BASELINE, BATCH = (
     ("baseline", "digits", "digits"),
     ("baseline:norm=batch", "digits", "digits"),
 )
-OTHERS = (("jem:net=small-12", "imagefolder:root=/a", "fast"), ("baseline", "imagefolder:root=/a", "fast"))
+OTHERS = (
+    ("jem:net=small-12", "imagefolder:root=/a", "fast"),
+    ("baseline", "imagefolder:root=/a", "fast"),
+)
 KNOWN = [JEM, BASELINE, BATCH, *OTHERS]
 
 
@@ -147,7 +181,8 @@ KNOWN = [JEM, BASELINE, BATCH, *OTHERS]
         ("jem", "baseline", (JEM, BASELINE)),
         ("baseline", "jem", (BASELINE, JEM)),
         ("jem", "baseline:norm=batch", (JEM, BATCH)),
-        ("jembench-jem/jem:net=auto", "baseline: norm=batch", (JEM, BATCH)),  # a default, and the distribution
+        # a default, and the distribution
+        ("jembench-jem/jem:net=auto", "baseline: norm=batch", (JEM, BATCH)),
         ("jem:net=small-12", "baseline", OTHERS),
     ],
 )
@@ -158,14 +193,26 @@ def test_a_spec_however_it_is_written(a, b, expected):
 def test_the_same_recipe_goes_before_others():
     known = [("jem", "digits", "a"), ("jem", "digits", "b"), ("baseline", "digits", "b")]
     assert [fit[2] for fit in find_pair(known, "jem", "baseline")] == ["b", "b"]
-    assert [fit[2] for fit in find_pair(known, "jem", "baseline", recipe="a", recipe_b="b")] == ["a", "b"]
-    assert [fit[2] for fit in find_pair(known, "jem", "jem", recipe="a", recipe_b="b")] == ["a", "b"]
+    assert [fit[2] for fit in find_pair(known, "jem", "baseline", recipe="a", recipe_b="b")] == [
+        "a",
+        "b",
+    ]
+    assert [fit[2] for fit in find_pair(known, "jem", "jem", recipe="a", recipe_b="b")] == [
+        "a",
+        "b",
+    ]
     assert [fit[2] for fit in find_pair([known[0], known[2]], "jem", "baseline")] == ["a", "b"]
 
 
 def test_a_dataset_tells_pairs_apart():
-    known = [(model, data, "r") for data in ("digits", "imagefolder:root=/a") for model in ("jem", "baseline")]
-    with pytest.raises(SpecError, match=r"\(1\) jem on digits, recipe r, with baseline on digits, recipe r; \(2\) "):
+    known = [
+        (model, data, "r")
+        for data in ("digits", "imagefolder:root=/a")
+        for model in ("jem", "baseline")
+    ]
+    with pytest.raises(
+        SpecError, match=r"\(1\) jem on digits, recipe r, with baseline on digits, recipe r; \(2\) "
+    ):
         find_pair(known, "jem", "baseline")
     assert find_pair(known, "jem", "baseline", dataset="imagefolder")[0][1] == "imagefolder:root=/a"
 
@@ -174,9 +221,19 @@ def test_a_dataset_tells_pairs_apart():
     ("a", "b", "which", "message"),
     [
         ("jam", "baseline", {}, r"There is no model among these results named 'jam'. Nearest: jem"),
-        ("jem", "baseline", {"dataset": "cifar10"}, "There is no dataset among these results named 'cifar10'"),
+        (
+            "jem",
+            "baseline",
+            {"dataset": "cifar10"},
+            "There is no dataset among these results named 'cifar10'",
+        ),
         ("jem", "baseline", {"recipe": "x"}, r"no recipe among these results named 'x'"),
-        ("jem", "jem", {}, r"jem and jem are not two models on one dataset: jem on digits, recipe digits\."),
+        (
+            "jem",
+            "jem",
+            {},
+            r"jem and jem are not two models on one dataset: jem on digits, recipe digits\.",
+        ),
         ("jem", "base*", {}, r"More than one comparison is meant by jem and base\*"),
     ],
 )

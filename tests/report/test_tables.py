@@ -1,4 +1,6 @@
-"""From rows to tables: digits, marks and footnotes; main tables, options of one metric, grids; nothing blank."""
+"""From rows to tables: digits, marks and footnotes; main tables, options of one metric, grids;
+nothing blank.
+"""
 
 import itertools
 import math
@@ -31,10 +33,19 @@ def notes(table):
 
 def part(cells, *metrics, grids=(), title=""):
     def asked(dataset):
-        of_grids = [place.metric for grid in grids if covers(grid.datasets, dataset) for place in grid.places]
-        return tuple(metric for metric in (*metrics, *of_grids) if not compares_with_itself(metric, dataset))
+        of_grids = [
+            place.metric
+            for grid in grids
+            if covers(grid.datasets, dataset)
+            for place in grid.places
+        ]
+        return tuple(
+            metric for metric in (*metrics, *of_grids) if not compares_with_itself(metric, dataset)
+        )
 
-    return Part(title, metrics, tuple(grids), {cell.fit.names: asked(cell.fit.dataset) for cell in cells})
+    return Part(
+        title, metrics, tuple(grids), {cell.fit.names: asked(cell.fit.dataset) for cell in cells}
+    )
 
 
 def only(tables):
@@ -45,10 +56,23 @@ def only(tables):
 def test_samples_by_a_given_sampler_and_features_of_own_images_have_one_note_each(cell):
     drawn = 'source="sgld:start=uniform,steps=20"'
     own = f"data=photos,data_content=1,features=photos-cnn@2,{drawn}"
-    protocols = {"is:sampler=sgld": f"is:{own}", "fid:sampler=sgld": f"fid:{own}", "kid": "kid:features=digits-cnn@3"}
-    labels = {"is:sampler=sgld": "is-photos-cnn", "fid:sampler=sgld": "fid-photos-cnn", "kid": "kid-digits-cnn"}
+    protocols = {
+        "is:sampler=sgld": f"is:{own}",
+        "fid:sampler=sgld": f"fid:{own}",
+        "kid": "kid:features=digits-cnn@3",
+    }
+    labels = {
+        "is:sampler=sgld": "is-photos-cnn",
+        "fid:sampler=sgld": "fid-photos-cnn",
+        "kid": "kid-digits-cnn",
+    }
     cells = [
-        cell(metric=metric, outcome=Outcome(status="ok", protocol=protocol, values={labels[metric]: Value(1, 0, 2, 9)}))
+        cell(
+            metric=metric,
+            outcome=Outcome(
+                status="ok", protocol=protocol, values={labels[metric]: Value(1, 0, 2, 9)}
+            ),
+        )
         for metric, protocol in protocols.items()
     ]
     remarks = [note.text for note in only(Report(cells).tables()).footnotes]
@@ -62,10 +86,15 @@ def test_samples_by_a_given_sampler_and_features_of_own_images_have_one_note_eac
 
 def test_footnotes_are_numbered_as_they_are_read_and_stand_once():
     def table(*lines, remarks=()):
-        rows = tuple(tuple(TableCell(text, notes=tuple(notes.split())) for text, notes in line) for line in lines)
+        rows = tuple(
+            tuple(TableCell(text, notes=tuple(notes.split())) for text, notes in line)
+            for line in lines
+        )
         return Table(title="", rows=rows, footnotes=tuple(map(Footnote, remarks)))
 
-    first = table([("a", "x y"), ("b", "")], [("c", "y"), ("d", "z")], remarks=["of both", "of both"])
+    first = table(
+        [("a", "x y"), ("b", "")], [("c", "y"), ("d", "z")], remarks=["of both", "of both"]
+    )
     second = table([("e", "z v")], remarks=["of both", "of this"])
     one, other = numbered([first, second])
     assert [cell.marks for line in one.rows for cell in line] == [("1", "2"), (), ("2",), ("3",)]
@@ -101,7 +130,11 @@ def test_a_value_that_is_not_finite_is_said_and_not_printed(cell, number):
 def test_differing_protocols_in_a_column_are_flagged(cell):
     def one(model, images, protocol="nll:data=digits,images={},split=test"):
         values = {"nll": Value(0.1, 0.08, 0.12, images)}
-        return cell(model, "nll", outcome=Outcome(status="ok", protocol=protocol.format(images), values=values))
+        return cell(
+            model,
+            "nll",
+            outcome=Outcome(status="ok", protocol=protocol.format(images), values=values),
+        )
 
     table = only(Report([one("jem", 397), one("glow", 100), one("baseline", 397)]).tables())
     assert [row[1].marks for row in table.rows] == [(), ("†",), ()]
@@ -111,24 +144,39 @@ def test_differing_protocols_in_a_column_are_flagged(cell):
 
 
 def test_a_suite_of_several_parts_has_a_table_for_each(cell):
-    cells = [cell(recipe="paper", accuracy=Value(1.0, 0.9, 1.1, 9)), cell("jem", "ece", ece=Value(1.0, 0.9, 1.1, 9))]
-    parts = [part(cells[:1], "accuracy", title="First"), part(cells[1:], "ece", "nll", title="Second")]
+    cells = [
+        cell(recipe="paper", accuracy=Value(1.0, 0.9, 1.1, 9)),
+        cell("jem", "ece", ece=Value(1.0, 0.9, 1.1, 9)),
+    ]
+    parts = [
+        part(cells[:1], "accuracy", title="First"),
+        part(cells[1:], "ece", "nll", title="Second"),
+    ]
     layout = Report(cells, parts=parts)
     assert [table.title.split(" · ")[0] for table in layout.tables()] == ["First", "Second"]
     assert [labels(table)[1:] for table in layout.tables()] == [["accuracy"], ["ECE", "NLL"]]
-    assert [(row.metric, row.status) for row in layout.rows] == [("accuracy", "ok"), ("ece", "ok"), ("nll", "not run")]
+    assert [(row.metric, row.status) for row in layout.rows] == [
+        ("accuracy", "ok"),
+        ("ece", "ok"),
+        ("nll", "not run"),
+    ]
 
 
 def test_what_models_share_is_in_the_title_and_the_rest_in_columns(cell):
     value = Value(97.5, 95.4, 98.6, 397)
-    table = only(Report([cell(accuracy=value), cell(dataset="svhn", recipe="fast", accuracy=value)]).tables())
+    table = only(
+        Report([cell(accuracy=value), cell(dataset="svhn", recipe="fast", accuracy=value)]).tables()
+    )
     assert table.title == "Results · seed 0"
     assert labels(table) == ["model", "dataset", "recipe", "accuracy"]
     assert texts(table)[1][:3] == ["jem", "svhn", "fast"]
 
 
 def test_a_variant_is_called_by_its_name_with_its_recipe_below(cell):
-    cells = [cell(recipe=recipe, accuracy=Value(9.0, 8.0, 10.0, 9)) for recipe in ("digits", "digits+epochs=7")]
+    cells = [
+        cell(recipe=recipe, accuracy=Value(9.0, 8.0, 10.0, 9))
+        for recipe in ("digits", "digits+epochs=7")
+    ]
     names = {("", "digits+epochs=7"): "longer"}
     table = only(Report(cells, parts=[part(cells, "accuracy")], names=names).tables())
     assert texts(table)[1][:2] == ["jem", "longer"]
@@ -144,16 +192,25 @@ def test_a_note_on_a_model_is_marked_at_its_name(cell):
 
 
 def test_published_tables_stand_below_and_say_whether_they_are_of_our_data(full_cells, cell):
-    _, published, quoted = Report(full_cells, published=load(["jem-iclr2020/table1", "later-work/hybrid"])).tables()
+    _, published, quoted = Report(
+        full_cells, published=load(["jem-iclr2020/table1", "later-work/hybrid"])
+    ).tables()
     assert "CIFAR-10" in published.title
     assert "not for comparison" in published.title
     rows = {row[0].value: row for row in published.rows}
     assert [one.value for one in rows["JEM"]] == ["JEM", "CIFAR-10", "92.9", "8.76", "38.4"]
     assert [one.value for one in rows["Wide-ResNet (baseline)"]][2:5] == ["95.8", "—", "—"]
-    assert notes(published)[rows["JEM"][0].marks[-1]].startswith("published: Grathwohl et al., ICLR 2020, Table 1")
-    assert {notes(quoted)[row[0].marks[-1]].partition(":")[0] for row in quoted.rows} == {"as quoted"}
+    assert notes(published)[rows["JEM"][0].marks[-1]].startswith(
+        "published: Grathwohl et al., ICLR 2020, Table 1"
+    )
+    assert {notes(quoted)[row[0].marks[-1]].partition(":")[0] for row in quoted.rows} == {
+        "as quoted"
+    }
     ours = cell(dataset="cifar10:download=true", accuracy=Value(92.0, 91.5, 92.5, 10000))
-    assert "not for comparison" not in Report([ours], published=load(["jem-iclr2020/table1"])).tables()[1].title
+    assert (
+        "not for comparison"
+        not in Report([ours], published=load(["jem-iclr2020/table1"])).tables()[1].title
+    )
 
 
 BUDGET = "images=25,norm=l2,restarts=2,search=minimal,steps=10"
@@ -161,10 +218,16 @@ BUDGET = "images=25,norm=l2,restarts=2,search=minimal,steps=10"
 
 @pytest.fixture
 def pgd(cell):
-    """A cell of a model under PGD; ``defence`` is options of the metric, which its protocol repeats."""
+    """A cell of a model under PGD; ``defence`` is options of the metric, which its protocol
+    repeats.
+    """
 
     def make(model, level, defence="", budget=BUDGET, norm="l2", **protocol):
-        options = {"refine": 0, **dict(part.split("=") for part in defence.split(",") if part), **protocol}
+        options = {
+            "refine": 0,
+            **dict(part.split("=") for part in defence.split(",") if part),
+            **protocol,
+        }
         parts = ",".join(f"{key}={value}" for key, value in options.items())
         values = {f"pgd-{norm}": Value(level, level - 1, level + 1, 25, "1/255", "higher")}
         outcome = Outcome(status="ok", protocol=f"pgd:data=digits,{budget},{parts}", values=values)
@@ -174,7 +237,11 @@ def pgd(cell):
 
 
 def test_an_attack_has_a_line_for_each_defence_and_its_budget_in_the_title(pgd, cell):
-    without = cell("baseline", "pgd:budget=quick,refine=10", outcome=Outcome(status="na", reason="needs samples"))
+    without = cell(
+        "baseline",
+        "pgd:budget=quick,refine=10",
+        outcome=Outcome(status="na", reason="needs samples"),
+    )
     refined = pgd("jem", 200, "refine=10", eot=5, grad="through")
     cells = [pgd("jem", 100), refined, pgd("baseline", 50), without]
     for parts in ((), [part(cells, "pgd:budget=quick", "pgd:budget=quick,refine=10")]):
@@ -205,7 +272,10 @@ GRID = Grid(title="Outliers", metric="outlier_metrics:ood", values=("auroc",), *
 
 def number(model, score, set):
     """A number of its own for every place."""
-    return 0.5 + (["jem", "baseline"].index(model) * 6 + SCORES.index(score) * 3 + SETS.index(set)) / 100
+    return (
+        0.5
+        + (["jem", "baseline"].index(model) * 6 + SCORES.index(score) * 3 + SETS.index(set)) / 100
+    )
 
 
 @pytest.fixture
@@ -214,13 +284,13 @@ def ood(cell):
 
     def make(model, score, set, *, seed=0, dataset="cifar10", outcome=None, label="auroc", n=10000):
         options = {"set": set} | ({"score": score} if score != "log-px" else {})
-        metric = f"outlier_metrics:ood:{','.join(f'{key}={options[key]}' for key in sorted(options))}"
+        metric = (
+            f"outlier_metrics:ood:{','.join(f'{key}={options[key]}' for key in sorted(options))}"
+        )
         value = number(model, score, set)
         values = {label: Value(value, value - 0.01, value + 0.01, n, "", "higher")}
         values |= {"fpr95-in": Value(1 - value, None, None, n, "", "lower")}
-        protocol = (
-            f"ood:content=ab,data={dataset},data_noise=0.03,images={n},outliers={n},score={score},set={set},split=test"
-        )
+        protocol = f"ood:content=ab,data={dataset},data_noise=0.03,images={n},outliers={n},score={score},set={set},split=test"
         outcome = outcome or Outcome(status="ok", protocol=protocol, values=values)
         return cell(model, metric, seed=seed, dataset=dataset, recipe="paper", outcome=outcome)
 
@@ -249,16 +319,30 @@ def test_every_number_is_in_its_place(full):
 
 
 def test_a_row_option_of_one_value_is_said_in_the_title(full):
-    grid = Grid(title="Outliers", metric=GRID.metric, rows={"score": ("max-py",)}, columns=GRID.columns)
+    grid = Grid(
+        title="Outliers", metric=GRID.metric, rows={"score": ("max-py",)}, columns=GRID.columns
+    )
     pivot = pivots([cell for cell in full if "max-py" in cell.metric], grid=grid)[0]
     assert pivot.title.startswith("Outliers · AUROC ↑ · score max-py · ")
     assert labels(pivot)[0] == "model"
 
 
 def test_gaps_of_single_places_have_their_own_marks(ood):
-    no_energy, broken = Outcome(status="na", reason="needs energy"), Outcome(status="failed", reason="NaN")
-    gaps = {("jem", "max-py", "svhn"): broken} | {("baseline", "log-px", set): no_energy for set in SETS}
-    pivot = only(pivots([ood(*w, outcome=gaps.get(w)) for w in itertools.product(("jem", "baseline"), SCORES, SETS)]))
+    no_energy, broken = (
+        Outcome(status="na", reason="needs energy"),
+        Outcome(status="failed", reason="NaN"),
+    )
+    gaps = {("jem", "max-py", "svhn"): broken} | {
+        ("baseline", "log-px", set): no_energy for set in SETS
+    }
+    pivot = only(
+        pivots(
+            [
+                ood(*w, outcome=gaps.get(w))
+                for w in itertools.product(("jem", "baseline"), SCORES, SETS)
+            ]
+        )
+    )
     assert [(one.value, one.marks) for one in pivot.rows[1][2:]] == [("N/A", ("1",))] * 3
     assert (pivot.rows[2][2].value, pivot.rows[2][2].marks) == ("failed", ("2",))
 
@@ -280,10 +364,15 @@ def test_a_grid_of_other_datasets_shows_none_of_these(full):
 def test_a_value_named_after_a_feature_network_is_found(ood):
     where = list(itertools.product(("jem", "baseline"), SCORES, SETS))
     cells = [
-        ood(*w, dataset=data, label=label) for data, label in (("digits", "auroc-cnn"), ("a", "auroc")) for w in where
+        ood(*w, dataset=data, label=label)
+        for data, label in (("digits", "auroc-cnn"), ("a", "auroc"))
+        for w in where
     ]
     on_digits, other = pivots(cells)
-    assert [table.title.split(" · ")[1] for table in (on_digits, other)] == ["AUROC CNN ↑", "AUROC ↑"]
+    assert [table.title.split(" · ")[1] for table in (on_digits, other)] == [
+        "AUROC CNN ↑",
+        "AUROC ↑",
+    ]
     assert len(on_digits.rows) == len(other.rows) == 4
 
 
@@ -294,22 +383,36 @@ def test_several_column_options_and_values_that_are_no_names(cell):
         columns={"pooling": ("one", "five"), "top": ("0.1", "0.5")},
         fixed={"selection": "model"},
     )
-    cells = [cell("jem", place.metric, score=Value(index, None, None, 9)) for index, place in enumerate(grid.places)]
+    cells = [
+        cell("jem", place.metric, score=Value(index, None, None, 9))
+        for index, place in enumerate(grid.places)
+    ]
     pivot = only(pivots(cells, grid=grid))
     assert labels(pivot) == ["model", "one top 0.1", "one top 0.5", "five top 0.1", "five top 0.5"]
     assert texts(pivot) == [["jem", "0.000", "1.000", "2.000", "3.000"]]
 
 
 def test_published_rows_stand_below_ours_in_each_line(full):
-    pivot, left = pivots(full, published=load(["jem-iclr2020/table7-log-px", "jem-iclr2020/table7-max-py"]))[:2]
+    pivot, left = pivots(
+        full, published=load(["jem-iclr2020/table7-log-px", "jem-iclr2020/table7-max-py"])
+    )[:2]
     found = texts(pivot)
-    assert [row[:2] for row in found[:3]] == [["log-px", name] for name in ("jem", "baseline", "JEM · published")]
+    assert [row[:2] for row in found[:3]] == [
+        ["log-px", name] for name in ("jem", "baseline", "JEM · published")
+    ]
     assert ["log-px", "JEM · published", "0.67", "0.65", "0.75"] in found
     assert ["max-py", "WRN-baseline · published", "0.93", "0.77", "0.62"] in found
     assert len(found) == 4 + 1 + 2
     assert labels(left)[2:] == ["svhn", "uniform", "constant", "interp", "cifar100", "celeba"]
-    assert [row[0] for row in texts(left)] == ["Unconditional Glow", "Class-Conditional Glow", "IGEBM", "JEM"]
-    assert "Protocols differ in: noise on test images, set." in [note.text for note in left.footnotes]
+    assert [row[0] for row in texts(left)] == [
+        "Unconditional Glow",
+        "Class-Conditional Glow",
+        "IGEBM",
+        "JEM",
+    ]
+    assert "Protocols differ in: noise on test images, set." in [
+        note.text for note in left.footnotes
+    ]
 
 
 floats = st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf, -math.inf])
@@ -339,7 +442,9 @@ def test_the_column_of_a_single_ood_metric_names_the_score_and_the_set(cell):
 
 def test_the_digest_of_imported_weights_is_in_records_alone(cell):
     recipes, value = ("pretrained+source=ab12", "pretrained+source=cd34"), Value(9.0, 8.0, 10.0, 9)
-    document = Report([cell(m, recipe=r, accuracy=value) for m, r in zip("xy", recipes, strict=True)])
+    document = Report(
+        [cell(m, recipe=r, accuracy=value) for m, r in zip("xy", recipes, strict=True)]
+    )
     table = only(document.tables())
     assert (labels(table), "recipe pretrained · " in table.title) == (["model", "accuracy"], True)
     assert [row["recipe"] for row in document.records()] == [*recipes]

@@ -71,11 +71,15 @@ def plan(zoo_of_tests):
     def plan(models, metrics="score", *, seeds=(0,), settings=(), limit=None):
         block = Run(
             models=tuple(f"zoo_of_tests:{name}" for name in models.split()),
-            metrics=tuple(name if name == "stability" else f"zoo_of_tests:{name}" for name in metrics.split()),
+            metrics=tuple(
+                name if name == "stability" else f"zoo_of_tests:{name}" for name in metrics.split()
+            ),
             seeds=tuple(seeds),
         )
         chosen = Suite(name="zoo", title="", datasets=("zoo_of_tests:data",), runs=(block,))
-        return make_plan(chosen, recipe=str(zoo_of_tests / "tiny.toml"), settings=settings, limit=limit)
+        return make_plan(
+            chosen, recipe=str(zoo_of_tests / "tiny.toml"), settings=settings, limit=limit
+        )
 
     return plan
 
@@ -99,7 +103,9 @@ def outcomes():
 
     def outcomes(plan, store):
         return {
-            (short(cell.fit.key.model), cell.fit.seed, short(str(cell.metric))): store.read_cell(cell).outcome
+            (short(cell.fit.key.model), cell.fit.seed, short(str(cell.metric))): store.read_cell(
+                cell
+            ).outcome
             for cell in plan.cells
         }
 
@@ -139,6 +145,8 @@ def loaded(store):
         (fit,) = plan.fits
         bank = FeatureBank(fit.dataset.make(), store, torch.device("cpu"))
         with Events().reporting(fit.key) as report:
-            return FitWork(fit=fit, bank=bank, store=store, report=report).load_or_train().evaluation()
+            return (
+                FitWork(fit=fit, bank=bank, store=store, report=report).load_or_train().evaluation()
+            )
 
     return loaded

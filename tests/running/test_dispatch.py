@@ -25,7 +25,15 @@ def unit(name, *after, kind="fit", seed=0, **given):
     cells = (WorkCell("ece", name),)
     ids = tuple(each.id for each in after)
     return Work(
-        kind=kind, model="jem", dataset="digits", recipe={}, fit=key, identity={}, cells=cells, after=ids, **given
+        kind=kind,
+        model="jem",
+        dataset="digits",
+        recipe={},
+        fit=key,
+        identity={},
+        cells=cells,
+        after=ids,
+        **given,
     )
 
 
@@ -34,8 +42,8 @@ class Fake:
 
     Args:
         store: in which it measures.
-        endings: how each unit ends, by the metric cell's id of the unit: "done" if a name is not there. The last one of
-            several is repeated. A function is called, and gives the ending.
+        endings: how each unit ends, by the metric cell's id of the unit: "done" if a name is not
+            there. The last one of several is repeated. A function is called, and gives the ending.
     """
 
     slots = 2
@@ -69,7 +77,11 @@ class Fake:
         if how == "done" and self.works[unit].kind == "fit":
             measured(self.store, self.works[unit])
         text = "" if how in ("done", "busy", "stopped") else "what went wrong."
-        return [Ended(id=unit, how=how, text=text, host="node7", log="/logs/7" if how == "failed" else "")]
+        return [
+            Ended(
+                id=unit, how=how, text=text, host="node7", log="/logs/7" if how == "failed" else ""
+            )
+        ]
 
     def cancel(self):
         self.cancelled = True
@@ -117,7 +129,11 @@ def start(store):
         executor.works = {unit.id: unit for unit in units}
         executor.names = {unit.id: unit.cells[0].id for unit in units}
         recorder = Recorder()
-        return Dispatch({unit.id: unit for unit in units}, store, executor, Events(recorder)), executor, recorder
+        return (
+            Dispatch({unit.id: unit for unit in units}, store, executor, Events(recorder)),
+            executor,
+            recorder,
+        )
 
     return start
 
@@ -152,13 +168,17 @@ def test_the_status_of_a_unit_is_sent_on(start, store):
 
     def write(*, text="training", notes=(), state="running"):
         def look():
-            status = WorkStatus(state=state, worker="n:1", since=5.0, done=3, total=9, text=text, notes=notes)
+            status = WorkStatus(
+                state=state, worker="n:1", since=5.0, done=3, total=9, text=text, notes=notes
+            )
             store.works.set_status(only.id, status)
             return []
 
         return look
 
-    looks = iter([write(state="queued", text="Resources"), write(), write(text="kid", notes=("diverged",))])
+    looks = iter(
+        [write(state="queued", text="Resources"), write(), write(text="kid", notes=("diverged",))]
+    )
 
     class Runs(Fake):
         def ended(self, seconds):
@@ -184,7 +204,9 @@ def test_what_was_busy_or_stopped_is_submitted_again(start, store, how):
 
 @pytest.mark.parametrize("how", ["busy", "refused"])
 def test_what_another_run_has_done_is_not_submitted_again(start, store, how):
-    """Two runs on one store submit the same units; the file of one that is done may be gone before the other starts."""
+    """Two runs on one store submit the same units; the file of one that is done may be gone before
+    the other starts.
+    """
     units = chain()
 
     def done_elsewhere():
@@ -218,12 +240,16 @@ def test_what_waits_for_a_training_that_failed_is_left_out(start, store):
     class Diverges(Fake):
         def end(self, unit):
             (ended,) = super().end(unit)
-            return [dataclasses.replace(ended, text="it diverged" if self.names[unit] == "t" else "")]
+            return [
+                dataclasses.replace(ended, text="it diverged" if self.names[unit] == "t" else "")
+            ]
 
     made, executor, recorder = start(chain(), fake=Diverges)
     made.run()
     assert executor.submitted == ["t", "t2"]
-    endings = [(executor.names[event.work], event.values["how"], event.text) for event in recorder.ended]
+    endings = [
+        (executor.names[event.work], event.values["how"], event.text) for event in recorder.ended
+    ]
     assert ("t", "done", "it diverged") in endings
     assert [name for name, how, _ in endings if how == "dropped"] == ["a", "a", "a"]
     assert store.works.ids() == []
@@ -245,7 +271,11 @@ def test_a_failure_is_told_at_the_end_with_all_that_is_needed(start, store, how)
     assert caught.value.exit_code == (2 if how == "refused" else 1)
     assert store.works.ids() == [failed]
     status = store.works.status(failed)
-    assert (status.state, status.text, status.log) == (how, "what went wrong.", "/logs/7" * (how == "failed"))
+    assert (status.state, status.text, status.log) == (
+        how,
+        "what went wrong.",
+        "/logs/7" * (how == "failed"),
+    )
 
 
 def checked():
@@ -261,7 +291,11 @@ def says(*texts, **fields):
         def end(self, unit):
             (ended,) = super().end(unit)
             is_check = self.works[unit].kind == "check"
-            return [dataclasses.replace(ended, text=texts[self.works[unit].fit.seed], **fields) if is_check else ended]
+            return [
+                dataclasses.replace(ended, text=texts[self.works[unit].fit.seed], **fields)
+                if is_check
+                else ended
+            ]
 
     return Says
 
@@ -272,7 +306,12 @@ def test_nothing_starts_before_all_checks_have_ended_and_each_remark_is_said(sta
         made.run()
     assert [str(each.message) for each in remarks] == ["mirrored", "copied"]
     assert executor.submitted == ["c0", "c1", "t0", "t1"]
-    assert [event.values["how"] for event in recorder.ended] == ["checked", "checked", "done", "done"]
+    assert [event.values["how"] for event in recorder.ended] == [
+        "checked",
+        "checked",
+        "done",
+        "done",
+    ]
     assert store.works.ids() == []
 
 
@@ -291,7 +330,9 @@ def test_what_checks_refuse_is_the_error_of_the_run_and_nothing_starts(start, st
 
 def test_a_check_whose_workers_die_is_a_failure_of_the_run(start, store):
     made, executor, _ = start(checked(), {"c0": ["lost"]})
-    with pytest.raises(WorkFailed, match=r"1 of 2 units .* The first one, check jem on digits.* as lost"):
+    with pytest.raises(
+        WorkFailed, match=r"1 of 2 units .* The first one, check jem on digits.* as lost"
+    ):
         made.run()
     assert executor.submitted == ["c0", "c1"]
 

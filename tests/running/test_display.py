@@ -13,7 +13,13 @@ from jembench.running.display import Display
 
 
 def fit(model, seed=0):
-    return {"id": f"{model}{seed}", "model": model, "dataset": "digits", "recipe": "quick", "seed": seed}
+    return {
+        "id": f"{model}{seed}",
+        "model": model,
+        "dataset": "digits",
+        "recipe": "quick",
+        "seed": seed,
+    }
 
 
 @pytest.fixture
@@ -35,7 +41,9 @@ class Sender:
     def __call__(self, kind, fit, unit="fit", **fields):
         if "counted" in fields:
             fields["values"] = {"unit": fields.pop("counted")}
-        self.display.event(Event(kind=kind, fit=fit, time=self.clock.now, work=f"{unit} {fit['id']}", **fields))
+        self.display.event(
+            Event(kind=kind, fit=fit, time=self.clock.now, work=f"{unit} {fit['id']}", **fields)
+        )
 
     def queue(self, units):
         for fit, unit in units:
@@ -95,13 +103,23 @@ def test_a_line_a_minute(log, clock, lines):
         log("progress", of, total=400, counted="iterations", text="training")
     for done in (100, 200):
         clock.now += 100
-        log("progress", fits[0], done=done, total=400, counted="iterations", text="training, loss 2.000")
+        log(
+            "progress",
+            fits[0],
+            done=done,
+            total=400,
+            counted="iterations",
+            text="training, loss 2.000",
+        )
     log("queued", fits[1], text="its node was lost")
     lines()
     log.display.tick()
     first, second, third, fourth, more = lines()[0].split("; ")
     assert first == "0/5 units done, 1 waiting (its node was lost)"
-    assert second == "jem on digits, seed 0: 200/400 iterations, about 3 min left, training, loss 2.000"
+    assert (
+        second
+        == "jem on digits, seed 0: 200/400 iterations, about 3 min left, training, loss 2.000"
+    )
     assert third == "jem on digits, seed 2: 0/400 iterations, training"
     assert (fourth[:21], more) == ("jem on digits, seed 3", "and 1 more")
 
@@ -124,15 +142,37 @@ def test_a_unit_without_a_count_and_one_that_another_process_works_on(log, lines
 def test_a_training_that_resumes_says_from_where(log, lines):
     for seed, done in enumerate((0, 200)):
         for _ in range(2):
-            log("progress", fit("jem", seed), done=done, total=400, counted="iterations", text="training, loss 2.000")
-    log("progress", fit("jem", 2), done=3, total=400, counted="iterations", text="measuring fid, feature network")
-    assert lines() == ["jem on digits, seed 0: training", "jem on digits, seed 1: training, 200 of 400 iterations done"]
+            log(
+                "progress",
+                fit("jem", seed),
+                done=done,
+                total=400,
+                counted="iterations",
+                text="training, loss 2.000",
+            )
+    log(
+        "progress",
+        fit("jem", 2),
+        done=3,
+        total=400,
+        counted="iterations",
+        text="measuring fid, feature network",
+    )
+    assert lines() == [
+        "jem on digits, seed 0: training",
+        "jem on digits, seed 1: training, 200 of 400 iterations done",
+    ]
 
 
 def test_what_is_told_at_once(log, lines):
     jem = fit("jem")
     log("warning", jem, text="no picture [of the samples]")
-    log("diverged", jem, values={"iteration": 20, "reason": "loss was nan"}, text="training diverged at iteration 20")
+    log(
+        "diverged",
+        jem,
+        values={"iteration": 20, "reason": "loss was nan"},
+        text="training diverged at iteration 20",
+    )
     assert [line.removeprefix("jem on digits, seed 0: ") for line in lines()] == [
         "no picture [of the samples]",
         "training diverged at iteration 20",
@@ -163,11 +203,21 @@ def test_a_bar_a_unit_below_that_of_the_run(drawn, clock):
         send.queue([(jem, "fit"), (jem, "attack-part")])
         for done in (0, 10, 20):
             clock.now += 10 * (done > 0)
-            send("progress", jem, done=done, total=1000, counted="iterations", text="training, loss 2.079 E(data) 1e30")
+            send(
+                "progress",
+                jem,
+                done=done,
+                total=1000,
+                counted="iterations",
+                text="training, loss 2.079 E(data) 1e30",
+            )
 
     *_, run, unit = drawn(events)
     assert re.match(r"run +[━╺]+ 0/2 units done", run)
-    assert re.match(r"jem:net=\[b\] on digits, seed… [━╸╺]+ 20/1,000 iterations 16:20 training", unit)  # no markup
+    # no markup
+    assert re.match(
+        r"jem:net=\[b\] on digits, seed… [━╸╺]+ 20/1,000 iterations 16:20 training", unit
+    )
     assert unit.endswith("…")
     assert len(unit) <= 100
 

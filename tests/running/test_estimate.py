@@ -29,19 +29,25 @@ def toy(monkeypatch):
     def make(dataset, *, download):
         assert download  # without looking for its files
         shape = (1, 8, 8) if dataset.component.name == "digits" else (3, 32, 32)
-        return LazyDataset(DataSpec(name="toy", shape=shape, num_classes=10), read, train_size=320, test_size=10)
+        return LazyDataset(
+            DataSpec(name="toy", shape=shape, num_classes=10), read, train_size=320, test_size=10
+        )
 
     monkeypatch.setattr(module, "make", make)
     return make
 
 
 def plan(model, dataset="digits", recipe="digits-paper", *settings):
-    return plan_fit(model, dataset, recipe, ["data.validation=0", "epochs=10", "batch_size=8", *settings])
+    return plan_fit(
+        model, dataset, recipe, ["data.validation=0", "epochs=10", "batch_size=8", *settings]
+    )
 
 
 @pytest.fixture
 def timed(monkeypatch):
-    """The lengths of the chains that were timed: a step takes one second, the rest of an iteration seven."""
+    """The lengths of the chains that were timed: a step takes one second, the rest of an iteration
+    seven.
+    """
     lengths = []
 
     def once(trainer):
@@ -84,7 +90,9 @@ class Trained:
 
     def evaluation(self):
         assert self.cache == TensorCache(None)  # nothing is kept
-        return SimpleNamespace(data=SimpleNamespace(spec=SimpleNamespace(dimensions=self.dimensions)))
+        return SimpleNamespace(
+            data=SimpleNamespace(spec=SimpleNamespace(dimensions=self.dimensions))
+        )
 
 
 @pytest.mark.parametrize(
@@ -99,13 +107,16 @@ class Trained:
     ],
 )
 def test_the_time_of_an_attack_follows_from_a_short_one(monkeypatch, metric, dimensions, runs):
-    """An attack passes its images through the network before each step and at the end: .01 s for an image."""
+    """An attack passes its images through the network before each step and at the end: .01 s for an
+    image.
+    """
     now, passes = [0.0], []
 
     def attack(self, evaluation):
         spent = self.spent
         passes.append((spent.queries if isinstance(self, Boundary) else spent.steps, spent.images))
-        now[0] += 0.01 * (passes[-1][0] + 1) * passes[-1][1] + (len(passes) == 1)  # the first one warms up
+        # the first one warms up
+        now[0] += 0.01 * (passes[-1][0] + 1) * passes[-1][1] + (len(passes) == 1)
 
     monkeypatch.setattr(type(metric), "attack", attack)
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])

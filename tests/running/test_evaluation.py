@@ -22,7 +22,9 @@ from jembench.sampling.factories import pcd, sgld
 from jembench.store.store import Store
 
 DATA = DataSpec(name="three", shape=(1, 1, 3), num_classes=3)
-IMAGES = torch.tensor([[0, 0, 255], [255, 0, 0], [51, 102, 204], [0, 0, 0]], dtype=torch.uint8).reshape(4, 1, 1, 3)
+IMAGES = torch.tensor(
+    [[0, 0, 255], [255, 0, 0], [51, 102, 204], [0, 0, 0]], dtype=torch.uint8
+).reshape(4, 1, 1, 3)
 TEST = Split(IMAGES, torch.tensor([2, 0, 2, 1]))
 TRAIN = Split(255 - IMAGES.repeat(2, 1, 1, 1), torch.arange(8) % 3)
 CPU = torch.device("cpu")
@@ -93,9 +95,15 @@ def used(sampler, *, conditional=False):
 def test_logits_and_energies_of_the_test_images(make):
     evaluation = make()
     expected = IMAGES.flatten(1).double() / 255 * 2 - 1
-    assert evaluation.predictions.read("logits").dtype == evaluation.predictions.read("energy").dtype == torch.float32
+    assert (
+        evaluation.predictions.read("logits").dtype
+        == evaluation.predictions.read("energy").dtype
+        == torch.float32
+    )
     assert torch.allclose(evaluation.predictions.read("logits").double(), expected, atol=1e-6)
-    assert torch.allclose(evaluation.predictions.read("energy").double(), -expected.logsumexp(1), atol=1e-6)
+    assert torch.allclose(
+        evaluation.predictions.read("energy").double(), -expected.logsumexp(1), atol=1e-6
+    )
     by_hand = -math.log(2 * math.exp(-1) + math.exp(1))
     assert evaluation.predictions.read("energy")[0].item() == pytest.approx(by_hand, abs=1e-6)
 
@@ -116,7 +124,10 @@ def test_noise_on_images_is_kept_apart_and_depends_on_no_batch(make, tmp_path, m
 def test_the_energy_of_a_density_is_minus_its_logarithm(make):
     expected = (IMAGES.flatten(1).double() / 255 * 2 - 1).square().sum(1)
     assert torch.allclose(make(Flow()).predictions.read("energy").double(), expected, atol=1e-5)
-    assert torch.equal(make(Flow()).predictions.read("energy", IMAGES[1:]), make(Flow()).predictions.read("energy")[1:])
+    assert torch.equal(
+        make(Flow()).predictions.read("energy", IMAGES[1:]),
+        make(Flow()).predictions.read("energy")[1:],
+    )
 
 
 class WithoutGradient(Pixels):
@@ -170,12 +181,19 @@ def test_an_image_without_a_finite_value_fails_the_quantity_and_is_counted(make)
 
 @pytest.mark.parametrize(
     "images",
-    [torch.zeros(1000, 1, 3, 1), torch.zeros(999, 1, 1, 3), torch.zeros(1000, 1, 1, 3).byte(), [0.0]],
+    [
+        torch.zeros(1000, 1, 3, 1),
+        torch.zeros(999, 1, 1, 3),
+        torch.zeros(1000, 1, 1, 3).byte(),
+        [0.0],
+    ],
 )
 def test_samples_of_another_form_are_refused(make, images):
     painter = Painter()
     painter.sample = lambda n, y=None, *, generator: images
-    with pytest.raises(PluginError, match=r"Painter.sample returns .*; return images of real floating-point"):
+    with pytest.raises(
+        PluginError, match=r"Painter.sample returns .*; return images of real floating-point"
+    ):
         make(painter).samples()
 
 
@@ -183,7 +201,8 @@ class Noisy(Pixels):
     """Draws from every global generator in evaluation."""
 
     def logits(self, x):
-        drawn = torch.rand(len(x), 3) + torch.from_numpy(np.random.rand(len(x), 1)) + random.random()  # noqa: NPY002
+        by_numpy = torch.from_numpy(np.random.rand(len(x), 1))  # noqa: NPY002
+        drawn = torch.rand(len(x), 3) + by_numpy + random.random()
         return super().logits(x) + drawn.float()
 
 
@@ -254,7 +273,9 @@ class Watched(Pixels):
 
 def test_parts_and_outliers_by_name(make):
     evaluation = make(
-        held=Holdout(Split(TRAIN.images[2:], TRAIN.labels[2:]), Split(TRAIN.images[:2], TRAIN.labels[:2]))
+        held=Holdout(
+            Split(TRAIN.images[2:], TRAIN.labels[2:]), Split(TRAIN.images[:2], TRAIN.labels[:2])
+        )
     )
     assert torch.equal(evaluation.data.images("test"), IMAGES)
     assert torch.equal(evaluation.data.images("train"), TRAIN.images[2:])
@@ -266,7 +287,9 @@ def test_parts_and_outliers_by_name(make):
 
 def test_nothing_stands_in_for_validation_images_that_are_not_there(make):
     tenth = len(TRAIN.images) // 10 or 1
-    with pytest.raises(NotApplicable, match=f"without validation images, .*: --set data.validation={tenth}, or"):
+    with pytest.raises(
+        NotApplicable, match=f"without validation images, .*: --set data.validation={tenth}, or"
+    ):
         make().predictions.read("logits", "validation")
     assert torch.equal(make().data.images("train"), TRAIN.images)
 
@@ -289,7 +312,11 @@ def test_gradients_are_computed_only_where_they_are_wanted(make):
 
 def test_what_a_model_cannot_say_is_not_asked_along():
     assert readable(Flow(), {"logits", "energy"}) == {"energy"}
-    assert readable(Watched(), {"logits", "energy", "grad-norm"}) == {"logits", "energy", "grad-norm"}
+    assert readable(Watched(), {"logits", "energy", "grad-norm"}) == {
+        "logits",
+        "energy",
+        "grad-norm",
+    }
 
 
 def test_a_later_run_asks_the_model_nothing_again(make, tmp_path):
@@ -324,14 +351,22 @@ def test_new_chains_by_their_source(make):
     few = evaluation.samples(Source(chains="fresh", steps=2, images=5))
     assert (len(few.images), few.labels, few.source) == (5, None, "chains:steps=2")
     of_classes = evaluation.samples(Source(chains="fresh", steps=2, images=5, conditional=True))
-    assert (of_classes.labels.tolist(), of_classes.source) == ([0, 1, 2, 0, 1], "chains:conditional=true,steps=2")
-    assert torch.equal(few.images, evaluation.samples(Source(chains="fresh", steps=2, images=5)).images)
+    assert (of_classes.labels.tolist(), of_classes.source) == (
+        [0, 1, 2, 0, 1],
+        "chains:conditional=true,steps=2",
+    )
+    assert torch.equal(
+        few.images, evaluation.samples(Source(chains="fresh", steps=2, images=5)).images
+    )
     with pytest.raises(NotApplicable, match="draws its images directly"):
         make(Painter()).samples(Source(chains="fresh"))
 
 
 def test_buffers_of_the_last_epochs_are_pooled_or_averaged(make):
-    buffers = [Samples(torch.full((2, *DATA.shape), level, dtype=torch.uint8), None, "buffer") for level in range(5)]
+    buffers = [
+        Samples(torch.full((2, *DATA.shape), level, dtype=torch.uint8), None, "buffer")
+        for level in range(5)
+    ]
     evaluation = make(sampler=used(pcd(DATA, buffer=6)), buffers=lambda: buffers)
     assert len(evaluation.samples(Source(pooling="five")).images) == 10
     assert torch.equal(evaluation.samples(Source(pooling="mean")).images, buffers[2].images)
@@ -345,7 +380,8 @@ def test_kept_chains_are_the_samples(make):
     assert source == "buffer"
     assert labels is None
     assert (images.dtype, images.shape) == (torch.uint8, (6, 1, 1, 3))
-    assert images[0].flatten().tolist() == [0, 128, 255]  # what lies outside of the bounds is clamped
+    # what lies outside of the bounds is clamped
+    assert images[0].flatten().tolist() == [0, 128, 255]
 
 
 class PainterOfClasses(Pixels):

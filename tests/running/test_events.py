@@ -37,8 +37,16 @@ def test_a_tracker_of_the_user_gets_every_window_as_data(plan, store, carry_out,
     carry_out(whole, store, [f"zoo_of_tests:windows:file={log}"])
     found = [row for row in rows(log) if row["kind"] == "window"]
     assert [row["done"] for row in found] == list(range(3, 37, 3))
-    assert all(row["fit"] == {**FIT, "id": whole.fits[0].key.id} and row["total"] == 36 for row in found)
-    assert found[0]["values"].keys() >= {"loss", "learning_rate", "energy_data", "energy_samples", "seconds"}
+    assert all(
+        row["fit"] == {**FIT, "id": whole.fits[0].key.id} and row["total"] == 36 for row in found
+    )
+    assert found[0]["values"].keys() >= {
+        "loss",
+        "learning_rate",
+        "energy_data",
+        "energy_samples",
+        "seconds",
+    }
     assert "validation_accuracy" in found[-1]["values"]
 
 
@@ -62,7 +70,12 @@ def test_a_tracker_that_fails_is_left_out_and_the_others_go_on(zoo, tmp_path, re
     missing = tmp_path / "no-folder" / "windows.jsonl"
     specs = [f"zoo_of_tests:windows:file={file}" for file in (missing, log)]
     events = Events(recorder, trackers=specs)
-    with pytest.warns(Fallback, match=rf"{missing} failed \(FileNotFoundError: .*\) and gets no more events"), events:
+    with (
+        pytest.warns(
+            Fallback, match=rf"{missing} failed \(FileNotFoundError: .*\) and gets no more events"
+        ),
+        events,
+    ):
         send(events, (3, 6))
     assert recorder.iterations == [3, 6]
     assert len(rows(log)) == 2
@@ -73,7 +86,9 @@ def test_a_tracker_that_hangs_holds_nothing_up(zoo, recorder):
     send(events, range(1, 7))
     assert recorder.iterations == list(range(1, 7))
     (tracker,) = events._trackers
-    with pytest.warns(Fallback, match="hanging has not ended within 0.01 s and gets no more events"):
+    with pytest.warns(
+        Fallback, match="hanging has not ended within 0.01 s and gets no more events"
+    ):
         tracker.close(0.01)
     assert zoo.HANGING.is_set() is False
     zoo.HANGING.set()

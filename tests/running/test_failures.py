@@ -20,16 +20,23 @@ from jembench.store.store import Store
 WEIGHTS = "model.safetensors"
 
 
-def test_not_applicable_is_known_before_training_and_not_tried_again(plan, store, carry_out, outcomes):
+def test_not_applicable_is_known_before_training_and_not_tried_again(
+    plan, store, carry_out, outcomes
+):
     whole = plan("classifier", "brightness")
     assert carry_out(whole, store) == ["done classifier 0"]  # neither trained nor measured
     (outcome,) = outcomes(whole, store).values()
-    assert (outcome.status, outcome.reason) == ("na", "needs samples, which the model does not give")
+    assert (outcome.status, outcome.reason) == (
+        "na",
+        "needs samples, which the model does not give",
+    )
     assert not (store.root / "fits").exists()
     assert carry_out(whole, store) == []
 
 
-def test_a_metric_that_raises_fails_its_cell_alone_and_is_tried_again(plan, store, carry_out, outcomes):
+def test_a_metric_that_raises_fails_its_cell_alone_and_is_tried_again(
+    plan, store, carry_out, outcomes
+):
     whole = plan("jem", "score raises energy")
     events = carry_out(whole, store)
     found = outcomes(whole, store)
@@ -41,7 +48,9 @@ def test_a_metric_that_raises_fails_its_cell_alone_and_is_tried_again(plan, stor
     assert carry_out(whole, store) == ["measure raises", "done jem 0"]
 
 
-def test_what_is_missing_is_tried_again_next_time(zoo, plan, store, monkeypatch, carry_out, outcomes):
+def test_what_is_missing_is_tried_again_next_time(
+    zoo, plan, store, monkeypatch, carry_out, outcomes
+):
     whole = plan("jem", "unavailable score")
     carry_out(whole, store)
     outcome = outcomes(whole, store)["jem", 0, "unavailable"]
@@ -51,7 +60,9 @@ def test_what_is_missing_is_tried_again_next_time(zoo, plan, store, monkeypatch,
     assert outcomes(whole, store)["jem", 0, "unavailable"].status == "ok"
 
 
-def test_a_model_that_diverges_fails_all_its_cells_and_no_other_model(plan, store, carry_out, outcomes):
+def test_a_model_that_diverges_fails_all_its_cells_and_no_other_model(
+    plan, store, carry_out, outcomes
+):
     whole = plan("diverging classifier", "score energy brightness")
     carry_out(whole, store)
     found = outcomes(whole, store)
@@ -73,7 +84,9 @@ def test_a_model_that_diverges_fails_all_its_cells_and_no_other_model(plan, stor
     assert "train diverging 0" in carry_out(whole, store)
 
 
-def test_a_model_that_was_mended_says_so_in_its_record_and_beside_every_number(plan, store, carry_out, outcomes):
+def test_a_model_that_was_mended_says_so_in_its_record_and_beside_every_number(
+    plan, store, carry_out, outcomes
+):
     """Iteration 14 breaks twice: the 14th in all and, once more from 9 on, the 20th."""
     whole = plan("shaky classifier", "score")
     events = carry_out(whole, store)
@@ -98,7 +111,10 @@ def test_a_model_that_was_mended_says_so_in_its_record_and_beside_every_number(p
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"torn", "is damaged (it has no header of safetensors)"), (None, "is not the file that the training of ")],
+    [
+        (b"torn", "is damaged (it has no header of safetensors)"),
+        (None, "is not the file that the training of "),
+    ],
 )
 def test_damaged_weights_fail_the_cells_of_their_fit_alone_and_are_kept(
     plan, store, content, reason, carry_out, outcomes, folder
@@ -137,8 +153,14 @@ def test_damaged_weights_fail_the_cells_of_their_fit_alone_and_are_kept(
             "The model zoo_of_tests:needs_more cannot be made for shades: ModuleNotFoundError: No module named 'timm'. "
             "Its factory is zoo_of_tests:needs_more; `jembench --debug` shows where it fails.",
         ),
-        ("no_module", "The model zoo_of_tests:no_module is of type object; it must be a torch.nn.Module."),
-        ("exits", "zoo_of_tests:exits ends the program (SystemExit: 3). Raise an error that says what is wrong."),
+        (
+            "no_module",
+            "The model zoo_of_tests:no_module is of type object; it must be a torch.nn.Module.",
+        ),
+        (
+            "exits",
+            "zoo_of_tests:exits ends the program (SystemExit: 3). Raise an error that says what is wrong.",
+        ),
         (
             "frozen",
             "The model zoo_of_tests:frozen cannot be trained: none of its parameters requires a gradient "
@@ -150,14 +172,18 @@ def test_damaged_weights_fail_the_cells_of_their_fit_alone_and_are_kept(
         ),
     ],
 )
-def test_a_model_that_cannot_be_trained_stops_the_run_before_anything_is_trained(plan, store, model, text, carry_out):
+def test_a_model_that_cannot_be_trained_stops_the_run_before_anything_is_trained(
+    plan, store, model, text, carry_out
+):
     with pytest.raises(PluginError) as caught:
         carry_out(plan(f"classifier {model}"), store)
     assert str(caught.value) == text
     assert not (store.root / "fits").exists()
 
 
-def test_a_model_that_ends_the_program_when_it_is_loaded_fails_alone(plan, store, carry_out, outcomes, monkeypatch):
+def test_a_model_that_ends_the_program_when_it_is_loaded_fails_alone(
+    plan, store, carry_out, outcomes, monkeypatch
+):
     load = FitWork._load
 
     def exits(work, folder):
@@ -169,7 +195,9 @@ def test_a_model_that_ends_the_program_when_it_is_loaded_fails_alone(plan, store
     whole = plan("jem classifier")
     carry_out(whole, store)
     found = {model: outcome for (model, *_), outcome in outcomes(whole, store).items()}
-    assert found["jem"].reason.endswith("jem ends the program (SystemExit: 0). Raise an error that says what is wrong.")
+    assert found["jem"].reason.endswith(
+        "jem ends the program (SystemExit: 0). Raise an error that says what is wrong."
+    )
     assert found["classifier"].status == "ok"
 
 
@@ -185,12 +213,16 @@ def test_a_metric_that_cannot_be_made_fails_alone(plan, store, carry_out, outcom
     monkeypatch.setattr(Resolved, "make", exits)
     carry_out(whole, store)
     found = {metric: outcome for (*_, metric), outcome in outcomes(whole, store).items()}
-    assert found["brightness"].reason.startswith("PluginError: The metric zoo_of_tests:brightness ends the program")
+    assert found["brightness"].reason.startswith(
+        "PluginError: The metric zoo_of_tests:brightness ends the program"
+    )
     assert found["score"].status == "ok"
 
 
 @pytest.mark.parametrize("broken", ["own/test/dark/0.png", "others/test/dark/0.png"])
-def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorder, tmp_path, broken):
+def test_a_broken_image_is_known_before_anything_is_trained(
+    plan, store, recorder, tmp_path, broken
+):
     for folder in ("own", "others"):
         for split in ("train", "test"):
             for shade, name in enumerate(("dark", "light", "white")):
@@ -202,7 +234,12 @@ def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorde
     (tmp_path / broken).write_bytes(b"\x89PNG\r\n\x1a\n cut short")
     data = (f"imagefolder:root={tmp_path}/own,grey=true,name=shades",)
     metrics = ("accuracy", f"ood:set=imagefolder:root={tmp_path}/others")
-    suite = Suite(name="zoo", title="", datasets=data, runs=(Run(models=("zoo_of_tests:jem",), metrics=metrics),))
+    suite = Suite(
+        name="zoo",
+        title="",
+        datasets=data,
+        runs=(Run(models=("zoo_of_tests:jem",), metrics=metrics),),
+    )
     whole = make_plan(suite, recipe=str(Path(__file__).parents[1] / "zoo" / "tiny.toml"))
     with pytest.raises(JembenchError, match=r"0\.png cannot be decoded as an image"):
         driver.run_units(whole, store, LocalExecutor(), Events(recorder, store))
@@ -233,7 +270,11 @@ def test_a_setting_that_a_plugin_leaves_changed_changes_no_other_result(
     alone = Store(tmp_path / "alone")
     carry_out(plan("classifier", "score energy"), alone)
     which = f"setting={list(zoo.LEFT).index(setting)}"
-    culprit = {"factory": f"leaving:{which}", "training": f"leaving:{which},trained=true", "metric": "jem"}[where]
+    culprit = {
+        "factory": f"leaving:{which}",
+        "training": f"leaving:{which},trained=true",
+        "metric": "jem",
+    }[where]
     first = plan(culprit, f"leaves:{which} score" if where == "metric" else "score")
     then = plan("classifier", "score energy")
     events = carry_out(first, store) + carry_out(then, store)
@@ -242,9 +283,17 @@ def test_a_setting_that_a_plugin_leaves_changed_changes_no_other_result(
     assert values(then, store) == expected
     said = [event for event in events if event.startswith("trouble")]
     model = first.fits[0].key.model
-    subject = {"factory": "The factory", "training": "The training", "metric": f"The metric {first.cells[0].metric}"}
+    subject = {
+        "factory": "The factory",
+        "training": "The training",
+        "metric": f"The metric {first.cells[0].metric}",
+    }
     (text,) = {event.partition(": ")[2] for event in said}
     assert text.startswith(f"{subject[where]} of {model} left {setting} changed.")
-    record = store.read_fit(first.fits[0].key) if where == "training" else store.read_cell(first.cells[0])
+    record = (
+        store.read_fit(first.fits[0].key)
+        if where == "training"
+        else store.read_cell(first.cells[0])
+    )
     assert record.provenance["changed_settings"] == [text]
     assert "changed_settings" not in store.read_cell(then.cells[0]).provenance

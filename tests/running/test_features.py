@@ -1,4 +1,6 @@
-"""Feature networks and features of real images: made once, shared, kept, and made again when damaged."""
+"""Feature networks and features of real images: made once, shared, kept, and made again when
+damaged.
+"""
 
 from types import SimpleNamespace
 
@@ -60,12 +62,16 @@ def test_features_are_computed_once_for_each_network_and_images(network, tmp_pat
     assert network.asked == 3
 
 
-def test_a_network_that_is_trained_here_is_left_to_the_process_that_trains_it(network, tmp_path, monkeypatch):
+def test_a_network_that_is_trained_here_is_left_to_the_process_that_trains_it(
+    network, tmp_path, monkeypatch
+):
     store, data = Store(tmp_path), SimpleNamespace(spec=SimpleNamespace(name="three"))
     network.trained_here = True
     other = store.lease("features-three-net")
     other.__enter__()
-    monkeypatch.setattr(caches.time, "sleep", lambda seconds: [other.__exit__(None, None, None), waited.append(1)])
+    monkeypatch.setattr(
+        caches.time, "sleep", lambda seconds: [other.__exit__(None, None, None), waited.append(1)]
+    )
     waited = []
     assert FeatureBank(data, Store(tmp_path), torch.device("cpu")).network("net") is network
     assert (waited, network.prepared) == ([1], 1)

@@ -1,4 +1,6 @@
-"""Models with ``fit``: no loss, no gradients, no checkpoints; what they learn is in buffers of any shape."""
+"""Models with ``fit``: no loss, no gradients, no checkpoints; what they learn is in buffers of any
+shape.
+"""
 
 import pytest
 import torch
@@ -27,10 +29,14 @@ def test_it_is_fitted_kept_and_loaded(plan, store, loaded, folder, monkeypatch):
     assert torch.equal(again.number, model.number)
 
 
-def test_what_needs_gradients_is_known_beforehand_and_nothing_else_suffers(zoo_of_tests, plan, store, loaded):
+def test_what_needs_gradients_is_known_beforehand_and_nothing_else_suffers(
+    zoo_of_tests, plan, store, loaded
+):
     from jembench.experiment.crossing import make_plan
 
-    suite = plan("kernels").suite.replaced(metrics=["accuracy", "pgd", "boundary", "ood:set=uniform,score=grad-norm"])
+    suite = plan("kernels").suite.replaced(
+        metrics=["accuracy", "pgd", "boundary", "ood:set=uniform,score=grad-norm"]
+    )
     whole = make_plan(suite, recipe=str(zoo_of_tests / "tiny.toml"))
     (ready,) = look_ahead(whole).fits.values()
     assert [metric.partition(":")[0] for metric in ready.reasons] == ["pgd"]
@@ -44,9 +50,17 @@ def test_what_needs_gradients_is_known_beforehand_and_nothing_else_suffers(zoo_o
 @pytest.mark.parametrize(
     ("goes", "error", "text"),
     [
-        ("wrong", PluginError, r"goes=wrong cannot be fitted to 90 images of shades: ValueError: no covariance"),
+        (
+            "wrong",
+            PluginError,
+            r"goes=wrong cannot be fitted to 90 images of shades: ValueError: no covariance",
+        ),
         ("astray", Diverged, r"left values that are not finite in number"),
-        ("unstored", PluginError, r"left nothing in the model's buffers, and nothing else is stored"),
+        (
+            "unstored",
+            PluginError,
+            r"left nothing in the model's buffers, and nothing else is stored",
+        ),
     ],
 )
 def test_what_goes_wrong_is_said(plan, goes, error, text):

@@ -31,7 +31,10 @@ def value(number, low=None, high=None, n=1):
 
 def test_a_measurement_becomes_an_outcome():
     measurement = Measurement(
-        protocol="p", values={"it": Value(1.0, 0.5, 2.0, 9, "%", "lower")}, arrays={"a": np.ones(3)}, details={"k": [1]}
+        protocol="p",
+        values={"it": Value(1.0, 0.5, 2.0, 9, "%", "lower")},
+        arrays={"a": np.ones(3)},
+        details={"k": [1]},
     )
     outcome, arrays = measure(Returns(measurement), None)
     assert (outcome.status, outcome.protocol, outcome.details) == ("ok", "p", {"k": [1]})
@@ -50,7 +53,13 @@ def test_numbers_of_any_library_become_plain_ones():
 
 
 @pytest.mark.parametrize(
-    "wild", [value(math.nan), value(math.inf), value(1.0, -math.inf, 2.0), value(1.0, 0.0, np.float32("nan"))]
+    "wild",
+    [
+        value(math.nan),
+        value(math.inf),
+        value(1.0, -math.inf, 2.0),
+        value(1.0, 0.0, np.float32("nan")),
+    ],
 )
 def test_a_number_that_is_not_finite_is_a_failure(wild):
     outcome, _ = measure(Returns(wild), None)
@@ -62,7 +71,10 @@ def test_a_number_that_is_not_finite_is_a_failure(wild):
     [
         (ZeroDivisionError("its own bug"), "ZeroDivisionError: its own bug"),
         (Measurement(protocol="", values={}), "ValueError: the metric measured nothing"),
-        (Measurement(protocol="", values={"it": 1.0}), "AttributeError: 'float' object has no attribute"),
+        (
+            Measurement(protocol="", values={"it": 1.0}),
+            "AttributeError: 'float' object has no attribute",
+        ),
         (None, "AttributeError: 'NoneType' object has no attribute"),
         (
             Measurement(protocol="", values=value(1.0).values, details={"it": object()}),
@@ -87,14 +99,22 @@ ARRAYS = {
     "complex": (np.ones(2, complex), "TypeError: the array a holds complex128, not real numbers"),
     "texts": (np.array(["1", "2"]), "TypeError: the array a holds <U1, not real numbers"),
     "times": (np.ones(2, "M8[s]"), "TypeError: the array a holds datetime64"),
-    "a missing number": (np.array([1, np.nan]), "ValueError: the array a holds 1 numbers that are NaN or infinite"),
-    "infinite numbers": (np.array([[np.inf], [-np.inf]]), "ValueError: the array a holds 2 numbers"),
+    "a missing number": (
+        np.array([1, np.nan]),
+        "ValueError: the array a holds 1 numbers that are NaN or infinite",
+    ),
+    "infinite numbers": (
+        np.array([[np.inf], [-np.inf]]),
+        "ValueError: the array a holds 2 numbers",
+    ),
 }
 
 
 @pytest.mark.parametrize(("array", "reason"), ARRAYS.values(), ids=ARRAYS)
 def test_an_array_of_other_things_than_finite_numbers_is_a_failure(array, reason):
-    outcome, arrays = measure(Returns(Measurement(protocol="p", values=value(1.0).values, arrays={"a": array})), None)
+    outcome, arrays = measure(
+        Returns(Measurement(protocol="p", values=value(1.0).values, arrays={"a": array})), None
+    )
     assert (outcome.status, outcome.values, arrays) == ("failed", {}, {})
     assert outcome.reason.startswith(reason)
 
@@ -119,7 +139,9 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "reason"), WRONG, ids=lambda part: part if isinstance(part, str) else "")
+@pytest.mark.parametrize(
+    ("wrong", "reason"), WRONG, ids=lambda part: part if isinstance(part, str) else ""
+)
 def test_a_value_of_another_type_or_outside_of_its_interval_is_a_failure(wrong, reason):
     outcome, _ = measure(Returns(wrong), None)
     assert (outcome.status, outcome.values) == ("failed", {})
@@ -150,18 +172,28 @@ def test_labels_that_a_table_cannot_tell_apart_or_print_are_a_failure(labels, re
     assert outcome.status == "failed"
     assert reason in outcome.reason
     arrays = dict.fromkeys(labels, np.ones(2))
-    outcome, found = measure(Returns(Measurement(protocol="p", values=value(1.0).values, arrays=arrays)), None)
+    outcome, found = measure(
+        Returns(Measurement(protocol="p", values=value(1.0).values, arrays=arrays)), None
+    )
     assert (outcome.status, found) == ("failed", {})
 
 
 def test_what_is_missing_is_not_applicable_and_says_how_to_get_it():
     outcome, _ = measure(Returns(Unavailable("The weights are missing: fetch them.")), None)
-    assert (outcome.status, outcome.reason, outcome.details) == ("na", "The weights are missing: fetch them.", {})
+    assert (outcome.status, outcome.reason, outcome.details) == (
+        "na",
+        "The weights are missing: fetch them.",
+        {},
+    )
 
 
 def test_what_can_never_be_is_settled():
     outcome, _ = measure(Returns(NotApplicable("There are too few images.")), None)
-    assert (outcome.status, outcome.reason, outcome.details) == ("na", "There are too few images.", {"settled": True})
+    assert (outcome.status, outcome.reason, outcome.details) == (
+        "na",
+        "There are too few images.",
+        {"settled": True},
+    )
 
 
 @pytest.mark.parametrize("error", [StoreError("The disk is full."), KeyboardInterrupt()])

@@ -11,7 +11,8 @@ def test_noise_is_gaussian_of_that_deviation_in_the_model_s_units():
         assert abs(noise.mean()) < 0.02
         assert abs(noise.std() - 1) < 0.02
         assert abs(noise.pow(4).mean() - 3) < 0.15
-        assert noise.flatten(1).unique(dim=0).shape[0] == 400  # equal images have noise of their own
+        # equal images have noise of their own
+        assert noise.flatten(1).unique(dim=0).shape[0] == 400
 
 
 def test_it_is_the_same_for_every_model_and_another_for_other_images():
@@ -20,5 +21,9 @@ def test_it_is_the_same_for_every_model_and_another_for_other_images():
     assert torch.equal(once, noisy(images, 0.1, (-1.0, 1.0)))
     other = images.clone()
     other[2] += 1
-    change = noisy(other, 0.1, (-1.0, 1.0)) - to_float(other, (-1.0, 1.0)) - (once - to_float(images, (-1.0, 1.0)))
+    change = (
+        noisy(other, 0.1, (-1.0, 1.0))
+        - to_float(other, (-1.0, 1.0))
+        - (once - to_float(images, (-1.0, 1.0)))
+    )
     assert change.abs().mean() > 0.05

@@ -36,9 +36,21 @@ def planned(model=None, labels=LABELS, **known):
 @pytest.mark.parametrize(
     ("fit", "needs", "reason"),
     [
-        (planned(), {"samples"}, r"^needs samples, which the model does not give; --sampler sgld:steps=100 draws"),
-        (planned(PlainClassifier(torch.nn.Flatten())), {"samples"}, r"^needs samples, which the model does not give$"),
-        (planned(Density()), {"log_prob", "energy"}, "^needs log_prob, which the model does not give$"),
+        (
+            planned(),
+            {"samples"},
+            r"^needs samples, which the model does not give; --sampler sgld:steps=100 draws",
+        ),
+        (
+            planned(PlainClassifier(torch.nn.Flatten())),
+            {"samples"},
+            r"^needs samples, which the model does not give$",
+        ),
+        (
+            planned(Density()),
+            {"log_prob", "energy"},
+            "^needs log_prob, which the model does not give$",
+        ),
         (planned(torch.nn.Flatten()), {"logits"}, "^needs logits, which the model does not give$"),
         (planned(labels=None), {"logits", "labels"}, "The dataset toy has no labels"),
         (planned(), {"validation"}, "trained without validation images"),

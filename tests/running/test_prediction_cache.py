@@ -49,7 +49,9 @@ def test_the_file_of_another_fit_or_of_other_images_is_not_recalled(tmp_path, pl
     moved = tmp_path / f"{place}.safetensors"
     moved.parent.mkdir(exist_ok=True)
     shutil.copy(tmp_path / "own" / "abc.safetensors", moved)
-    with pytest.warns(Fallback, match=r"it was written under another name or in another folder.*again"):
+    with pytest.warns(
+        Fallback, match=r"it was written under another name or in another folder.*again"
+    ):
         assert TensorCache(moved.parent).recall(moved.stem) == {}
 
 

@@ -52,7 +52,9 @@ def test_weights_that_have_changed_since_are_refused_and_nothing_is_lost(
         (CHAINS, {"energy", "brightness"}),
     ],
 )
-def test_what_it_can_do_is_measured_and_the_rest_is_not_applicable(plan, store, model, measured, carry_out, outcomes):
+def test_what_it_can_do_is_measured_and_the_rest_is_not_applicable(
+    plan, store, model, measured, carry_out, outcomes
+):
     whole = plan(model, "score energy brightness", settings=SHORT)
     carry_out(whole, store)
     found = {metric: outcome for (_, _, metric), outcome in outcomes(whole, store).items()}
@@ -62,7 +64,9 @@ def test_what_it_can_do_is_measured_and_the_rest_is_not_applicable(plan, store, 
         assert ", which the model does not give" in found[metric].reason
 
 
-def test_a_network_from_an_import_path_is_trained_by_cross_entropy(zoo, plan, store, carry_out, folder):
+def test_a_network_from_an_import_path_is_trained_by_cross_entropy(
+    zoo, plan, store, carry_out, folder
+):
     whole = plan("plain", "score", settings=["epochs=8"])
     assert carry_out(whole, store) == ["train plain 0", "measure score", "done plain 0"]
     images, labels = zoo.Shades().split("test")

@@ -59,7 +59,11 @@ def start(zoo_of_tests, tmp_path, monkeypatch):
     def start(root, models="zoo_of_tests:jem", twice=False):
         recipe, log = zoo_of_tests / "tiny.toml", tmp_path / "log"
         arguments = [str(each) for each in (root, recipe, models, log, twice)]
-        running.append(subprocess.Popen([sys.executable, "-c", PROCESS, *arguments], stderr=subprocess.PIPE, text=True))
+        running.append(
+            subprocess.Popen(
+                [sys.executable, "-c", PROCESS, *arguments], stderr=subprocess.PIPE, text=True
+            )
+        )
         return running[-1]
 
     yield start
@@ -68,14 +72,23 @@ def start(zoo_of_tests, tmp_path, monkeypatch):
             process.kill()
 
 
-def test_two_processes_on_one_store_do_every_piece_of_work_once(plan, store, start, tmp_path, carry_out, values):
+def test_two_processes_on_one_store_do_every_piece_of_work_once(
+    plan, store, start, tmp_path, carry_out, values
+):
     models = "zoo_of_tests:jem zoo_of_tests:classifier"
     both = start(store.root, models, twice=True)
     _, errors = both.communicate()
     assert both.returncode == 0, errors
     done = (tmp_path / "log").read_text().splitlines()
-    expected = [f"train {n} {model} {seed}" for n in range(3, 37, 3) for model in models.split() for seed in (0, 1)]
-    expected += [f"measure zoo_of_tests:score {model} {seed}" for model in models.split() for seed in (0, 1)]
+    expected = [
+        f"train {n} {model} {seed}"
+        for n in range(3, 37, 3)
+        for model in models.split()
+        for seed in (0, 1)
+    ]
+    expected += [
+        f"measure zoo_of_tests:score {model} {seed}" for model in models.split() for seed in (0, 1)
+    ]
     expected += [f"measure zoo_of_tests:brightness zoo_of_tests:jem {seed}" for seed in (0, 1)]
     assert sorted(done) == sorted(expected)
     whole = plan("jem classifier", "score brightness", seeds=(0, 1))

@@ -18,11 +18,16 @@ def fresh():
     provenance._of_process.cache_clear()
 
 
-@pytest.mark.parametrize(("first", "name"), [("/bin/jembench", "jembench"), ("/x/jembench/__main__.py", "jembench")])
+@pytest.mark.parametrize(
+    ("first", "name"), [("/bin/jembench", "jembench"), ("/x/jembench/__main__.py", "jembench")]
+)
 def test_the_command_is_as_the_user_typed_it_quoted_for_a_shell(first, name):
     code = f"import sys; sys.argv[0] = {first!r}; from jembench.running.provenance import COMMAND; print(COMMAND)"
     found = subprocess.run(
-        [sys.executable, "-c", code, "hybrid", "My JEM=jem"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, "hybrid", "My JEM=jem"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert found.stdout == f"{name} hybrid 'My JEM=jem'\n"
 
@@ -45,7 +50,13 @@ def test_the_version_of_every_package_that_jembench_needs(monkeypatch):
     packages = provenance.collect("cpu", [])["packages"]
     assert packages["jembench"] == importlib.metadata.version("jembench")
     assert packages["torch"] == importlib.metadata.version("torch")
-    assert {"numpy", "scikit-learn", "torch-fidelity", "torchvision", "safetensors"} <= packages.keys()
+    assert {
+        "numpy",
+        "scikit-learn",
+        "torch-fidelity",
+        "torchvision",
+        "safetensors",
+    } <= packages.keys()
     assert "pytest" not in packages  # needed for its development alone
 
 

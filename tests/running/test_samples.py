@@ -1,9 +1,13 @@
 from jembench.running import fit_samples
 
 
-def test_a_picture_is_of_the_classes_that_were_drawn_for_or_that_the_model_sees(plan, loaded, tmp_path, monkeypatch):
+def test_a_picture_is_of_the_classes_that_were_drawn_for_or_that_the_model_sees(
+    plan, loaded, tmp_path, monkeypatch
+):
     rows = []
-    monkeypatch.setattr(fit_samples.grid, "write_png", lambda path, images, chosen, *_: rows.append(chosen))
+    monkeypatch.setattr(
+        fit_samples.grid, "write_png", lambda path, images, chosen, *_: rows.append(chosen)
+    )
     evaluation = loaded(plan("factored"))
     kept = evaluation.samples()
     fit_samples.write_samples(evaluation, kept, tmp_path / "a.png", columns=4)

@@ -33,11 +33,16 @@ def test_a_metric_is_measured_on_validation_images_with_averaged_weights(selecti
     trainer.window(4)
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     assert select() == Selected("nll", pytest.approx(trainer.validate()["nll"]), "lower")
-    assert all(torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items())
+    assert all(
+        torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items()
+    )
 
 
 def test_the_selected_length_of_chains_is_that_of_the_images_of_the_fit(plan, store, loaded):
-    whole = plan("jem", settings=[f"selection.metric={FRESH}", "selection.steps=[1,9]", "chains.conditional=true"])
+    whole = plan(
+        "jem",
+        settings=[f"selection.metric={FRESH}", "selection.steps=[1,9]", "chains.conditional=true"],
+    )
     evaluation = loaded(whole)
     selected = store.read_fit(whole.fits[0].key).provenance["selected"]
     agreement = {}
@@ -48,7 +53,9 @@ def test_the_selected_length_of_chains_is_that_of_the_images_of_the_fit(plan, st
     assert agreement[steps] == selected["value"] == max(agreement.values())
     own = evaluation.samples(Source(chains="fresh", images=30))
     assert own.source == "chains:steps=selected"
-    assert torch.equal(own.images, evaluation.samples(Source(chains="fresh", images=30, steps=steps)).images)
+    assert torch.equal(
+        own.images, evaluation.samples(Source(chains="fresh", images=30, steps=steps)).images
+    )
 
 
 def test_a_metric_that_cannot_be_computed_is_refused_before_training(plan):
@@ -60,5 +67,7 @@ def test_a_metric_that_cannot_be_computed_is_refused_before_training(plan):
 
 def test_a_metric_without_a_direction_selects_nothing(selecting):
     _, select = selecting("jem", f"selection.metric={FRESH}")
-    with pytest.raises(SpecError, match="class-samples, of which neither high nor low values are better"):
+    with pytest.raises(
+        SpecError, match="class-samples, of which neither high nor low values are better"
+    ):
         select()

@@ -58,7 +58,12 @@ def test_code_of_this_program_stays_in_this_process(fastest, zoo_of_tests):
 
 @pytest.mark.parametrize(
     ("gpus", "device", "chosen"),
-    [(1, "auto", "local"), (2, "auto", "processes"), (2, "cuda:1", "local"), (2, "cpu", "processes:jobs=2")],
+    [
+        (1, "auto", "local"),
+        (2, "auto", "processes"),
+        (2, "cuda:1", "local"),
+        (2, "cpu", "processes:jobs=2"),
+    ],
 )
 def test_gpus_come_first(fastest, monkeypatch, gpus, device, chosen):
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
@@ -66,7 +71,9 @@ def test_gpus_come_first(fastest, monkeypatch, gpus, device, chosen):
 
 
 class Client:
-    """The driver's machine: an NFS client that remembers for some seconds which paths with ``part`` did not exist."""
+    """The driver's machine: an NFS client that remembers for some seconds which paths with ``part``
+    did not exist.
+    """
 
     def __init__(self, part, seconds):
         self.part, self.seconds = part, seconds
@@ -112,7 +119,9 @@ def run_with(monkeypatch, plan, store):
         for name in ("stat", "open"):
             monkeypatch.setattr(os, name, client.remembering(getattr(os, name)))
         monkeypatch.setattr(session, "_default_executor", lambda *_: Elsewhere(client))
-        return session.run_plan(plan("jem classifier"), store, RunOptions(device="cpu"), nullcontext)
+        return session.run_plan(
+            plan("jem classifier"), store, RunOptions(device="cpu"), nullcontext
+        )
 
     return run_with
 

@@ -38,7 +38,9 @@ def weights(store):
     return lambda plan: checkpoint.read(store.fit_folder(plan.fits[0].key) / "model.safetensors")
 
 
-def test_training_starts_from_the_weights_that_are_evaluated(plan, begun, store, carry_out, weights):
+def test_training_starts_from_the_weights_that_are_evaluated(
+    plan, begun, store, carry_out, weights
+):
     first = plan("classifier", settings=AVERAGED)
     second = begun(first, *STANDING, "optimizer.average=0.5")
     carry_out(first, store)
@@ -49,12 +51,18 @@ def test_training_starts_from_the_weights_that_are_evaluated(plan, begun, store,
     assert before.keys() == after.keys()
     for name, value in before.items():
         torch.testing.assert_close(after[name], value, rtol=1e-6, atol=0)
-    start = {"fit": key.id, "model": str(key), "weights": store.read_fit(key).files["model.safetensors"]}
+    start = {
+        "fit": key.id,
+        "model": str(key),
+        "weights": store.read_fit(key).files["model.safetensors"],
+    }
     assert store.read_fit(second.fits[0].key).provenance["started_from"] == start
     assert store.read_cell(second.cells[0]).provenance["started_from"] == start
 
 
-def test_a_checkpoint_is_what_a_stopped_training_goes_on_from(plan, begun, store, carry_out, weights, tmp_path):
+def test_a_checkpoint_is_what_a_stopped_training_goes_on_from(
+    plan, begun, store, carry_out, weights, tmp_path
+):
     first = plan("classifier")
     second = begun(first)
     carry_out(first, store)

@@ -20,7 +20,9 @@ def cells(plan, store):
     return [store.read_cell(cell) for cell in plan.cells]
 
 
-def test_random_outputs_are_said_at_the_row_and_the_same_in_every_store(zoo_of_tests, carry_out, tmp_path):
+def test_random_outputs_are_said_at_the_row_and_the_same_in_every_store(
+    zoo_of_tests, carry_out, tmp_path
+):
     plan = plan_of(zoo_of_tests, "dropping")
     found = []
     for name in ("one", "two"):

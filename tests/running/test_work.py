@@ -71,7 +71,9 @@ def test_what_the_store_says_of_a_fit_and_its_cells(plan, store, carry_out, fold
     assert written.provenance["execution"] == {"training": trained, "evaluation": plain}
     plugins = written.provenance["plugins"]
     file = sys.modules["zoo_of_tests"].__file__
-    of_file = f"(zoo_of_tests.py, sha256:{hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]})"
+    of_file = (
+        f"(zoo_of_tests.py, sha256:{hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]})"
+    )
     assert {f"zoo_of_tests:{name} {of_file}" for name in ("jem", "score", "data")} < set(plugins)
     assert any("pcd = " in plugin for plugin in plugins)
     with np.load(store.arrays_path(cell)) as arrays:
@@ -79,8 +81,12 @@ def test_what_the_store_says_of_a_fit_and_its_cells(plan, store, carry_out, fold
     assert (folder(whole, store) / "samples.png").exists()
 
 
-@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text('{"schema": 1')])
-def test_only_the_cell_that_is_missing_or_torn_is_computed_again(plan, store, damage, carry_out, values):
+@pytest.mark.parametrize(
+    "damage", [lambda path: path.unlink(), lambda path: path.write_text('{"schema": 1')]
+)
+def test_only_the_cell_that_is_missing_or_torn_is_computed_again(
+    plan, store, damage, carry_out, values
+):
     whole = plan("jem classifier", "score energy")
     carry_out(whole, store)
     before = values(whole, store)
@@ -91,7 +97,9 @@ def test_only_the_cell_that_is_missing_or_torn_is_computed_again(plan, store, da
     assert values(whole, store) == before
 
 
-def test_a_torn_record_of_a_fit_is_written_again_without_training(plan, store, carry_out, values, folder):
+def test_a_torn_record_of_a_fit_is_written_again_without_training(
+    plan, store, carry_out, values, folder
+):
     whole = plan("jem", "score energy")
     carry_out(whole, store)
     record = store.read_fit(whole.fits[0].key)
@@ -109,7 +117,9 @@ def test_a_fit_whose_record_cannot_be_written_is_not_trained(plan, store, carry_
     whole = plan("jem", "score")
     (store.fit_folder(whole.fits[0].key) / "fit.json").mkdir(parents=True)
     monkeypatch.setattr(fits, "train", None)
-    with pytest.raises(StoreError, match=r"fit.json: Not a regular file\. Choose another folder with --store"):
+    with pytest.raises(
+        StoreError, match=r"fit.json: Not a regular file\. Choose another folder with --store"
+    ):
         carry_out(whole, store)
 
 
@@ -124,7 +134,9 @@ def test_looking_ahead_tells_the_iterations_and_the_impossible(zoo, plan, monkey
     assert len(made) == 1  # the dataset, once for all fits
 
 
-def test_looking_ahead_builds_one_model_for_all_seeds_and_metrics_and_keeps_none(zoo, plan, monkeypatch):
+def test_looking_ahead_builds_one_model_for_all_seeds_and_metrics_and_keeps_none(
+    zoo, plan, monkeypatch
+):
     alive, most, jem = [], [], zoo.jem
 
     def build(data_spec, *, unused: int = 0):
@@ -134,7 +146,9 @@ def test_looking_ahead_builds_one_model_for_all_seeds_and_metrics_and_keeps_none
         return model
 
     monkeypatch.setattr(zoo, "jem", build)
-    outlook = look_ahead(plan("jem jem:unused=1 jem:unused=2", "score energy brightness", seeds=range(20)))
+    outlook = look_ahead(
+        plan("jem jem:unused=1 jem:unused=2", "score energy brightness", seeds=range(20))
+    )
     assert len(outlook.fits) == 60
     assert len(alive) == 2 * 3  # each is made on the meta device first
     assert max(most) <= 2  # the next is built before the last is dropped
@@ -164,16 +178,23 @@ def test_another_model_or_metric_changes_no_number(plan, store, tmp_path, carry_
     crowd = plan("factored painter jem", "energy brightness score raises", seeds=(1, 2))
     torch.manual_seed(99)
     carry_out(crowd, store)
-    assert values(crowd, store)["jem", 2, "score"] == values(alone, Store(tmp_path / "alone"))["jem", 2, "score"]
+    assert (
+        values(crowd, store)["jem", 2, "score"]
+        == values(alone, Store(tmp_path / "alone"))["jem", 2, "score"]
+    )
 
 
 @pytest.mark.parametrize("model", ["tied", "lazy"])
-def test_a_network_of_any_make_is_the_same_each_time_and_comes_back(plan, tmp_path, carry_out, model):
+def test_a_network_of_any_make_is_the_same_each_time_and_comes_back(
+    plan, tmp_path, carry_out, model
+):
     chosen, (first, second) = plan(model), [Store(tmp_path / name) for name in ("first", "second")]
     for store in (first, second):
         carry_out(chosen, store)
     (key,) = (fit.key for fit in chosen.fits)
-    states = [checkpoint.read(store.fit_folder(key) / "model.safetensors") for store in (first, second)]
+    states = [
+        checkpoint.read(store.fit_folder(key) / "model.safetensors") for store in (first, second)
+    ]
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
     (cell,) = chosen.cells

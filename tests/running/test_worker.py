@@ -60,13 +60,20 @@ def worker(monkeypatch):
 def found(plan, store):
     """The outcome and the arrays of every cell."""
     cells = [store.read_cell(cell) for cell in plan.cells]
-    return {cell.metric: (cell.outcome.status, cell.outcome.values, cell.outcome.details) for cell in cells}, {
-        (cell.metric, name): array for cell in cells for name, array in store.read_arrays(cell).items()
+    return {
+        cell.metric: (cell.outcome.status, cell.outcome.values, cell.outcome.details)
+        for cell in cells
+    }, {
+        (cell.metric, name): array
+        for cell in cells
+        for name, array in store.read_arrays(cell).items()
     }
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_attack_in_parts_gives_the_same_bit_for_bit(make, worker, store, carry_out, tmp_path, attack):
+def test_an_attack_in_parts_gives_the_same_bit_for_bit(
+    make, worker, store, carry_out, tmp_path, attack
+):
     """With three test images there are fewer shards than parts."""
     plan = make(attack, limit=3)
     other = Store(tmp_path / "other")
@@ -90,7 +97,9 @@ def test_an_attack_in_parts_gives_the_same_bit_for_bit(make, worker, store, carr
     assert {status for status, *_ in outcomes.values()} == {"ok"}
     assert outcomes == expected
     assert arrays.keys() == expected_arrays.keys()
-    assert all(np.array_equal(array, expected_arrays[key], equal_nan=True) for key, array in arrays.items())
+    assert all(
+        np.array_equal(array, expected_arrays[key], equal_nan=True) for key, array in arrays.items()
+    )
 
 
 def test_what_goes_wrong_in_a_part_is_the_outcome_of_the_cell(make, worker, store, monkeypatch):
@@ -104,10 +113,15 @@ def test_what_goes_wrong_in_a_part_is_the_outcome_of_the_cell(make, worker, stor
     for unit in units:
         assert worker(store, units).carry_out(unit).how == "done"
     (cell,) = (store.read_cell(cell) for cell in plan.cells)
-    assert (cell.outcome.status, cell.outcome.reason) == ("failed", "ZeroDivisionError: a bug of the attack")
+    assert (cell.outcome.status, cell.outcome.reason) == (
+        "failed",
+        "ZeroDivisionError: a bug of the attack",
+    )
 
 
-def test_a_check_leaves_nothing_and_the_fit_looks_ahead_no_second_time(make, worker, store, monkeypatch):
+def test_a_check_leaves_nothing_and_the_fit_looks_ahead_no_second_time(
+    make, worker, store, monkeypatch
+):
     looks = []
 
     def remarking(plan, datasets):
@@ -129,7 +143,11 @@ def test_a_check_leaves_nothing_and_the_fit_looks_ahead_no_second_time(make, wor
 def test_what_another_process_works_on_is_busy(make, worker, store):
     units = works(make(f"pgd:{SMALL}"), store.is_trained, slots=4)
     training, part, *_, last = units
-    for unit, lease in ((training, training.fit.id), (part, training.fit.id), (last, training.fit.id)):
+    for unit, lease in (
+        (training, training.fit.id),
+        (part, training.fit.id),
+        (last, training.fit.id),
+    ):
         with store.lease(lease):
             assert worker(store, units).carry_out(unit).how == "busy"
     assert worker(store, units).carry_out(training).how == "done"
@@ -139,7 +157,9 @@ def test_what_another_process_works_on_is_busy(make, worker, store):
         assert worker(store, units).carry_out(unit).how == "done"
 
 
-def test_a_model_that_was_trained_elsewhere_is_kept_by_one_of_the_parts(zoo, make, worker, store, monkeypatch):
+def test_a_model_that_was_trained_elsewhere_is_kept_by_one_of_the_parts(
+    zoo, make, worker, store, monkeypatch
+):
     @pretrained
     def elsewhere(data_spec):
         return zoo.classifier(data_spec)
@@ -164,7 +184,9 @@ def test_a_model_that_was_trained_elsewhere_is_kept_by_one_of_the_parts(zoo, mak
         (SpecError("It is other code."), "refused"),
     ],
 )
-def test_the_status_says_how_a_unit_that_is_not_done_ended(make, worker, store, monkeypatch, error, state):
+def test_the_status_says_how_a_unit_that_is_not_done_ended(
+    make, worker, store, monkeypatch, error, state
+):
     (unit,) = works(make("accuracy"), store.is_trained)
     write_atomically(store.works.path(unit.id), unit.job(0).text.encode())
 

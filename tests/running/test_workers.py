@@ -56,7 +56,9 @@ def started(monkeypatch):
         return started[-1]
 
     monkeypatch.setattr(module.subprocess, "Popen", popen)
-    monkeypatch.setattr(module.os, "killpg", lambda pid, number: [each.die(-number) for each in started])
+    monkeypatch.setattr(
+        module.os, "killpg", lambda pid, number: [each.die(-number) for each in started]
+    )
     return started
 
 
@@ -81,7 +83,14 @@ def open_processes(tmp_path, started, gpus):
     def make(**options):
         found = Processes(**options)
         opened.append(found)
-        found.open(Driver(store=tmp_path, options=["-o"], environment={"MINE": "1"}, carry_out=lambda job: None))
+        found.open(
+            Driver(
+                store=tmp_path,
+                options=["-o"],
+                environment={"MINE": "1"},
+                carry_out=lambda job: None,
+            )
+        )
         return found
 
     yield make
@@ -131,7 +140,9 @@ def test_workers_share_an_only_gpu_that_cuda_was_given_no_name_for(open_processe
     assert places(started) == [("a", "0"), ("b", "0")]
 
 
-def test_several_workers_share_a_gpu_by_the_names_that_cuda_was_given(open_processes, started, gpus, monkeypatch):
+def test_several_workers_share_a_gpu_by_the_names_that_cuda_was_given(
+    open_processes, started, gpus, monkeypatch
+):
     gpus(2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-7")
     executor = open_processes(per_gpu=2)
@@ -140,13 +151,25 @@ def test_several_workers_share_a_gpu_by_the_names_that_cuda_was_given(open_proce
     assert places(started) == [("a", "3"), ("b", "GPU-7"), ("c", "3"), ("d", "GPU-7")]
 
 
-def test_a_unit_of_several_gpus_has_a_place_on_each_and_is_started_by_torchrun(open_processes, started, gpus):
+def test_a_unit_of_several_gpus_has_a_place_on_each_and_is_started_by_torchrun(
+    open_processes, started, gpus
+):
     gpus(3)
     executor = open_processes(per_gpu=2)
     executor.submit([job("a", 0), job("b", 1, gpus=3), job("c", 2), job("d", 3, gpus=4)])
     (refused,) = executor.ended(0) or executor.ended(0)
     assert places(started) == [("a", "0"), ("b", "1,2,0"), ("c", "1")]
-    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", "3", "-m", "jembench", "work", "b", "-o"]
+    torchrun = [
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "3",
+        "-m",
+        "jembench",
+        "work",
+        "b",
+        "-o",
+    ]
     assert started[1].command[3:] == torchrun
     assert (refused.id, refused.how) == ("d", "refused")
     assert refused.text == "It needs 4 GPUs together, and this run has 3 on this machine."

@@ -21,7 +21,9 @@ def digits():
 
 @pytest.fixture(scope="module")
 def trained(digits):
-    """A net after a few epochs on digits: its gradients have structure, unlike those of a random one."""
+    """A net after a few epochs on digits: its gradients have structure, unlike those of a random
+    one.
+    """
     torch.manual_seed(0)
     model = LogitModel(ResidualNet(1, 10, small(8)))
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
@@ -86,7 +88,9 @@ def test_an_energy_that_is_not_read_off_logits_is_float32_too(precision):
         def energy(self, x, y=None):
             return self.linear(x.flatten(1)).square().sum(1).to(torch.bfloat16)
 
-    energy, grad = grad_energy(Bilinear(), Execution(precision=precision))(torch.ones(2, 1, 4, 4), None)
+    energy, grad = grad_energy(Bilinear(), Execution(precision=precision))(
+        torch.ones(2, 1, 4, 4), None
+    )
     assert energy.dtype == grad.dtype == torch.float32
 
 
@@ -103,8 +107,12 @@ def test_leaves_no_trace(trained, batch, precision):
     try:
         grad_energy(trained, Execution(precision=precision))(x, batch[1])
         assert computed == []
-        assert all(torch.equal(p.grad, mark) for p, mark in zip(trained.parameters(), marks, strict=True))
-        assert all(torch.equal(p, before) for p, before in zip(trained.parameters(), weights, strict=True))
+        assert all(
+            torch.equal(p.grad, mark) for p, mark in zip(trained.parameters(), marks, strict=True)
+        )
+        assert all(
+            torch.equal(p, before) for p, before in zip(trained.parameters(), weights, strict=True)
+        )
         assert all(p.requires_grad for p in trained.parameters())
         assert trained.training
         assert not trained.net.layer1.training
@@ -121,7 +129,9 @@ def test_leaves_no_trace(trained, batch, precision):
 def test_works_where_gradients_are_off(trained, batch, precision):
     expected = grad_energy(trained, Execution(precision=precision))(*batch)[1]
     with torch.no_grad():
-        assert torch.equal(grad_energy(trained, Execution(precision=precision))(*batch)[1], expected)
+        assert torch.equal(
+            grad_energy(trained, Execution(precision=precision))(*batch)[1], expected
+        )
 
 
 @pytest.mark.gpu
@@ -132,5 +142,7 @@ def test_cuda_points_in_the_direction_of_the_cpu(trained, batch, precision):
     model = LogitModel(ResidualNet(1, 10, small(8))).cuda()
     model.load_state_dict(trained.state_dict())
     x, y = batch
-    grad = grad_energy(model, Execution(precision=precision))(x.cuda(), None if y is None else y.cuda())[1]
+    grad = grad_energy(model, Execution(precision=precision))(
+        x.cuda(), None if y is None else y.cuda()
+    )[1]
     assert cosine(grad.cpu(), expected) > 0.99

@@ -1,4 +1,6 @@
-"""A chain as one CUDA graph, on a GPU that is not there: the same numbers as step by step, or a fallback."""
+"""A chain as one CUDA graph, on a GPU that is not there: the same numbers as step by step, or a
+fallback.
+"""
 
 import copy
 
@@ -31,7 +33,9 @@ def seeded(seed=0):
 
 def make_model(*extra):
     torch.manual_seed(0)
-    return LogitModel(nn.Sequential(nn.Conv2d(1, 3, 3), *extra, nn.SiLU(), nn.Flatten(), nn.Linear(12, 2))).to(GPU)
+    return LogitModel(
+        nn.Sequential(nn.Conv2d(1, 3, 3), *extra, nn.SiLU(), nn.Flatten(), nn.Linear(12, 2))
+    ).to(GPU)
 
 
 class Pair:
@@ -55,7 +59,11 @@ class Pair:
             ends.append(run(self.samplers[i], state, self.gradients[i], self.generators[i], steps))
             self.samplers[i].finish(ends[i])
         for captured, plain in zip(*ends, strict=True):
-            same = torch.equal(captured.held, plain.held) if isinstance(plain, torch.Tensor) else captured == plain
+            same = (
+                torch.equal(captured.held, plain.held)
+                if isinstance(plain, torch.Tensor)
+                else captured == plain
+            )
             assert same
         assert torch.equal(*(generator.get_state() for generator in self.generators))
         buffers = zip(*(model.buffers() for model in self.models), strict=True)
@@ -93,7 +101,8 @@ def test_a_captured_chain_is_a_handful_of_launches_however_long_it_is(gpu):
         gpu.launches.clear()
         pair.graph.run(pair.samplers[0], state, pair.gradients[0], pair.generators[0], steps)
         launches.append(gpu.launches[:])
-    assert launches[0] == launches[1] == ["copy_", "copy_", "graph", "clone", "clone"]  # images and slots
+    # images and slots
+    assert launches[0] == launches[1] == ["copy_", "copy_", "graph", "clone", "clone"]
 
 
 def test_statistics_of_batch_norm_move_with_every_replay(gpu):
@@ -126,7 +135,9 @@ def test_what_a_replay_gave_stays_when_the_next_one_is_run(gpu):
     assert [end.tolist() for end in ends] == values
 
 
-@pytest.mark.parametrize("change", ["batch", "classes", "steps", "generator", "mode", "place", "buffer"])
+@pytest.mark.parametrize(
+    "change", ["batch", "classes", "steps", "generator", "mode", "place", "buffer"]
+)
 def test_another_kind_of_chain_is_captured_anew(gpu, change):
     pair = Pair()
     for _ in range(WARM_UP + 1):
@@ -196,10 +207,16 @@ class OtherGenerator(PersistentChains):
     [
         (Foreign, "the sampler does not say that it is capturable", 0),
         (Refused, "RuntimeError: CUDA error: not while capturing", 2),
-        (OtherGenerator, "RuntimeError: Attempt to increase offset for a CUDA generator not in capture mode.", 2),
+        (
+            OtherGenerator,
+            "RuntimeError: Attempt to increase offset for a CUDA generator not in capture mode.",
+            2,
+        ),
     ],
 )
-def test_what_cannot_be_captured_goes_step_by_step_with_the_same_numbers(gpu, sampler, cause, captures):
+def test_what_cannot_be_captured_goes_step_by_step_with_the_same_numbers(
+    gpu, sampler, cause, captures
+):
     """After a capture that failed, an empty one lets the generators draw again."""
     sampler.device = gpu
     pair = Pair(sampler=sampler)

@@ -7,7 +7,8 @@ from jembench.interfaces import ChainState, DataSpec, Split
 from jembench.sampling.outliers import MixtureStart
 
 DATA = DataSpec(name="toy", shape=(3, 4, 5), num_classes=2, bounds=(-0.5, 2.0))
-LEVELS = torch.randperm(240)[: 4 * 60].view(4, 3, 4, 5).byte()  # four images, none of whose values are equal
+# four images, none of whose values are equal
+LEVELS = torch.randperm(240)[: 4 * 60].view(4, 3, 4, 5).byte()
 TRAIN = Split(LEVELS, torch.tensor([0, 1, 0, 1]))
 
 
@@ -65,7 +66,9 @@ def test_another_dataset_gives_its_training_images(tmp_path):
     from jembench.data.digits import digits
 
     data = DataSpec(name="toy", shape=(1, 8, 8), num_classes=2)
-    x = make("images:set=digits", Split(torch.zeros(300, 1, 8, 8).byte(), None), data).draw(40, None, seeded())
+    x = make("images:set=digits", Split(torch.zeros(300, 1, 8, 8).byte(), None), data).draw(
+        40, None, seeded()
+    )
     theirs = digits().split("train").images.flatten(1)
     seen = ((x + 1) / 2 * 255).round().byte().flatten(1)
     assert (seen[:, None] == theirs[None]).all(2).any(1).all()
@@ -75,7 +78,8 @@ def test_the_channels_of_a_permuted_pixel_stay_together_and_each_image_has_its_o
     x = make("permuted").draw(200, None, seeded())
     chosen = which(x)
     pixels, own = levels(x).flatten(2), LEVELS[chosen].flatten(2)
-    order = (pixels[:, :1, :, None] == own[:, :1, None]).int().argmax(3).expand_as(pixels)  # values differ
+    # values differ
+    order = (pixels[:, :1, :, None] == own[:, :1, None]).int().argmax(3).expand_as(pixels)
     assert torch.equal(own.gather(2, order), pixels)
     assert len(torch.unique(order[:, 0], dim=0)) > 190
     assert float((order[:, 0].float().mean(0) - 9.5).abs().max()) < 5 * (399 / 12 / 200) ** 0.5
@@ -104,7 +108,9 @@ def test_a_mixture_has_shares_in_proportion_to_its_weights_and_informs_its_parts
 
 def test_a_mixture_renews_restarted_chains_alone():
     x, restart = torch.full((400, *DATA.shape), 7.0), torch.arange(400) % 2 == 0
-    renewed = MixtureStart(DATA, [Constant(0.0), Constant(1.0)], [1, 1]).renew(x, restart, None, seeded())
+    renewed = MixtureStart(DATA, [Constant(0.0), Constant(1.0)], [1, 1]).renew(
+        x, restart, None, seeded()
+    )
     assert torch.equal(renewed[~restart], x[~restart])
     assert set(renewed[restart][:, 0, 0, 0].tolist()) == {0.0, 1.0}
 
@@ -119,7 +125,9 @@ def test_the_parts_of_a_mixture_are_in_its_identity(tmp_path):
         (tmp_path / "train" / "cat" / "0.png").write_bytes(content)
         registry.content_of.cache_clear()
         found.append(registry.resolve("samplers", text).identity)
-    kept = registry.resolve("samplers", 'ascent:start="mixture:starts=\\"uniform,uniform\\""').identity
+    kept = registry.resolve(
+        "samplers", 'ascent:start="mixture:starts=\\"uniform,uniform\\""'
+    ).identity
     assert kept["arguments"]["start"]["arguments"]["starts"][0]["name"] == "uniform"
     assert found[0] != found[1]
 
@@ -131,7 +139,10 @@ def test_the_parts_of_a_mixture_are_in_its_identity(tmp_path):
             'mixture:starts="uniform,shapes",weights="1"',
             "mixture has 2 starts and 1 weights; each start needs one weight.",
         ),
-        ('mixture:starts="uniform,shapes",weights="1,0"', "a weight of mixture is 0.0; it must be greater than 0."),
+        (
+            'mixture:starts="uniform,shapes",weights="1,0"',
+            "a weight of mixture is 0.0; it must be greater than 0.",
+        ),
         ('mixture:starts="uniform,nothing"', "There is no start of chains named 'nothing'."),
     ],
 )
@@ -153,11 +164,15 @@ def test_ascent_moves_each_image_by_its_length_and_stays_in_bounds():
     sampler.inform(TRAIN)
     assert sampler.steps == 0
     inside = ChainState(torch.full((3, *DATA.shape), 0.75))
-    slope = torch.randn(3, *DATA.shape, generator=seeded()) * torch.tensor([1e-3, 1.0, 0.0]).view(3, 1, 1, 1)
+    slope = torch.randn(3, *DATA.shape, generator=seeded()) * torch.tensor([1e-3, 1.0, 0.0]).view(
+        3, 1, 1, 1
+    )
     moved = sampler.step(inside, lambda x, y: (x.flatten(1).sum(1), slope), seeded()).x - inside.x
     lengths = moved.flatten(1).norm(dim=1)
     torch.testing.assert_close(lengths, torch.tensor([0.5, 0.5, 0.0]))  # .2 of the range of 2.5
     direction = -slope[:2] / slope[:2].flatten(1).norm(dim=1).view(2, 1, 1, 1)
     torch.testing.assert_close(moved[:2], 0.5 * direction)
-    far = sampler.step(ChainState(torch.full((1, *DATA.shape), 1.99)), lambda x, y: (x, -slope[:1].abs()), seeded())
+    far = sampler.step(
+        ChainState(torch.full((1, *DATA.shape), 1.99)), lambda x, y: (x, -slope[:1].abs()), seeded()
+    )
     assert float(far.x.max()) == 2.0

@@ -23,7 +23,9 @@ def flat(x, y):
 
 
 def chains(*, reinit=0.0, size=20, steps=3, noise=0.0):
-    return PersistentChains(DATA, Langevin(steps=steps, step_size=1, noise=noise), buffer_size=size, reinit=reinit)
+    return PersistentChains(
+        DATA, Langevin(steps=steps, step_size=1, noise=noise), buffer_size=size, reinit=reinit
+    )
 
 
 def test_slots_are_drawn_without_replacement():
@@ -45,7 +47,9 @@ def test_slots_of_a_class_belong_to_it_and_are_different():
 
 def test_every_slot_of_a_class_is_drawn_equally_often():
     sampler = chains()
-    drawn = torch.cat([sampler.draw_slots_of(torch.tensor([3, 3]), seeded(seed)) for seed in range(2000)])
+    drawn = torch.cat(
+        [sampler.draw_slots_of(torch.tensor([3, 3]), seeded(seed)) for seed in range(2000)]
+    )
     counts = torch.bincount(drawn, minlength=20)[12:16]
     assert counts.sum() == 4000
     assert float((counts - 1000).abs().max()) < 5 * (1000 * 0.5) ** 0.5
@@ -54,9 +58,18 @@ def test_every_slot_of_a_class_is_drawn_equally_often():
 @pytest.mark.parametrize(
     ("act", "text"),
     [
-        (lambda: chains().init(21, generator=seeded()), "A batch of 21 chains does not fit a replay buffer of 20"),
-        (lambda: chains().check_batch(5, conditional=True), "A batch of 5 chains .* of 4 images for each class"),
-        (lambda: chains(size=21).init(5, ONE_CLASS, generator=seeded()), "multiple of the number of classes"),
+        (
+            lambda: chains().init(21, generator=seeded()),
+            "A batch of 21 chains does not fit a replay buffer of 20",
+        ),
+        (
+            lambda: chains().check_batch(5, conditional=True),
+            "A batch of 5 chains .* of 4 images for each class",
+        ),
+        (
+            lambda: chains(size=21).init(5, ONE_CLASS, generator=seeded()),
+            "multiple of the number of classes",
+        ),
     ],
 )
 def test_a_buffer_that_is_too_small_is_an_error_that_says_so(act, text):

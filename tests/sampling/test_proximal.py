@@ -1,4 +1,6 @@
-"""The proximal sampler against JEM++'s double loop, written out with the first layer's transposed Jacobian."""
+"""The proximal sampler against JEM++'s double loop, written out with the first layer's transposed
+Jacobian.
+"""
 
 import pytest
 import torch
@@ -50,7 +52,9 @@ def grad_energy_of(net):
 
 
 def double_loop(net, x, *, outer, inner, step_size):
-    """JEM++ to the letter: p = dE/d(conv1's output) is computed once an outer step, J^T p at every inner one."""
+    """JEM++ to the letter: p = dE/d(conv1's output) is computed once an outer step, J^T p at every
+    inner one.
+    """
     for _ in range(outer):
         h = net.conv1(x).detach().requires_grad_()
         p = torch.autograd.grad(net.after_conv1(h).sum(), h)[0]
@@ -60,7 +64,9 @@ def double_loop(net, x, *, outer, inner, step_size):
     return x
 
 
-@pytest.mark.parametrize(("outer", "inner", "step_size"), [(1, 5, 0.2), (4, 5, 0.2), (10, 5, 0.02), (3, 1, 0.3)])
+@pytest.mark.parametrize(
+    ("outer", "inner", "step_size"), [(1, 5, 0.2), (4, 5, 0.2), (10, 5, 0.02), (3, 1, 0.3)]
+)
 def test_agrees_with_the_double_loop(net, outer, inner, step_size):
     spec = f"proximal:outer={outer},inner={inner},step_size={step_size},start=uniform"
     sampler = registry.resolve("samplers", spec).make(DATA)
@@ -73,13 +79,17 @@ def test_agrees_with_the_double_loop(net, outer, inner, step_size):
 def test_the_comparison_clips_gradients_and_clamps_pixels_but_not_all_of_them(net):
     start = torch.rand((20, *DATA.shape), generator=seeded(), dtype=torch.float64) * 2 - 1
     clipped = (grad_energy_of(net)(start, None)[1].abs() > 1).double().mean()
-    at_bounds = (double_loop(net, start, outer=1, inner=5, step_size=0.2).abs() == 1).double().mean()
+    at_bounds = (
+        (double_loop(net, start, outer=1, inner=5, step_size=0.2).abs() == 1).double().mean()
+    )
     assert 0.1 < float(clipped) < 0.9
     assert 0.1 < float(at_bounds) < 0.9
 
 
 def test_a_slot_ages_by_one_a_network_pass(net):
-    sampler = registry.resolve("samplers", "proximal:outer=4,inner=3,buffer=10,reinit=0,start=uniform").make(DATA)
+    sampler = registry.resolve(
+        "samplers", "proximal:outer=4,inner=3,buffer=10,reinit=0,start=uniform"
+    ).make(DATA)
     passes = []
 
     def counted(x, y):

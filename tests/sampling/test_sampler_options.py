@@ -26,12 +26,16 @@ def test_an_option_that_is_left_out_and_one_given_its_default_are_the_same():
     given = registry.resolve("samplers", "pcd:clip=none,bounded=false,start=uniform")
     assert given.identity == registry.resolve("samplers", "pcd").identity
     assert str(given) == "pcd"
-    assert str(registry.resolve("samplers", "pcd:clip=1,bounded=yes")) == "pcd:bounded=true,clip=1.0"
+    assert (
+        str(registry.resolve("samplers", "pcd:clip=1,bounded=yes")) == "pcd:bounded=true,clip=1.0"
+    )
 
 
 def test_the_proximal_sampler_is_that_of_jem_plus_plus_by_default():
     sampler = make("proximal")
-    assert sampler.langevin == Langevin(steps=10, step_size=1.0, noise=0.0, clip=1.0, bounds=DATA.bounds)
+    assert sampler.langevin == Langevin(
+        steps=10, step_size=1.0, noise=0.0, clip=1.0, bounds=DATA.bounds
+    )
     assert (sampler.steps, sampler.capacity, sampler.reinit) == (10, 10_000, 0.05)
     assert isinstance(sampler.starts, ClassGaussianStart)
     assert isinstance(make("proximal:start=uniform").starts, UniformStart)

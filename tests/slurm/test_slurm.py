@@ -21,7 +21,8 @@ from jembench.plugin import Unavailable, resolve
 from jembench.testing import parametrize
 
 pytestmark = pytest.mark.skipif(
-    "JEMBENCH_TESTS_SLURM" not in os.environ, reason="needs a Slurm cluster: tox -e plugins starts one"
+    "JEMBENCH_TESTS_SLURM" not in os.environ,
+    reason="needs a Slurm cluster: tox -e plugins starts one",
 )
 
 README = Path(__file__).parents[2] / "plugins" / "jembench-slurm" / "README.md"
@@ -39,7 +40,9 @@ def folder_of(store):
 
 @pytest.fixture
 def session(tmp_path):
-    """Return a function that opens an executor with options, for fake workers; ``waits`` gets reasons of waiting."""
+    """Return a function that opens an executor with options, for fake workers; ``waits`` gets
+    reasons of waiting.
+    """
     opened = []
 
     def open_session(folder=tmp_path, **options):
@@ -68,13 +71,17 @@ def test_the_executor_keeps_what_every_executor_promises(check):
     check()
 
 
-def test_a_unit_of_two_processes_gets_two_gpus_and_only_the_log_of_a_problem_is_left(session, tmp_path):
+def test_a_unit_of_two_processes_gets_two_gpus_and_only_the_log_of_a_problem_is_left(
+    session, tmp_path
+):
     one = session(partition="gpu")
     alone, together = one.jobs("done", "refused by it")
     one.executor.submit([alone, dataclasses.replace(together, gpus=2)])
     found = one.endings([alone, together])
     folder = folder_of(tmp_path / "store")
-    jobs = slurm("squeue", "--noheader", "--states=all", f"--name={folder.name}", "--format=%P %b").split()
+    jobs = slurm(
+        "squeue", "--noheader", "--states=all", f"--name={folder.name}", "--format=%P %b"
+    ).split()
     assert sorted(jobs) == ["gpu", "gpu", "gres:gpu:1", "gres:gpu:2"]
     assert one.begun.count(together.id) == 2  # by torchrun
     one.executor.close()
@@ -88,7 +95,9 @@ def test_a_job_whose_process_is_killed_is_submitted_again_and_leaves_no_worker(s
     jobs = one.submit("meets 60 go")
     one.wait_for(1)
     (worker,) = fake_worker.pids(tmp_path)
-    os.kill(int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    os.kill(
+        int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL
+    )
     until(one, lambda: len(one.begun) > 1 and not is_alive(worker))
     fake_worker.note(tmp_path, "go")
     assert one.endings(jobs)[jobs[0].id].how == "done"
@@ -107,7 +116,10 @@ def test_scancel_stops_cleanly(session, tmp_path):
     ("options", "message"),
     [
         ({"memory": "999T"}, "Memory specification can not be"),
-        ({"partition": "gpux"}, "invalid partition specified: gpux.*Write other options of slurm: partition"),
+        (
+            {"partition": "gpux"},
+            "invalid partition specified: gpux.*Write other options of slurm: partition",
+        ),
     ],
 )
 def test_what_slurm_refuses_is_an_error_with_its_words(session, options, message):
@@ -117,13 +129,16 @@ def test_what_slurm_refuses_is_an_error_with_its_words(session, options, message
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"), [({"cpus": 64}, "PartitionConfig"), ({"time": "11h"}, "PartitionTimeLimit")]
+    ("options", "reason"),
+    [({"cpus": 64}, "PartitionConfig"), ({"time": "11h"}, "PartitionTimeLimit")],
 )
 def test_a_job_that_can_never_start_is_refused_with_slurm_s_reason(session, options, reason):
     one = session(gpus=0, **options)
     jobs = one.submit("done", "done")
     found = one.endings(jobs).values()
-    assert [(each.how, each.text.split(". ")[0].partition(": ")[2]) for each in found] == [("refused", reason)] * 2
+    assert [(each.how, each.text.split(". ")[0].partition(": ")[2]) for each in found] == [
+        ("refused", reason)
+    ] * 2
     assert not slurm("squeue", "--me", "--noheader", "--states=PENDING,RUNNING")
 
 
@@ -145,15 +160,20 @@ def test_a_store_that_the_nodes_do_not_share_is_named(session):
     jobs = one.submit("done")
     ended = one.endings(jobs)[jobs[0].id]
     assert (ended.how, ended.host, ended.log) == ("lost", "apart", "")
-    assert re.search(r"\(JobLaunchFailure\)\. .* All nodes must see the store under the same path", ended.text)
+    assert re.search(
+        r"\(JobLaunchFailure\)\. .* All nodes must see the store under the same path", ended.text
+    )
 
 
 def test_slurm_starts_the_job_of_a_lost_node_elsewhere(session):
     one = session(gpus=0, partition="lost", retries=0)
     jobs = one.submit("meets 60 go")
     one.wait_for(1)
-    kill_node("lost", slurm("squeue", "--me", "--noheader", "--states=RUNNING", "--format=%A").strip())
-    slurm("scontrol", "update", "NodeName=lost", "State=DOWN", "Reason=lost")  # as Slurm does after SlurmdTimeout
+    kill_node(
+        "lost", slurm("squeue", "--me", "--noheader", "--states=RUNNING", "--format=%A").strip()
+    )
+    # as Slurm does after SlurmdTimeout
+    slurm("scontrol", "update", "NodeName=lost", "State=DOWN", "Reason=lost")
     until(one, lambda: len(one.begun) > 1)
     fake_worker.note(one.folder, "go")
     assert one.endings(jobs)[jobs[0].id].how == "done"
@@ -201,7 +221,9 @@ def test_a_training_by_two_processes_that_reaches_its_time_limit_ends_as_if_it_h
     slurm("scancel", f"--name={name}", "--signal=USR2")  # as Slurm sends it before the limit
     tables = [json.loads(run.communicate()[0])["rows"] for run in runs.values()]
     assert tables[0] == tables[1]
-    models = [next(tmp_path.glob(f"{place}/runs/fits/*/model.safetensors")).read_bytes() for place in runs]
+    models = [
+        next(tmp_path.glob(f"{place}/runs/fits/*/model.safetensors")).read_bytes() for place in runs
+    ]
     assert models[0] == models[1]
     options = ("--noheader", "--states=all", f"--name={name}", "--Format=RestartCnt")
     assert slurm("squeue", *options).split() == ["1"]

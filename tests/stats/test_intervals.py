@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from jembench.interfaces import Resampling
 from jembench.stats import intervals
-from jembench.stats.intervals import bootstrap_interval, multiplicities, score_interval, score_p, wilson
+from jembench.stats.intervals import (
+    bootstrap_interval,
+    multiplicities,
+    score_interval,
+    score_p,
+    wilson,
+)
 
 
 def mean_of(values):
@@ -19,7 +25,10 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-@given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.sampled_from([0.9, 0.95]))
+@given(
+    st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))),
+    st.sampled_from([0.9, 0.95]),
+)
 def test_wilson_agrees_with_scipy_and_contains_the_proportion(case, level):
     successes, n = case
     expected = scipy.stats.binomtest(successes, n).proportion_ci(level, method="wilson")
@@ -36,8 +45,12 @@ def test_wilson_refuses_what_is_no_proportion(successes, n):
 
 def test_the_interval_of_a_mean_agrees_with_scipy():
     sample = rng().exponential(size=80)
-    expected = scipy.stats.bootstrap((sample,), np.mean, n_resamples=20_000, method="percentile", rng=rng(1))
-    low, high = bootstrap_interval(sample.mean(), Resampling(mean_of(sample), (80,)), rng=rng(2), resamples=20_000)
+    expected = scipy.stats.bootstrap(
+        (sample,), np.mean, n_resamples=20_000, method="percentile", rng=rng(1)
+    )
+    low, high = bootstrap_interval(
+        sample.mean(), Resampling(mean_of(sample), (80,)), rng=rng(2), resamples=20_000
+    )
     width = high - low
     assert low == pytest.approx(expected.confidence_interval.low, abs=0.03 * width)
     assert high == pytest.approx(expected.confidence_interval.high, abs=0.03 * width)
@@ -55,7 +68,10 @@ def test_the_interval_of_a_difference_of_two_means_agrees_with_scipy():
     ).confidence_interval
     a, b = mean_of(first), mean_of(second)
     low, high = bootstrap_interval(
-        first.mean() - second.mean(), Resampling(lambda i, j: a(i) - b(j), (60, 90)), rng=rng(3), resamples=20_000
+        first.mean() - second.mean(),
+        Resampling(lambda i, j: a(i) - b(j), (60, 90)),
+        rng=rng(3),
+        resamples=20_000,
     )
     width = high - low
     assert (low, high) == pytest.approx((expected.low, expected.high), abs=0.03 * width)
@@ -66,9 +82,12 @@ def test_intervals_of_a_mean_cover_it_as_often_as_they_say():
     streams = rng(1).spawn(len(data))
     covered = 0
     for sample, stream in zip(data, streams, strict=True):
-        low, high = bootstrap_interval(sample.mean(), Resampling(mean_of(sample), (50,)), rng=stream, resamples=400)
+        low, high = bootstrap_interval(
+            sample.mean(), Resampling(mean_of(sample), (50,)), rng=stream, resamples=400
+        )
         covered += low <= 0 <= high
-    # 95 % nominal; a bootstrap of 50 observations has about 94 %, and 600 trials a standard error of 1 %.
+    # 95 % nominal; a bootstrap of 50 observations has about 94 %, and 600 trials a standard error
+    # of 1 %.
     assert 0.91 < covered / len(data) < 0.97
 
 
@@ -89,7 +108,10 @@ def test_the_interval_of_a_median_always_contains_it(values, seed):
     sample = np.array(values)
     median = float(np.median(sample))
     found = bootstrap_interval(
-        median, Resampling(lambda i: np.median(sample[i], axis=1), (len(sample),)), rng=rng(seed), resamples=50
+        median,
+        Resampling(lambda i: np.median(sample[i], axis=1), (len(sample),)),
+        rng=rng(seed),
+        resamples=50,
     )
     assert found is None or found.low <= median <= found.high
 
@@ -124,7 +146,10 @@ def test_clipping_never_puts_the_estimate_outside():
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, 97.7])
 def test_resamples_that_all_agree_give_no_interval(constant):
-    assert bootstrap_interval(constant, Resampling(mean_of(np.full(7, constant)), (7,)), rng=rng()) is None
+    assert (
+        bootstrap_interval(constant, Resampling(mean_of(np.full(7, constant)), (7,)), rng=rng())
+        is None
+    )
 
 
 @given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -134,7 +159,9 @@ def test_with_the_binomial_deviation_the_score_interval_is_wilson_s(case):
     expected = scipy.stats.binomtest(successes, n).proportion_ci(method="wilson")
     found = score_interval(share, (share * (1 - share) / n) ** 0.5, n)
     assert found == pytest.approx((expected.low, expected.high), abs=1e-12)
-    in_percent = score_interval(100 * share, 100 * (share * (1 - share) / n) ** 0.5, n, within=(0.0, 100.0))
+    in_percent = score_interval(
+        100 * share, 100 * (share * (1 - share) / n) ** 0.5, n, within=(0.0, 100.0)
+    )
     assert in_percent == pytest.approx((100 * expected.low, 100 * expected.high), abs=1e-9)
 
 
@@ -145,7 +172,9 @@ def test_with_the_binomial_deviation_the_score_interval_is_wilson_s(case):
     st.floats(0, 1),
     st.sampled_from([(0.0, 1.0), (-1.0, 1.0), (-50.0, 50.0)]),
 )
-def test_the_p_value_is_that_of_the_score_interval_which_ends_at_the_null(n, share, sd, end, within):
+def test_the_p_value_is_that_of_the_score_interval_which_ends_at_the_null(
+    n, share, sd, end, within
+):
     lowest, width = within[0], within[1] - within[0]
     value, null = lowest + share * width, lowest + end * width
     p = score_p(value, sd * width, n, null, within)
@@ -164,7 +193,12 @@ def test_the_end_of_the_range_is_no_cliff():
 
 @pytest.mark.parametrize(("size", "resamples"), [(1, 100), (10, 0)])
 def test_an_interval_that_cannot_be_known_is_absent(size, resamples):
-    assert bootstrap_interval(0.0, Resampling(mean_of(np.zeros(size)), (size,)), rng=rng(), resamples=resamples) is None
+    assert (
+        bootstrap_interval(
+            0.0, Resampling(mean_of(np.zeros(size)), (size,)), rng=rng(), resamples=resamples
+        )
+        is None
+    )
 
 
 def test_a_statistic_that_is_not_finite_is_never_averaged_away():

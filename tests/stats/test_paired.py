@@ -9,7 +9,13 @@ from scipy import stats as scipy_stats
 
 from jembench.interfaces import Resampling
 from jembench.stats.intervals import wilson
-from jembench.stats.paired import bootstrap_difference, from_intervals, holm, mcnemar, seed_difference
+from jembench.stats.paired import (
+    bootstrap_difference,
+    from_intervals,
+    holm,
+    mcnemar,
+    seed_difference,
+)
 
 
 def mean_of(values):
@@ -17,7 +23,12 @@ def mean_of(values):
 
 
 @settings(max_examples=60, deadline=None)
-@given(only_a=st.integers(0, 25), only_b=st.integers(0, 25), both=st.integers(0, 5), neither=st.integers(0, 5))
+@given(
+    only_a=st.integers(0, 25),
+    only_b=st.integers(0, 25),
+    both=st.integers(0, 5),
+    neither=st.integers(0, 5),
+)
 def test_mcnemar_counts_the_divisions_that_are_as_uneven(only_a, only_b, both, neither):
     a = np.array([True] * (only_a + both) + [False] * (only_b + neither), dtype=bool)
     b = np.array([False] * only_a + [True] * both + [True] * only_b + [False] * neither, dtype=bool)
@@ -50,7 +61,9 @@ def mean(values):
 
 
 def compare(a, b, paired=True, resamples=2000, seed=0):
-    return bootstrap_difference(mean(a), mean(b), a.mean() - b.mean(), paired=paired, seed=seed, resamples=resamples)
+    return bootstrap_difference(
+        mean(a), mean(b), a.mean() - b.mean(), paired=paired, seed=seed, resamples=resamples
+    )
 
 
 def test_what_all_images_share_is_no_noise_where_they_are_paired():
@@ -77,13 +90,17 @@ def share(flags):
 
 
 def number(value, beside):
-    return beside._replace(statistic=lambda drawn: np.full(len(drawn), value), within=(value, value))
+    return beside._replace(
+        statistic=lambda drawn: np.full(len(drawn), value), within=(value, value)
+    )
 
 
 @pytest.mark.parametrize("right", [397, 396, 200, 0])
 def test_a_share_beside_a_number_has_wilson_s_interval_in_claims_too(right):
     one = share(np.arange(397) < right)
-    found = bootstrap_difference(one, number(0.5, one), right / 397 - 0.5, paired=True, seed=0, resamples=4000)
+    found = bootstrap_difference(
+        one, number(0.5, one), right / 397 - 0.5, paired=True, seed=0, resamples=4000
+    )
     low, high = wilson(right, 397)
     assert found.low <= low - 0.5 + 1e-3
     assert found.high >= high - 0.5 - 1e-3
@@ -136,7 +153,9 @@ def test_the_interval_is_that_of_the_mean_difference():
 
 def test_false_alarms_are_as_rare_as_they_should_be():
     rng = np.random.default_rng(4)
-    alarms = [compare(*rng.normal(size=(2, 60)), resamples=200, seed=seed).p < 0.05 for seed in range(300)]
+    alarms = [
+        compare(*rng.normal(size=(2, 60)), resamples=200, seed=seed).p < 0.05 for seed in range(300)
+    ]
     # 5 % nominal; 300 trials have a standard error of 1.3 %
     assert 0.02 < np.mean(alarms) < 0.09
 
@@ -155,8 +174,11 @@ def test_intervals_of_a_difference_cover_it_as_often_as_they_say(paired):
 
 
 def test_deviations_as_large_as_the_difference_count_whatever_the_last_digits_say():
-    """One of six images differs: it is in a resample k times, k binomial of median 1, and deviates unless k is 1."""
-    a, b = 100 * np.array([[1.0, 1, 0, 1, 0, 0], [1, 1, 0, 1, 1, 0]])  # sixths of 100 are not exact in binary
+    """One of six images differs: it is in a resample k times, k binomial of median 1, and deviates
+    unless k is 1.
+    """
+    # sixths of 100 are not exact in binary
+    a, b = 100 * np.array([[1.0, 1, 0, 1, 0, 0], [1, 1, 0, 1, 1, 0]])
     never_but_once = 1 - scipy_stats.binom.pmf(1, 6, 1 / 6)
     assert compare(a, b, resamples=10_000).p == pytest.approx(never_but_once, abs=0.02)
 
@@ -187,10 +209,15 @@ def test_models_on_other_images_may_be_of_other_numbers():
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
 def test_holm_is_the_closure_of_bonferroni(p_values):
-    """A hypothesis falls only if every set of hypotheses that it belongs to does, each tested by its smallest p."""
+    """A hypothesis falls only if every set of hypotheses that it belongs to does, each tested by
+    its smallest p.
+    """
     n = len(p_values)
     sets = [s for size in range(1, n + 1) for s in itertools.combinations(range(n), size)]
-    expected = [max(min(1.0, len(s) * min(p_values[i] for i in s)) for s in sets if index in s) for index in range(n)]
+    expected = [
+        max(min(1.0, len(s) * min(p_values[i] for i in s)) for s in sets if index in s)
+        for index in range(n)
+    ]
     assert holm(p_values) == pytest.approx(expected)
 
 

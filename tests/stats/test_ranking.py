@@ -35,7 +35,10 @@ def by_scikit_learn(inside, outside, tpr=0.95):
 def test_each_resample_is_what_scikit_learn_says_of_it(inside, outside, seed):
     inside, outside = np.array(inside), np.array(outside)
     rng = np.random.default_rng(seed)
-    i, j = rng.integers(len(inside), size=(3, len(inside))), rng.integers(len(outside), size=(3, len(outside)))
+    i, j = (
+        rng.integers(len(inside), size=(3, len(inside))),
+        rng.integers(len(outside), size=(3, len(outside))),
+    )
     found = ranking.resamplings(inside, outside)
     assert list(found) == LABELS
     expected = [by_scikit_learn(inside[a], outside[b]) for a, b in zip(i, j, strict=True)]
@@ -48,7 +51,9 @@ def test_each_resample_is_what_scikit_learn_says_of_it(inside, outside, seed):
 @given(inside=coarse, outside=coarse, tpr=st.sampled_from([0.1, 0.3, 0.5, 0.8, 0.9, 1.0]))
 def test_the_threshold_may_be_another(inside, outside, tpr):
     inside, outside = np.array(inside), np.array(outside)
-    (found,) = ranking.fpr_resampling(inside, outside, tpr=tpr).statistic(*as_they_are(inside, outside))
+    (found,) = ranking.fpr_resampling(inside, outside, tpr=tpr).statistic(
+        *as_they_are(inside, outside)
+    )
     assert found == by_scikit_learn(inside, outside, tpr)["fpr95-in"]
 
 
@@ -73,7 +78,9 @@ def test_whole_numbers_and_single_precision_are_scores_too(label):
     inside, outside = rng.integers(3, 9, 20), rng.integers(0, 6, 30)
     expected = by_scikit_learn(inside, outside)[label]
     for kind in (np.uint8, np.float32):
-        (found,) = ranking.resamplings(inside.astype(kind), outside)[label].statistic(*as_they_are(inside, outside))
+        (found,) = ranking.resamplings(inside.astype(kind), outside)[label].statistic(
+            *as_they_are(inside, outside)
+        )
         assert found == pytest.approx(expected)
 
 
@@ -139,5 +146,7 @@ def test_the_interval_contains_the_value_within_0_and_1(label):
     for shift in (0, 1, 10):
         inside, outside = rng.normal(shift, 1, 50), rng.normal(0, 1, 70)
         value = values_of(inside, outside)[label]
-        low, high = bootstrap_interval(value, ranking.resamplings(inside, outside)[label], rng=rng, resamples=200)
+        low, high = bootstrap_interval(
+            value, ranking.resamplings(inside, outside)[label], rng=rng, resamples=200
+        )
         assert 0 <= low <= value <= high <= 1

@@ -17,10 +17,15 @@ CELL = Cell(
     id="abcdef0123",
     fit=FitKey(model="jem", dataset="digits", recipe="digits", seed=3, id="0123456789"),
     metric="ece:bins=15",
-    outcome=Outcome(status="ok", protocol="ece:bins=15", values={"ece": Value(2.5, 1.0, None, 397, "%", "lower")}),
+    outcome=Outcome(
+        status="ok",
+        protocol="ece:bins=15",
+        values={"ece": Value(2.5, 1.0, None, 397, "%", "lower")},
+    ),
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::jembench.errors.Fallback")  # each test that is about it asks for it
+# each test that is about it asks for it
+pytestmark = pytest.mark.filterwarnings("ignore::jembench.errors.Fallback")
 
 
 @pytest.fixture
@@ -52,7 +57,9 @@ def test_arrays_that_need_a_pickle_are_refused(store):
 @pytest.fixture
 def written(store):
     """A cell with arrays, as it is read back."""
-    store.write_cell(CELL, {"correct": np.ones(1000, dtype=bool), "confidence": np.linspace(0, 1, 1000)})
+    store.write_cell(
+        CELL, {"correct": np.ones(1000, dtype=bool), "confidence": np.linspace(0, 1, 1000)}
+    )
     return store.read_cell(CELL)
 
 
@@ -71,7 +78,10 @@ def test_damaged_arrays_are_an_error_and_are_computed_again(store, written, dama
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DamagedError, match=f"{path} cannot be read .*edited or exchanged."):
         store.read_arrays(written)
-    with pytest.warns(Fallback, match=rf"{path} cannot be read .* `jembench run` computes the cell {CELL.id} again"):
+    with pytest.warns(
+        Fallback,
+        match=rf"{path} cannot be read .* `jembench run` computes the cell {CELL.id} again",
+    ):
         assert not store.is_settled(CELL)
 
 
@@ -113,7 +123,9 @@ def test_arrays_that_hold_objects_are_not_read(store):
     path.parent.mkdir(parents=True)
     np.savez(path, correct=np.array([{}], dtype=object))
     with pytest.raises(StoreError, match="pickle"):
-        store.read_arrays(dataclasses.replace(CELL, arrays=hashlib.sha256(path.read_bytes()).hexdigest()))
+        store.read_arrays(
+            dataclasses.replace(CELL, arrays=hashlib.sha256(path.read_bytes()).hexdigest())
+        )
 
 
 def test_arrays_that_unpack_to_far_more_are_not_read(store, written):
@@ -122,4 +134,6 @@ def test_arrays_that_unpack_to_far_more_are_not_read(store, written):
         archive.filelist[0].file_size = 3 * 2**30
         archive.writestr("more.npy", b"")  # so that the directory is written again
     with pytest.raises(DamagedError, match=r"unpacked, takes \d GiB"):
-        store.read_arrays(dataclasses.replace(written, arrays=hashlib.sha256(path.read_bytes()).hexdigest()))
+        store.read_arrays(
+            dataclasses.replace(written, arrays=hashlib.sha256(path.read_bytes()).hexdigest())
+        )

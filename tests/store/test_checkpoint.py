@@ -7,10 +7,14 @@ from jembench.errors import CheckpointError, printable
 from jembench.store import checkpoint
 
 texts = st.text(max_size=5).map(printable)  # which texts of files always are
-scalars = st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(allow_nan=False) | texts
+scalars = (
+    st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(allow_nan=False) | texts
+)
 states = st.recursive(
     scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.integers() | texts, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.integers() | texts, inner, max_size=3)
+    ),
     max_leaves=10,
 )
 
@@ -23,7 +27,11 @@ def test_plain_values_come_back_with_their_types(state, tmp_path_factory):
 
 
 def test_tensors_come_back_bit_for_bit(tmp_path):
-    state = {"a": [torch.randn(3, 4).t(), torch.tensor(7)], 5: {"b.c": torch.randn(2).bfloat16()}, "none": None}
+    state = {
+        "a": [torch.randn(3, 4).t(), torch.tensor(7)],
+        5: {"b.c": torch.randn(2).bfloat16()},
+        "none": None,
+    }
     checkpoint.write(tmp_path / "state", state)
     back = checkpoint.read(tmp_path / "state")
     assert torch.equal(back["a"][0], state["a"][0])
@@ -34,7 +42,13 @@ def test_tensors_come_back_bit_for_bit(tmp_path):
 
 def test_tied_weights_are_written_under_each_of_their_names(tmp_path):
     layer, whole = torch.nn.Linear(3, 3), torch.arange(6.0)
-    state = {"a": layer.weight, "b": layer.weight, "left": whole[:3], "right": whole[3:], "empty": torch.empty(0)}
+    state = {
+        "a": layer.weight,
+        "b": layer.weight,
+        "left": whole[:3],
+        "right": whole[3:],
+        "empty": torch.empty(0),
+    }
     checkpoint.write(tmp_path / "state", state)
     back = checkpoint.read(tmp_path / "state")
     assert all(torch.equal(back[name], value) for name, value in state.items())
@@ -48,8 +62,13 @@ def test_an_optimiser_s_state_comes_back(tmp_path):
     checkpoint.write(tmp_path / "state", optimizer.state_dict())
     other = torch.optim.Adam([torch.nn.Parameter(torch.ones(3))], 0.1)
     other.load_state_dict(checkpoint.read(tmp_path / "state"))
-    assert torch.equal(other.state_dict()["state"][0]["exp_avg"], optimizer.state_dict()["state"][0]["exp_avg"])
-    (group,), (expected,) = other.state_dict()["param_groups"], optimizer.state_dict()["param_groups"]
+    assert torch.equal(
+        other.state_dict()["state"][0]["exp_avg"], optimizer.state_dict()["state"][0]["exp_avg"]
+    )
+    (group,), (expected,) = (
+        other.state_dict()["param_groups"],
+        optimizer.state_dict()["param_groups"],
+    )
     assert group == {**expected, "betas": list(expected["betas"])}  # a tuple comes back as a list
 
 
@@ -66,7 +85,11 @@ class Mixed(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        for name, dtype in (("real", torch.float32), ("whole", torch.int64), ("wave", torch.complex64)):
+        for name, dtype in (
+            ("real", torch.float32),
+            ("whole", torch.int64),
+            ("wave", torch.complex64),
+        ):
             self.register_buffer(name, torch.ones(2, dtype=dtype))
 
 

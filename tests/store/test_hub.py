@@ -13,7 +13,8 @@ from jembench.store.store import Store
 
 constants = pytest.importorskip("huggingface_hub.constants")
 
-pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of the client's own calls
+# of the client's own calls
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
 WHERE = "hf://user/jem-digits"
 NAME = "user/jem-digits"
@@ -37,7 +38,9 @@ def server(monkeypatch, tmp_path):
     with serving() as server:
         monkeypatch.setattr(constants, "ENDPOINT", server.url)
         monkeypatch.setattr(
-            constants, "HUGGINGFACE_CO_URL_TEMPLATE", server.url + "/{repo_id}/resolve/{revision}/{filename}"
+            constants,
+            "HUGGINGFACE_CO_URL_TEMPLATE",
+            server.url + "/{repo_id}/resolve/{revision}/{filename}",
         )
         yield server
 
@@ -59,12 +62,20 @@ def build(root, seed, folder):
 
 
 def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def downloaded(server):
     """The names of the files whose content was asked for."""
-    return {path.rpartition("/")[2] for method, path in server.asked if method == "GET" and "/resolve/" in path}
+    return {
+        path.rpartition("/")[2]
+        for method, path in server.asked
+        if method == "GET" and "/resolve/" in path
+    }
 
 
 def fetched(tmp_path, where=WHERE):
@@ -91,11 +102,14 @@ def test_a_second_model_takes_the_place_of_the_first(shared, whole, tmp_path):
     second = build(whole, 1, tmp_path / "second")
     hub.upload(second, WHERE)
     assert shared.repositories[NAME] == {**contents(second), "LICENSE": b"mine"}
-    assert fetched(tmp_path) == contents(second)  # not the license, which the manifest does not name
+    # not the license, which the manifest does not name
+    assert fetched(tmp_path) == contents(second)
     assert shared.commit(NAME) != first
 
 
-@pytest.mark.parametrize("text", ["hf://", "hf://user", "hf://user/name/more", "hf://user/name@", "hf://../name@x y"])
+@pytest.mark.parametrize(
+    "text", ["hf://", "hf://user", "hf://user/name/more", "hf://user/name@", "hf://../name@x y"]
+)
 def test_names_of_repositories(text):
     with pytest.raises(SpecError, match="it must be hf://USER/NAME"):
         hub.parse(text)
@@ -113,7 +127,10 @@ def test_without_the_right_to_write_nothing_is_there(server, built, monkeypatch)
 def test_a_repository_that_is_not_there_or_may_not_be_read(shared, tmp_path):
     shared.repositories["user/empty"] = {"README.md": b"mine"}
     for where in ("hf://user/other", f"{WHERE}@v9", "hf://user/empty"):
-        with pytest.raises(Unavailable, match=f"^{where} could not be transferred .*Check the name.*`jembench push`"):
+        with pytest.raises(
+            Unavailable,
+            match=f"^{where} could not be transferred .*Check the name.*`jembench push`",
+        ):
             fetched(tmp_path, where)
     shared.refused["/resolve/"] = 403
     with pytest.raises(Unavailable, match=r"your right to read it .*HF_TOKEN"):
@@ -138,13 +155,16 @@ def test_a_download_that_was_interrupted_goes_on(shared, built, tmp_path):
     shared.cut.clear()
     shared.asked.clear()
     assert fetched(tmp_path) == contents(built)
-    assert downloaded(shared) <= {"model.safetensors", "sampler.safetensors"}  # the second had not begun
+    # the second had not begun
+    assert downloaded(shared) <= {"model.safetensors", "sampler.safetensors"}
 
 
 def test_another_content_on_the_hub_is_refused(shared, tmp_path):
     files = shared.repositories[NAME]
     files[MODEL] = files[MODEL][:-1] + bytes([files[MODEL][-1] ^ 1])
-    with pytest.raises(DamagedError, match=r"^hf://user/jem-digits is not what was shared: .*model\.safetensors"):
+    with pytest.raises(
+        DamagedError, match=r"^hf://user/jem-digits is not what was shared: .*model\.safetensors"
+    ):
         fetched(tmp_path)
     del files[MODEL]
     with pytest.raises(DamagedError, match=r"model\.safetensors is missing"):
@@ -160,5 +180,7 @@ def test_a_manifest_of_other_files_loads_nothing_else(shared, tmp_path):
 
 def test_without_the_client(monkeypatch, built):
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
-    with pytest.raises(Unavailable, match=r'pip install "jembench\[hub\]"; or use a folder or a zip archive'):
+    with pytest.raises(
+        Unavailable, match=r'pip install "jembench\[hub\]"; or use a folder or a zip archive'
+    ):
         hub.upload(built, WHERE)

@@ -7,7 +7,14 @@ from jembench.store.outcome import Cell, FitKey, Outcome
 
 def cell(code, seed=0, metric="accuracy", *, day, model="mine", limit=None):
     """A cell of a fit by some code, measured on a day of a month."""
-    fit = FitKey(model=model, dataset="d", recipe="r", seed=seed, id=f"{model}{code}{seed}", family=f"{model}{code}")
+    fit = FitKey(
+        model=model,
+        dataset="d",
+        recipe="r",
+        seed=seed,
+        id=f"{model}{code}{seed}",
+        family=f"{model}{code}",
+    )
     provenance = {"time": f"2026-11-{day:02d}T12:00:00+00:00", "limit": limit}
     outcome = Outcome(status="ok", values={"x": Value(1.0, None, None, 1)})
     name = f"{fit.id}{metric}{limit}{day}"
@@ -19,7 +26,10 @@ def replaced(one, **provenance):
 
 
 def shown(cells):
-    return {(found.fit.family, found.fit.seed, found.metric, found.provenance["limit"]) for found in newest(cells)}
+    return {
+        (found.fit.family, found.fit.seed, found.metric, found.provenance["limit"])
+        for found in newest(cells)
+    }
 
 
 def test_what_has_names_of_its_own_is_shown():
@@ -34,9 +44,15 @@ def test_what_has_names_of_its_own_is_shown():
 
 def test_a_fit_whose_data_were_moved_has_the_name_that_it_was_last_measured_by():
     def at(place, one):
-        return dataclasses.replace(one, fit=dataclasses.replace(one.fit, dataset=f"imagefolder:root={place}"))
+        return dataclasses.replace(
+            one, fit=dataclasses.replace(one.fit, dataset=f"imagefolder:root={place}")
+        )
 
-    cells = [at("/new", cell("a", metric="nll", day=2)), at("/old", cell("a", day=1)), at("/old", cell("b", day=3))]
+    cells = [
+        at("/new", cell("a", metric="nll", day=2)),
+        at("/old", cell("a", day=1)),
+        at("/old", cell("b", day=3)),
+    ]
     found = {one.metric: one.fit.dataset for one in newest(cells) if one.fit.family == "minea"}
     assert found == {"nll": "imagefolder:root=/new", "accuracy": "imagefolder:root=/new"}
 
@@ -71,12 +87,18 @@ def test_seeds_and_metrics_of_former_code_are_not_shown_beside_new_ones():
 
 
 def test_of_two_codes_of_a_metric_the_one_measured_last_is_shown():
-    old, new = (replaced(cell("a", metric="mine", day=day), metric_id=name) for day, name in ((3, "old"), (4, "new")))
+    old, new = (
+        replaced(cell("a", metric="mine", day=day), metric_id=name)
+        for day, name in ((3, "old"), (4, "new"))
+    )
     assert newest([new, old]) == [new]
 
 
 def test_a_note_says_of_what_there_are_earlier_versions():
-    cells = [cell("a", seed, day=1 + seed) for seed in (0, 1)] + [cell("b", day=5), cell("c", model="other", day=3)]
+    cells = [cell("a", seed, day=1 + seed) for seed in (0, 1)] + [
+        cell("b", day=5),
+        cell("c", model="other", day=3),
+    ]
     notes = []
     newest(cells, notes.append)
     (note,) = notes

@@ -79,7 +79,9 @@ def path(tmp_path):
 def process(script, *arguments):
     """A process that has said its first word, which is given as well. It is killed in the end."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
         try:
             yield running, running.stdout.readline().strip()
         finally:
@@ -87,10 +89,14 @@ def process(script, *arguments):
 
 
 def write_as_of(path, age, kernel="another"):
-    """The lease that a process of a kernel wrote ``age`` seconds ago, on a machine with the name of this one."""
+    """The lease that a process of a kernel wrote ``age`` seconds ago, on a machine with the name of
+    this one.
+    """
     path.parent.mkdir(exist_ok=True)
     locks = f"{kernel}-{path.parent.stat().st_dev:x}"
-    path.write_text(json.dumps({"host": platform.node(), "pid": 1, "locks": locks, "token": "theirs"}))
+    path.write_text(
+        json.dumps({"host": platform.node(), "pid": 1, "locks": locks, "token": "theirs"})
+    )
     then = time.time() - age
     os.utime(path, (then, then))
 
@@ -213,7 +219,12 @@ def test_of_many_that_want_it_one_has_it_at_a_time(path, tmp_path, how, size):
 @pytest.mark.parametrize("how", [NO_LOCKS, ANOTHER_KERNEL], ids=["no-locks", "another-kernel"])
 def test_a_stale_one_is_taken_over_by_one_of_many(path, how):
     write_as_of(path, age=module.LIFETIME + 1)
-    command = [sys.executable, "-c", how + HOLD.replace("with", "sys.stdin.readline()\nwith"), str(path)]
+    command = [
+        sys.executable,
+        "-c",
+        how + HOLD.replace("with", "sys.stdin.readline()\nwith"),
+        str(path),
+    ]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     crowd = [subprocess.Popen(command, text=True, **pipes) for _ in range(4)]
     for one in crowd:
@@ -333,7 +344,9 @@ def test_one_that_was_taken_over_is_neither_renewed_nor_released(path, monkeypat
     with lease(path) as mine:
         mine.check()
         write_as_of(path, age=0)
-        with pytest.raises(StoreError, match=f"The lease {re.escape(str(path))} was taken over or removed"):
+        with pytest.raises(
+            StoreError, match=f"The lease {re.escape(str(path))} was taken over or removed"
+        ):
             mine.check()
         time.sleep(0.02)
         os.utime(path, (0, 0))
@@ -410,7 +423,10 @@ def test_a_full_disk(path, monkeypatch):
 
 def test_a_kernel_without_a_name_of_its_own_shares_no_locks(tmp_path, monkeypatch):
     with (tmp_path / "x").open("wb") as file:
-        assert module._lock(file.fileno(), fcntl.LOCK_EX) == f"{module._kernel()}-{tmp_path.stat().st_dev:x}"
+        assert (
+            module._lock(file.fileno(), fcntl.LOCK_EX)
+            == f"{module._kernel()}-{tmp_path.stat().st_dev:x}"
+        )
     monkeypatch.setattr(module, "Path", lambda name: tmp_path / "nothing")
     for system, known in (("Linux", False), ("Darwin", True)):
         monkeypatch.setattr(module.platform, "system", lambda system=system: system)

@@ -31,16 +31,22 @@ def both(whole, target):
 
 def content(store):
     """The files of a store by their names, but for what nothing needs or is computed again."""
-    files = {str(path.relative_to(store.root)): path for path in store.root.rglob("*") if path.is_file()}
+    files = {
+        str(path.relative_to(store.root)): path for path in store.root.rglob("*") if path.is_file()
+    }
     garbage = {each.file for each in upkeep.garbage(store)}
     parts = ("readings", "features")
     return {
-        name: path.read_bytes() for name, path in files.items() if name not in garbage and not name.startswith(parts)
+        name: path.read_bytes()
+        for name, path in files.items()
+        if name not in garbage and not name.startswith(parts)
     }
 
 
 def found(source, target):
-    return {(finding.status, finding.file): finding.reason for finding in merge.merge(source, target)}
+    return {
+        (finding.status, finding.file): finding.reason for finding in merge.merge(source, target)
+    }
 
 
 def statuses(source, target):
@@ -62,7 +68,8 @@ def test_an_empty_store_becomes_the_same(source, target):
     assert set(statuses(source, target)) == {"copied"}
     (source.root / "cells" / "notes.txt").unlink()
     assert content(target) == content(source)
-    assert not list(target.root.glob("readings")) + list(target.root.glob("features"))  # are computed again
+    # are computed again
+    assert not list(target.root.glob("readings")) + list(target.root.glob("features"))
     assert merge.merge(source, target) == []
     assert {finding.status for finding in verify(target)} == {"ok"}
 
@@ -87,7 +94,9 @@ def test_two_halves_become_one(source, target, whole):
     assert content(target) == content(Store(whole))
 
 
-def test_a_merge_that_was_interrupted_anywhere_is_completed_by_the_next(source, target, monkeypatch):
+def test_a_merge_that_was_interrupted_anywhere_is_completed_by_the_next(
+    source, target, monkeypatch
+):
     copy, copies = merge.copy, []
     monkeypatch.setattr(merge, "copy", lambda *arguments: (copies.append(1), copy(*arguments)))
     merge.merge(source, Store(target.root / "undisturbed"))
@@ -103,7 +112,10 @@ def test_a_merge_that_was_interrupted_anywhere_is_completed_by_the_next(source, 
         monkeypatch.setattr(merge, "copy", dies)
         with pytest.raises(KeyboardInterrupt):
             merge.merge(source, place)
-        assert all(finding.status in ("ok", "stray") or "/fit" not in finding.file for finding in verify(place))
+        assert all(
+            finding.status in ("ok", "stray") or "/fit" not in finding.file
+            for finding in verify(place)
+        )
         monkeypatch.setattr(merge, "copy", copy)
         assert set(statuses(source, place)) == {"copied"}
         assert content(place) == content(source)
@@ -118,7 +130,9 @@ def test_a_merge_that_was_interrupted_anywhere_is_completed_by_the_next(source, 
         ("arrays/ece-jem*s0*", "cells/ece-jem-digits-s0-ecejem000.json", "*/ece-jem*s0*"),
     ],
 )
-def test_what_is_damaged_is_refused_by_name_and_the_rest_copied(source, target, damaged, refused, absent):
+def test_what_is_damaged_is_refused_by_name_and_the_rest_copied(
+    source, target, damaged, refused, absent
+):
     flip(next(source.root.glob(damaged)))
     findings = merge.merge(source, target)
     assert [finding.file for finding in findings if finding.status != "copied"] == [refused]
@@ -145,7 +159,9 @@ def test_a_result_that_differs_is_kept(source, both):
     values = {"accuracy": read_cell(next(source.root.glob("cells/ece-*"))).outcome.values["ece"]}
     path = changed(source, "cells/accuracy-jem*s0*", values=values)
     before = content(both)
-    assert found(source, both) == {("kept", str(path.relative_to(source.root))): "the target has another result"}
+    assert found(source, both) == {
+        ("kept", str(path.relative_to(source.root))): "the target has another result"
+    }
     assert content(both) == before
 
 
@@ -161,8 +177,16 @@ def test_the_same_result_measured_again_is_no_difference(source, both):
     [
         ({}, {"status": "failed", "values": {}}, True),
         ({"status": "failed", "values": {}}, {}, False),
-        ({"status": "failed", "values": {}}, {"status": "failed", "values": {}, "time": "2026-01-01"}, True),
-        ({"status": "failed", "values": {}, "time": "2026-01-01"}, {"status": "failed", "values": {}}, False),
+        (
+            {"status": "failed", "values": {}},
+            {"status": "failed", "values": {}, "time": "2026-01-01"},
+            True,
+        ),
+        (
+            {"status": "failed", "values": {}, "time": "2026-01-01"},
+            {"status": "failed", "values": {}},
+            False,
+        ),
     ],
 )
 def test_a_result_that_would_be_computed_again_gives_way(source, both, mine, theirs, copied):
@@ -174,10 +198,15 @@ def test_a_result_that_would_be_computed_again_gives_way(source, both, mine, the
 
 def test_results_measured_on_other_weights_are_not_mixed_with_those_of_the_target(source, both):
     folder = next(source.root.glob("fits/jem*s0*"))
-    checkpoint.write(folder / "model.safetensors", {"weight": checkpoint.read(folder / "model.safetensors")["bias"]})
+    checkpoint.write(
+        folder / "model.safetensors",
+        {"weight": checkpoint.read(folder / "model.safetensors")["bias"]},
+    )
     record = records.read(folder / "fit.json").data
     record["files"]["model.safetensors"] = tensors.read_seal(folder / "model.safetensors").digest
-    records.write(folder / "fit.json", {key: value for key, value in record.items() if key != "digest"})
+    records.write(
+        folder / "fit.json", {key: value for key, value in record.items() if key != "digest"}
+    )
     lost = next(both.root.glob("cells/ece-jem*s0*"))
     lost.unlink()
     before = content(both)
@@ -203,7 +232,9 @@ def test_of_two_unfinished_trainings_the_longer_one_goes_on(source, both):
     for store, age in ((source, 30), (both, 20)):
         folder = next(store.root.glob("fits/jem*s0*"))
         (folder / "fit.json").unlink()
-        checkpoint.write(folder / "checkpoint-1.safetensors", {"trainer": age}, age=age, placed=True)
+        checkpoint.write(
+            folder / "checkpoint-1.safetensors", {"trainer": age}, age=age, placed=True
+        )
     with source.lease("jem000"):
         assert statuses(source, both) == ["busy"]
     assert merge.merge(both, source) == []

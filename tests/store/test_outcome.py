@@ -14,17 +14,32 @@ from jembench.interfaces import Value
 from jembench.store.outcome import Cell, FitKey, Outcome, encode, from_json
 from jembench.store.records import Record
 
-FIT = FitKey(model="jem:net=cnn", dataset="digits", recipe="digits+iterations=50", seed=0, id="ab12")
+FIT = FitKey(
+    model="jem:net=cnn", dataset="digits", recipe="digits+iterations=50", seed=0, id="ab12"
+)
 
 text = st.text(max_size=12)
 line = text.filter(lambda text: "\n" not in text and printable(text) == text)
 numbers = st.floats()
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
     max_leaves=6,
 )
-TYPED = {"limit", "interventions", "stability", "time", "suspicious", "partial", "chance", "undefined"}
+TYPED = {
+    "limit",
+    "interventions",
+    "stability",
+    "time",
+    "suspicious",
+    "partial",
+    "chance",
+    "undefined",
+}
 json_objects = st.dictionaries(text.filter(lambda key: key not in TYPED), json_values, max_size=3)
 integers = st.integers(-(2**63), 2**63 - 1)
 specs = st.builds(
@@ -36,7 +51,9 @@ name = st.from_regex(r"[a-z0-9.-]{1,9}", fullmatch=True)
 values = st.builds(
     lambda value, ends, *rest: Value(value, *ends, *rest),
     numbers,
-    st.tuples(st.none() | numbers, st.none() | numbers).filter(lambda ends: None in ends or not ends[0] > ends[1]),
+    st.tuples(st.none() | numbers, st.none() | numbers).filter(
+        lambda ends: None in ends or not ends[0] > ends[1]
+    ),
     st.integers(0, 2**63 - 1),
     line,
     st.sampled_from(["higher", "lower", ""]),
@@ -69,7 +86,9 @@ def read(data: object, where: str = "cells/x.json") -> Cell:
 
 def example() -> Cell:
     value = Value(97.5, 95.4, 98.6, 397, "%", "higher")
-    outcome = Outcome(status="ok", protocol="accuracy:test", values={"accuracy": value}, seconds=0.1)
+    outcome = Outcome(
+        status="ok", protocol="accuracy:test", values={"accuracy": value}, seconds=0.1
+    )
     return Cell(id="cd34", fit=FIT, metric="accuracy", outcome=outcome, provenance={"torch": "2.6"})
 
 
@@ -81,9 +100,18 @@ def test_a_cell_survives_json(cell: Cell) -> None:
 
 def test_numbers_that_are_not_finite_are_strings_in_json() -> None:
     value = Value(math.nan, -math.inf, math.inf, 1)
-    cell = Cell(id="", fit=FIT, metric="", outcome=Outcome(status="ok", values={"x": value}, details={"gap": math.inf}))
+    cell = Cell(
+        id="",
+        fit=FIT,
+        metric="",
+        outcome=Outcome(status="ok", values={"x": value}, details={"gap": math.inf}),
+    )
     outcome = encode(cell)["outcome"]
-    assert [outcome["values"]["x"][key] for key in ("value", "low", "high")] == ["nan", "-inf", "inf"]
+    assert [outcome["values"]["x"][key] for key in ("value", "low", "high")] == [
+        "nan",
+        "-inf",
+        "inf",
+    ]
     assert outcome["details"] == {"gap": "inf"}
 
 
@@ -136,7 +164,9 @@ def place_of(data: Any, path: str) -> tuple[Any, str]:
 def test_a_value_that_no_cell_can_have_is_refused_by_name(path: str, wrong: object) -> None:
     place, key = place_of(data := encode(example()), path)
     place[key] = wrong
-    with pytest.raises(DamagedError, match=r"In cells/x\.json, .* is .* must be .*Remove the file") as caught:
+    with pytest.raises(
+        DamagedError, match=r"In cells/x\.json, .* is .* must be .*Remove the file"
+    ) as caught:
         read(data)
     assert path.removesuffix(".values") in str(caught.value)
 
@@ -149,11 +179,16 @@ def test_a_field_that_is_missing_is_named(path: str) -> None:
         read(data)
 
 
-@pytest.mark.parametrize("wrong", [{"n": -1}, {"low": 99.5}, {"low": "inf"}, {"unit": "two\nlines"}])
+@pytest.mark.parametrize(
+    "wrong", [{"n": -1}, {"low": 99.5}, {"low": "inf"}, {"unit": "two\nlines"}]
+)
 def test_a_value_that_no_metric_gives_is_refused(wrong: dict[str, object]) -> None:
     data = encode(example())
     data["outcome"]["values"]["accuracy"] |= wrong
-    with pytest.raises(DamagedError, match=r"In cells/x\.json, outcome\.values\.accuracy is .* must be a value with n"):
+    with pytest.raises(
+        DamagedError,
+        match=r"In cells/x\.json, outcome\.values\.accuracy is .* must be a value with n",
+    ):
         read(data)
 
 

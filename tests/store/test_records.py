@@ -25,8 +25,12 @@ def test_every_flipped_bit_is_seen(path):
     whole = path.read_bytes()
     for position in range(len(whole)):
         for bit in range(8):
-            path.write_bytes(whole[:position] + bytes([whole[position] ^ 1 << bit]) + whole[position + 1 :])
-            with pytest.raises(StoreError, match=r"damaged|valid JSON|must be|lacks|newer jembench"):
+            path.write_bytes(
+                whole[:position] + bytes([whole[position] ^ 1 << bit]) + whole[position + 1 :]
+            )
+            with pytest.raises(
+                StoreError, match=r"damaged|valid JSON|must be|lacks|newer jembench"
+            ):
                 records.read(path)
 
 
@@ -77,7 +81,9 @@ def test_what_is_no_record_is_one_paragraph(path, content):
 
 def test_a_newer_record_is_refused(path):
     path.write_text(json.dumps({"schema": records.SCHEMA + 1}))
-    with pytest.raises(StoreError, match=r"newer jembench \(schema 3, this one reads up to 2\)\. Update") as caught:
+    with pytest.raises(
+        StoreError, match=r"newer jembench \(schema 3, this one reads up to 2\)\. Update"
+    ) as caught:
         records.read(path)
     assert not isinstance(caught.value, DamagedError)
 
@@ -87,7 +93,12 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path, monkeypatch):
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "large").write_text('{"schema": 1}')
     monkeypatch.setattr(records, "LARGEST", 5)
-    for name, why in {"fifo": "Not a regular file", "loop": "Too many", "": "directory", "large": "too large"}.items():
+    for name, why in {
+        "fifo": "Not a regular file",
+        "loop": "Too many",
+        "": "directory",
+        "large": "too large",
+    }.items():
         with pytest.raises(DamagedError, match=rf"Cannot read .*{why}"):
             records.read(tmp_path / name)
     with pytest.raises(FileNotFoundError):

@@ -70,7 +70,10 @@ def test_a_bundle_is_a_store_of_one_fit(whole, shared):
 def test_results_that_failed_or_are_unfinished_are_left_out(whole, tmp_path):
     store = Store(shutil.copytree(whole, tmp_path / "store"))
     failed, partial, *_ = [cell for cell in store.cells() if cell.fit.id == "jem000"]
-    for cell, change in ((failed, {"status": "failed", "values": {}}), (partial, {"details": {"partial": "half"}})):
+    for cell, change in (
+        (failed, {"status": "failed", "values": {}}),
+        (partial, {"details": {"partial": "half"}}),
+    ):
         changed = dataclasses.replace(cell, outcome=dataclasses.replace(cell.outcome, **change))
         store.write_cell(changed, store.read_arrays(cell))
     _, cells = share.build(store, key(store), tmp_path / "bundle")
@@ -84,9 +87,14 @@ def test_without_chains_the_rest_is_whole(whole, tmp_path):
     home = store.fit_folder(key(store))
     record = store.read_fit(key(store))
     tensors.write(
-        home / "sampler.safetensors", {"images": tensors.read(home / "buffer-5.safetensors", "")[0]["images"]}, {}
+        home / "sampler.safetensors",
+        {"images": tensors.read(home / "buffer-5.safetensors", "")[0]["images"]},
+        {},
     )
-    files = {**record.files, "sampler.safetensors": tensors.read_seal(home / "sampler.safetensors").digest}
+    files = {
+        **record.files,
+        "sampler.safetensors": tensors.read_seal(home / "sampler.safetensors").digest,
+    }
     store.write_fit(record._replace(files=files))
     record, _ = share.build(store, key(store), tmp_path / "bundle", chains=False)
     assert record.provenance["chains"] == "left out"
@@ -100,7 +108,9 @@ def test_what_is_damaged_is_not_shared(whole, tmp_path):
     store = Store(shutil.copytree(whole, tmp_path / "store"))
     path = store.fit_folder(key(store)) / "history.csv"
     path.write_text(path.read_text()[:-5])
-    with pytest.raises(DamagedError, match=r"s0-jem000 in .* cannot be shared: .*history\.csv is not the file"):
+    with pytest.raises(
+        DamagedError, match=r"s0-jem000 in .* cannot be shared: .*history\.csv is not the file"
+    ):
         share.build(store, key(store), tmp_path / "bundle")
 
 
@@ -110,7 +120,10 @@ def test_a_model_arrives_as_it_was_shared(shared, tmp_path):
     for source in (shared, zipped(shared, tmp_path / "model.zip"), by_others):
         unpacked = unpack(source, tmp_path)
         assert names(unpacked) == names(shared) - {"notes.txt"}
-        assert all((unpacked / name).read_bytes() == (shared / name).read_bytes() for name in names(unpacked))
+        assert all(
+            (unpacked / name).read_bytes() == (shared / name).read_bytes()
+            for name in names(unpacked)
+        )
 
 
 HOME = "fits/jem-digits-digits-s0-jem000"
@@ -152,7 +165,10 @@ def two_fits(shared):
     [
         (cut, "model.safetensors was cut short, edited or exchanged"),
         (lambda shared: (shared / "README.md").unlink(), "README.md is missing"),
-        (lambda shared: (shared / "manifest.json").write_text("{"), "manifest.json is not valid JSON"),
+        (
+            lambda shared: (shared / "manifest.json").write_text("{"),
+            "manifest.json is not valid JSON",
+        ),
         (exchanged, "model.safetensors is not the file that the training left"),
         (of_another_fit, "is a result of another model"),
         (no_weights, "It does not hold one trained model"),
@@ -264,7 +280,9 @@ def test_an_archive_with_any_wrong_byte_gives_the_same_files_or_none(shared, tmp
     whole = zipped(shared, tmp_path / "model.zip").read_bytes()
     rng = random.Random(0)
     structure = [n for n in range(len(whole)) if whole[n : n + 2] == b"PK"]
-    places = [place + rng.randrange(46) for place in rng.sample(structure, 12)] + rng.sample(range(len(whole)), 8)
+    places = [place + rng.randrange(46) for place in rng.sample(structure, 12)] + rng.sample(
+        range(len(whole)), 8
+    )
     for place in places:
         changed = bytearray(whole)
         changed[min(place, len(whole) - 1)] ^= 1 << rng.randrange(8)
@@ -273,4 +291,6 @@ def test_an_archive_with_any_wrong_byte_gives_the_same_files_or_none(shared, tmp
             unpacked = unpack(tmp_path / "model.zip", tmp_path)
         except (DamagedError, SpecError):
             continue
-        assert all((unpacked / name).read_bytes() == (shared / name).read_bytes() for name in names(shared))
+        assert all(
+            (unpacked / name).read_bytes() == (shared / name).read_bytes() for name in names(shared)
+        )

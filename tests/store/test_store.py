@@ -19,7 +19,9 @@ from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
 
-KEY = FitKey(model="jem:net=small-4", dataset="digits", recipe="digits+epochs=5", seed=3, id="0123456789")
+KEY = FitKey(
+    model="jem:net=small-4", dataset="digits", recipe="digits+epochs=5", seed=3, id="0123456789"
+)
 CELL = Cell(
     id="abcdef0123",
     fit=KEY,
@@ -47,7 +49,8 @@ RECORD = FitRecord(
     provenance={"host": "here"},
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::jembench.errors.Fallback")  # what is damaged is told of
+# what is damaged is told of
+pytestmark = pytest.mark.filterwarnings("ignore::jembench.errors.Fallback")
 
 
 @pytest.fixture
@@ -68,7 +71,10 @@ def test_a_cell_comes_back(store):
     assert store.read_cell(CELL) is None
     store.write_cell(CELL, {})
     assert store.read_cell(CELL) == CELL
-    assert store.cell_path(CELL) == store.root / "cells" / "ece-bins=15-jem-net=small-4-digits-s3-abcdef0123.json"
+    assert (
+        store.cell_path(CELL)
+        == store.root / "cells" / "ece-bins=15-jem-net=small-4-digits-s3-abcdef0123.json"
+    )
     assert not (store.root / "arrays").exists()
 
 
@@ -139,7 +145,10 @@ def test_what_need_not_be_computed_again(store, fields, settled):
 def test_a_torn_file_is_as_good_as_absent_and_is_reported(store):
     store.write_cell(CELL, {})
     store.write_fit(RECORD)
-    for path, read in ((store.cell_path(CELL), store.read_cell), (store.fit_folder(KEY) / "fit.json", store.read_fit)):
+    for path, read in (
+        (store.cell_path(CELL), store.read_cell),
+        (store.fit_folder(KEY) / "fit.json", store.read_fit),
+    ):
         path.write_bytes(path.read_bytes()[:-30])
         with pytest.warns(Fallback, match=re.escape(str(path))):
             assert read(CELL if read == store.read_cell else KEY) is None
@@ -156,7 +165,11 @@ def test_a_file_of_a_newer_version_is_refused(store):
     store.write_fit(RECORD)
     for path in (store.cell_path(CELL), store.fit_folder(KEY) / "fit.json"):
         path.write_text(json.dumps({**json.loads(path.read_text()), "schema": records.SCHEMA + 1}))
-    for read in (lambda: store.read_cell(CELL), lambda: store.is_settled(CELL), lambda: store.read_fit(KEY)):
+    for read in (
+        lambda: store.read_cell(CELL),
+        lambda: store.is_settled(CELL),
+        lambda: store.read_fit(KEY),
+    ):
         with pytest.raises(StoreError, match=r"was written by a newer jembench .* Update jembench"):
             read()
     assert store.cells() == []
@@ -179,7 +192,10 @@ def test_foreign_files_are_reported_and_passed_over(store):
     found, problems = contents(store)
     assert found == [CELL]
     whole, folder, notes, nowhere = problems
-    assert whole == f"{store.cell_path(CELL)} holds the cell {CELL.id} a second time, and is passed over."
+    assert (
+        whole
+        == f"{store.cell_path(CELL)} holds the cell {CELL.id} a second time, and is passed over."
+    )
     assert folder.startswith(f"Cannot read {cells / 'folder.json'}: Is a directory.")
     assert notes == f"{cells / 'notes.txt'} is not a cell, and is passed over."
     assert nowhere == f"{cells / 'nowhere.json'} is gone, or a link to nothing."
@@ -199,7 +215,9 @@ def test_a_record_in_the_folder_of_another_fit_is_no_trained_model(store):
     assert store.trained() == [RECORD]
     store.fit_folder(KEY).rename(store.root / "fits" / "jem-digits-digits-s3-9876543210")
     assert store.trained() == []
-    with pytest.warns(Fallback, match="is the record of the fit 0123456789, in the folder of 9876543210"):
+    with pytest.warns(
+        Fallback, match="is the record of the fit 0123456789, in the folder of 9876543210"
+    ):
         assert store.read_fit(dataclasses.replace(KEY, id="9876543210")) is None
 
 
@@ -254,7 +272,9 @@ def test_a_write_that_fails_keeps_what_was_there(store, monkeypatch, call):
             broken.setattr(os, call, fail)
             with pytest.raises(StoreError, match=r"No space left on device\. Free some space"):
                 write()
-        assert {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()} == files
+        assert {
+            path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()
+        } == files
     for write in changes:
         write()
 
@@ -262,7 +282,9 @@ def test_a_write_that_fails_keeps_what_was_there(store, monkeypatch, call):
 def test_the_arrays_are_there_before_the_cell(store, monkeypatch):
     order = []
     replace = os.replace
-    monkeypatch.setattr(os, "replace", lambda source, target: (order.append(str(target)), replace(source, target)))
+    monkeypatch.setattr(
+        os, "replace", lambda source, target: (order.append(str(target)), replace(source, target))
+    )
     store.write_cell(CELL, {"a": np.zeros(2)})
     assert [path.rpartition(".")[2] for path in order] == ["npz", "json"]
 
@@ -287,7 +309,8 @@ def test_two_processes_that_write_one_cell_at_once_never_tear_it(store):
     store.write_cell(CELL, {})
     command = [sys.executable, "-c", WRITER, str(store.root)]
     writers = [
-        subprocess.Popen([*command, mark], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for mark in "ab"
+        subprocess.Popen([*command, mark], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for mark in "ab"
     ]
     for writer in writers:
         assert writer.stdout.readline() == "ready\n"

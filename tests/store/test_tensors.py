@@ -11,7 +11,11 @@ import torch
 from jembench.errors import CheckpointError, StoreError
 from jembench.store import tensors
 
-VALUES = {"b.weight": torch.arange(6.0).reshape(2, 3), "a": torch.tensor([1, 2]), "half": torch.ones(3).bfloat16()}
+VALUES = {
+    "b.weight": torch.arange(6.0).reshape(2, 3),
+    "a": torch.tensor([1, 2]),
+    "half": torch.ones(3).bfloat16(),
+}
 RECORD = {"age": 5, "text": "é", "nested": {"b": [1, None], "a": 0.1}}
 
 
@@ -24,11 +28,15 @@ def path(tmp_path):
 def test_tensors_and_record_come_back(path):
     found, seal = tensors.read(path, "")
     assert found.keys() == VALUES.keys()
-    assert all(torch.equal(found[name], value) and found[name].dtype == value.dtype for name, value in VALUES.items())
+    assert all(
+        torch.equal(found[name], value) and found[name].dtype == value.dtype
+        for name, value in VALUES.items()
+    )
     assert seal.record == RECORD
     assert seal.digest
     assert tensors.check(path) == tensors.read_seal(path) == seal
-    assert safetensors.torch.load_file(path).keys() == VALUES.keys()  # plain safetensors for everybody else
+    # plain safetensors for everybody else
+    assert safetensors.torch.load_file(path).keys() == VALUES.keys()
 
 
 WRITER = """
@@ -66,12 +74,15 @@ def test_a_flipped_bit_of_any_byte_is_seen(path):
     whole, digest = path.read_bytes(), tensors.check(path).digest
     for position in range(len(whole)):
         for bit in (5, position % 8):  # that of upper case, and another
-            path.write_bytes(whole[:position] + bytes([whole[position] ^ 1 << bit]) + whole[position + 1 :])
+            path.write_bytes(
+                whole[:position] + bytes([whole[position] ^ 1 << bit]) + whole[position + 1 :]
+            )
             try:
                 seal = tensors.check(path)
             except CheckpointError:
                 continue
-            assert (seal.record, seal.digest) == (RECORD, digest)  # another way of writing the same: \\u00E9
+            # another way of writing the same: \\u00E9
+            assert (seal.record, seal.digest) == (RECORD, digest)
 
 
 def test_every_cut_is_seen(path):
@@ -103,7 +114,8 @@ STRANGE = {
     "metadata": (19).to_bytes(8, "little") + b'{"__metadata__":[]}',
     "record": (32).to_bytes(8, "little") + b'{"__metadata__":{"jembench": 5}}',
     "no digest": (35).to_bytes(8, "little") + b'{"__metadata__":{"jembench": "{}"}}',
-    "offsets": (63).to_bytes(8, "little") + b'{"a":{"dtype":"F32","shape":[9999999],"data_offsets":[0,4000]}}',
+    "offsets": (63).to_bytes(8, "little")
+    + b'{"a":{"dtype":"F32","shape":[9999999],"data_offsets":[0,4000]}}',
 }
 
 
@@ -119,7 +131,9 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     for name in ("fifo", "loop", "", "nowhere"):
         for read in (tensors.check, tensors.read_seal):
-            with pytest.raises(CheckpointError, match=f"{tmp_path / name} (cannot be read|is damaged)"):
+            with pytest.raises(
+                CheckpointError, match=f"{tmp_path / name} (cannot be read|is damaged)"
+            ):
                 read(tmp_path / name)
 
 

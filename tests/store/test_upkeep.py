@@ -30,13 +30,19 @@ def test_the_models_and_the_space_they_take(store):
     next(store.root.glob("fits/baseline*s1*/fit.json")).unlink()
     next(store.root.glob("cells/ece-jem*s0*")).unlink()
     listed = inventory(store)
-    rows = [(one.record.key.id, one.record.status, one.record.iteration, one.cells) for one in listed.fits]
+    rows = [
+        (one.record.key.id, one.record.status, one.record.iteration, one.cells)
+        for one in listed.fits
+    ]
     assert rows == [("baseline000", "done", 20, 4), ("jem000", "done", 20, 3)]
     folder = next(store.root.glob("fits/jem*"))
     assert listed.fits[1].size == sum(path.stat().st_size for path in folder.iterdir())
     assert listed.unfinished == ["baseline-digits-digits-s1-baseline001"]
     assert listed.sizes == {
-        part: sum(path.stat().st_size for path in (store.root / part).rglob("*.*") if path.is_file()) for part in PARTS
+        part: sum(
+            path.stat().st_size for path in (store.root / part).rglob("*.*") if path.is_file()
+        )
+        for part in PARTS
     }
 
 
@@ -51,7 +57,9 @@ def test_of_a_whole_store_only_the_checkpoints_go(store):
     folder.rename(folder.with_name("jem-digits-digits+chains.steps=5-s0-jem000"))
     assert len(inventory(store).fits) == 4
     before = files(store)
-    checkpoints = {str(path.relative_to(store.root)) for path in store.root.glob("fits/*/checkpoint-*")}
+    checkpoints = {
+        str(path.relative_to(store.root)) for path in store.root.glob("fits/*/checkpoint-*")
+    }
     assert found(store) == dict.fromkeys(checkpoints, "the training has ended")
     assert files(store) == before
     assert remove(store, garbage(store)) == []
@@ -80,7 +88,12 @@ def test_what_nothing_refers_to_is_found(store):
         (store.root / name).parent.mkdir(exist_ok=True)
         (store.root / name).write_text("{}")
         os.utime(store.root / name, (0, 0))
-    others = {"arrays/notes.txt", f"readings/{readings.name}/notes.txt", "fits/notes.txt", "notes.txt"}
+    others = {
+        "arrays/notes.txt",
+        f"readings/{readings.name}/notes.txt",
+        "fits/notes.txt",
+        "notes.txt",
+    }
     for name in others:
         (store.root / name).write_text("mine")
     expected = {
@@ -99,7 +112,9 @@ def test_what_a_living_process_may_need_stays(store):
     shutil.rmtree(next(store.root.glob("fits/jem*s1*")))
     everything = garbage(store)
     with store.lease("jem000"):
-        assert {each.file.split("-s")[0] for each in garbage(store)} == {"fits/baseline-digits-digits"}
+        assert {each.file.split("-s")[0] for each in garbage(store)} == {
+            "fits/baseline-digits-digits"
+        }
         left = remove(store, [each for each in everything if "checkpoint" in each.file])
         assert [each.file.split("-")[-2] for each in left] == ["jem000/checkpoint"]
         assert (store.root / left[0].file).exists()

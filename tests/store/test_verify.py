@@ -42,7 +42,12 @@ def test_one_flipped_bit_in_any_file_is_found(root):
 
 @pytest.mark.parametrize(
     ("removed", "missing"),
-    [("arrays/ece-*", 4), ("fits/*/model.safetensors", 4), ("fits/*/history.csv", 4), ("fits/*/buffer-5.*", 4)],
+    [
+        ("arrays/ece-*", 4),
+        ("fits/*/model.safetensors", 4),
+        ("fits/*/history.csv", 4),
+        ("fits/*/buffer-5.*", 4),
+    ],
 )
 def test_what_is_gone_is_missed(root, removed, missing):
     for path in root.glob(removed):
@@ -56,10 +61,14 @@ def test_files_that_are_whole_and_in_the_place_of_others_are_found(root):
     one, other = sorted(root.glob("arrays/accuracy-*"))[:2]
     shutil.copy(one, other)
     found = told(root)
-    assert found[str(second.relative_to(root))].reason == f"{second} is not the file that the training left."
+    assert (
+        found[str(second.relative_to(root))].reason
+        == f"{second} is not the file that the training left."
+    )
     assert "does not match the digest in the cell" in found[str(other.relative_to(root))].reason
     assert sum(finding.status == "damaged" for finding in found.values()) == 2
-    assert sum(finding.status == "stray" for finding in found.values()) == 1  # the readings of the second
+    # the readings of the second
+    assert sum(finding.status == "stray" for finding in found.values()) == 1
 
 
 SEALED = ["checkpoint-0.safetensors", "buffer-5.safetensors", "samples.png"]
@@ -69,7 +78,8 @@ SEALED = ["checkpoint-0.safetensors", "buffer-5.safetensors", "samples.png"]
 def test_a_sealed_file_of_another_fit_is_found(root, name):
     first, second = sorted(root.glob(f"fits/jem-*/{name}"))
     shutil.copy(first, second)
-    (second.parent / fits.RECORD).unlink()  # also while the training goes on, when no record names the file
+    # also while the training goes on, when no record names the file
+    (second.parent / fits.RECORD).unlink()
     assert told(root)[str(second.relative_to(root))].status == "damaged"
 
 
@@ -98,7 +108,13 @@ def test_a_picture_of_former_weights_or_without_a_seal_is_found(root):
 
 
 def test_what_belongs_to_nothing_is_a_stray(root):
-    for name in ("cells/notes.txt", "arrays/old-0000000000.npz", "fits/notes", "readings/notes", "notes.txt"):
+    for name in (
+        "cells/notes.txt",
+        "arrays/old-0000000000.npz",
+        "fits/notes",
+        "readings/notes",
+        "notes.txt",
+    ):
         (root / name).write_text("mine")
     next(root.glob("cells/ece-*")).unlink()
     shutil.rmtree(next(root.glob("fits/jem-*")))
@@ -108,7 +124,9 @@ def test_what_belongs_to_nothing_is_a_stray(root):
 
 
 def test_what_is_no_file_is_found_at_once(root):
-    for path in (next(root.glob(pattern)) for pattern in ("cells/ece-*", "arrays/nll-*", "fits/*/model*")):
+    for path in (
+        next(root.glob(pattern)) for pattern in ("cells/ece-*", "arrays/nll-*", "fits/*/model*")
+    ):
         path.unlink()
         os.mkfifo(path)
     (root / "fits" / "loop").symlink_to("..")
@@ -121,7 +139,9 @@ def test_a_record_that_is_a_link_to_itself_is_damaged_and_its_fit_not_trained(ro
     key = fits.read(path.parent).key
     path.unlink()
     path.symlink_to(path.name)
-    assert told(root)[str(path.relative_to(root))].reason.startswith(f"Cannot read {path}: Too many levels of symbolic")
+    assert told(root)[str(path.relative_to(root))].reason.startswith(
+        f"Cannot read {path}: Too many levels of symbolic"
+    )
     with pytest.warns(Fallback, match="Cannot read"):
         assert not Store(root).is_trained(key)
 
@@ -137,10 +157,14 @@ def test_a_store_that_is_not_there_is_no_success(tmp_path):
 
 
 def test_it_writes_nothing_and_imports_no_torch(root):
-    before = {path: (path.stat().st_mtime_ns, path.stat().st_mode) for path in [root, *root.rglob("*")]}
+    before = {
+        path: (path.stat().st_mtime_ns, path.stat().st_mode) for path in [root, *root.rglob("*")]
+    }
     code = (
         "import sys; from jembench.cli.main import main; code = main(['store', 'verify', '--store', sys.argv[1]]); "
         "assert code == 0 and not {'torch', 'numpy', 'safetensors'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, str(root)], check=True)
-    assert {path: (path.stat().st_mtime_ns, path.stat().st_mode) for path in [root, *root.rglob("*")]} == before
+    assert {
+        path: (path.stat().st_mtime_ns, path.stat().st_mode) for path in [root, *root.rglob("*")]
+    } == before

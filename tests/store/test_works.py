@@ -25,7 +25,8 @@ def test_a_unit_is_written_and_removed_with_its_status(works):
 
 def test_a_unit_that_is_not_there_or_not_what_was_written(works):
     with pytest.raises(
-        SpecError, match=r"There is no unit of work .*u1.json. `jembench status` lists those of a store"
+        SpecError,
+        match=r"There is no unit of work .*u1.json. `jembench status` lists those of a store",
     ):
         works.read("u1")
     records.write(works.path("u1"), {"kind": "fit"})
@@ -39,7 +40,15 @@ def test_a_status_is_replaced(works):
     assert works.status("u1") == WorkStatus(state="queued")
     for done in (3, 6):
         works.set_status(
-            "u1", WorkStatus(state="running", worker="n:1", since=2.5, done=done, total=9, notes=("no", "picture"))
+            "u1",
+            WorkStatus(
+                state="running",
+                worker="n:1",
+                since=2.5,
+                done=done,
+                total=9,
+                notes=("no", "picture"),
+            ),
         )
     found = works.status("u1")
     assert (found.done, found.total, found.since, found.notes) == (6, 9, 2.5, ("no", "picture"))
@@ -52,7 +61,13 @@ def test_how_a_unit_ended_keeps_what_is_known_of_it(works):
         works.end("u1", how, "no space", "a.log")
         works.end("u1", how, "no space")
         found = works.status("u1")
-        assert (found.state, found.text, found.log, found.worker, found.done) == (state, "no space", "a.log", "n:1", 3)
+        assert (found.state, found.text, found.log, found.worker, found.done) == (
+            state,
+            "no space",
+            "a.log",
+            "n:1",
+            3,
+        )
     works.end("u1", "done", "")
     assert list(works.folder.iterdir()) == []
 

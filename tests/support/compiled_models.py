@@ -1,6 +1,7 @@
 """What of the shipped models compiles, as one graph, and equals the plain code; printed as JSON.
 
-It is run in a process of its own: the checks of shapes that the tests add to jembench cannot be compiled.
+It is run in a process of its own: the checks of shapes that the tests add to jembench cannot be
+compiled.
 """
 
 import copy
@@ -26,11 +27,15 @@ from jembench.training.loop import Trainer
 
 DATA = DataSpec(name="noise", shape=(1, 8, 8), num_classes=4)
 IMAGES = Split(
-    torch.randint(256, (40, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)),
+    torch.randint(
+        256, (40, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    ),
     torch.arange(40) % 4,
 )
 LIMIT = 4
-"""How often PyTorch compiles a function for other networks: less than its own 8, which takes longer."""
+"""How often PyTorch compiles a function for other networks: less than its own 8, which takes
+longer.
+"""
 
 original = torch.compile
 
@@ -72,7 +77,9 @@ def difference(found, expected):
 
 
 def iterations(model, mode="eval"):
-    """Two iterations, the second of which is compiled, against two plain ones: the loss, and how far weights moved."""
+    """Two iterations, the second of which is compiled, against two plain ones: the loss, and how
+    far weights moved.
+    """
     before = torch.cat([value.detach().flatten() for value in model.parameters()])
     ends, losses = [], []
     for compile, one in (("off", copy.deepcopy(model)), ("on", model)):
@@ -92,7 +99,9 @@ class Linear(LogitModel):
     chains = "none"
 
     def __init__(self, width):
-        super().__init__(nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 4)))
+        super().__init__(
+            nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 4))
+        )
 
     def training_loss(self, batch, negatives):
         return hybrid_loss(self, batch, negatives, Weights(cross_entropy=1))
@@ -111,8 +120,12 @@ class Normed(LogitModel):
 
 
 def data_before_chains():
-    """The iterations, with the stage after Dynamo, which checks that no gradient needs what was overwritten."""
-    torch.compile = lambda function, mode, **options: original(function, backend="aot_eager", **options)
+    """The iterations, with the stage after Dynamo, which checks that no gradient needs what was
+    overwritten.
+    """
+    torch.compile = lambda function, mode, **options: original(
+        function, backend="aot_eager", **options
+    )
     found = iterations(Normed(), "train")
     torch.compile = compile_quickly
     return found
@@ -141,7 +154,9 @@ def many_gradients(count):
 
 
 def traces_of_a_loss():
-    """How often the loss is traced for four batches, with images of its own for the labels and without."""
+    """How often the loss is traced for four batches, with images of its own for the labels and
+    without.
+    """
     model = LogitModel(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)))
 
     def loss(batch, negatives):
@@ -153,7 +168,10 @@ def traces_of_a_loss():
         fast = original(loss, backend=counter)
         for _ in range(4):
             x, other, samples = torch.randn(3, 5, 1, 2, 2).unbind()
-            batch, negatives = Batch(x, x if shared else other, torch.arange(5) % 3), Negatives(samples, None)
+            batch, negatives = (
+                Batch(x, x if shared else other, torch.arange(5) % 3),
+                Negatives(samples, None),
+            )
             torch.testing.assert_close(fast(batch, negatives), loss(batch, negatives))
         found["shared" if shared else "apart"] = counter.frame_count
     return found
@@ -170,7 +188,10 @@ def check_with_the_whole_compiler(file):
     x = torch.randn(4, 3, 2, 2, generator=tests.seeded())
     torch.compiler.reset()
     # for one kernel it takes longer
-    with config.patch(compile_threads=1, cpp_cache_precompile_headers=False), warnings.catch_warnings():
+    with (
+        config.patch(compile_threads=1, cpp_cache_precompile_headers=False),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("error", Fallback)
         tests.check_gradient(tests.linear(), Execution(compiled=True), x, None)
 

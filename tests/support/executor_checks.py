@@ -23,24 +23,33 @@ def check_executor(spec):
 
 @promise("executors")
 def can_be_made(subject: ExecutorSubject) -> None:
-    """The factory gives an executor: it says how many units run at once and where, is opened and closed.
+    """The factory gives an executor: it says how many units run at once and where, is opened and
+    closed.
 
-    See jembench.interfaces.running.Executor. An engine that cannot be reached raises jembench.plugin.Unavailable
-    when it is opened, with the remedy.
+    See jembench.interfaces.running.Executor. An engine that cannot be reached raises
+    jembench.plugin.Unavailable when it is opened, with the remedy.
     """
     executor = subject.make()
-    missing = [part for part in subject.parts if not hasattr(type(executor), part) and not hasattr(executor, part)]
+    missing = [
+        part
+        for part in subject.parts
+        if not hasattr(type(executor), part) and not hasattr(executor, part)
+    ]
     require(not missing, f"It has no {', '.join(missing)}.")
     with subject.session() as session:
         executor = session.executor
-        require(is_count(executor.slots), f"slots is {executor.slots!r}; it must be a whole number of at least 1.")
+        require(
+            is_count(executor.slots),
+            f"slots is {executor.slots!r}; it must be a whole number of at least 1.",
+        )
         require(isinstance(executor.here, bool), "here must be True or False.")
         require(not executor.ended(0), "A unit has ended, and none was submitted.")
 
 
 @promise("executors")
 def each_ends_once(subject: ExecutorSubject) -> None:
-    """Every unit that is submitted is carried out and ends once, also those submitted late and those submitted again.
+    """Every unit that is submitted is carried out and ends once, also those submitted late and
+    those submitted again.
 
     A worker is the driver's command of some units, with its environment added.
     """
@@ -49,12 +58,18 @@ def each_ends_once(subject: ExecutorSubject) -> None:
         jobs += session.submit(*["done"] * 2)
         found = session.endings(jobs)
         wrong = next((ended for ended in found.values() if ended.how != "done"), None)
-        require(wrong is None, f"A unit that is done has ended as {wrong.how}: {wrong.text}" if wrong else "")
+        require(
+            wrong is None,
+            f"A unit that is done has ended as {wrong.how}: {wrong.text}" if wrong else "",
+        )
         again = jobs[:1] + session.jobs("done")
         session.executor.submit(again)
         session.endings(again)
         expected = Counter(job.id for job in (*jobs, *again))
-        require(Counter(session.begun) == expected, "Units were carried out more or less often than once.")
+        require(
+            Counter(session.begun) == expected,
+            "Units were carried out more or less often than once.",
+        )
 
 
 @promise("executors")
@@ -67,29 +82,40 @@ def at_the_same_time(subject: ExecutorSubject) -> None:
         count = session.at_once
         only_if(count > 1, "It runs one unit after the other.")
         ids = " ".join(f"unit-{number}" for number in range(1, count + 1))
-        alone = sum(ended.how != "done" for ended in session.run(*[f"meets {under_test.LIMIT / 2} {ids}"] * count))
-        require(not alone, f"{alone} of {count} units waited for the others in vain, which had not begun.")
+        alone = sum(
+            ended.how != "done"
+            for ended in session.run(*[f"meets {under_test.LIMIT / 2} {ids}"] * count)
+        )
+        require(
+            not alone,
+            f"{alone} of {count} units waited for the others in vain, which had not begun.",
+        )
 
 
 @promise("executors")
 def every_ending(subject: ExecutorSubject) -> None:
-    """What a worker says of how a unit ended comes through with its text, and nothing of it is tried again.
+    """What a worker says of how a unit ended comes through with its text, and nothing of it is
+    tried again.
 
     Give out what a worker's line of JSON says; trying again is for workers that died.
     """
     with subject.session() as session:
         whats = [f"{how} because of «{how}»" for how in under_test.ENDINGS]
         for what, ended in zip(whats, session.run(*whats), strict=True):
-            require(f"{ended.how} {ended.text}" == what, f"{what!r} came through as {ended.how!r}, {ended.text!r}.")
+            require(
+                f"{ended.how} {ended.text}" == what,
+                f"{what!r} came through as {ended.how!r}, {ended.text!r}.",
+            )
         require(len(session.begun) == len(whats), "A unit was tried again that had ended.")
 
 
 @promise("executors")
 def killed_worker(subject: ExecutorSubject) -> None:
-    """A unit whose worker is killed is tried again, and is lost if that happens each time; no other one suffers.
+    """A unit whose worker is killed is tried again, and is lost if that happens each time; no other
+    one suffers.
 
-    Units that were given to the same worker and have not ended are to be submitted again; the one that was being
-    carried out a few times only.
+    Units that were given to the same worker and have not ended are to be submitted again; the one
+    that was being carried out a few times only.
     """
     with subject.session() as session:
         once, always, *others = session.run("dies-once", "dies", "done", "done", "dies", "done")
@@ -97,12 +123,15 @@ def killed_worker(subject: ExecutorSubject) -> None:
         require(always.how == "lost", f"A unit whose workers all died has ended as {always.how}.")
         require(bool(always.text), "Its text does not say why it is lost.")
         hows = [ended.how for ended in others]
-        require(hows == ["done", "done", "lost", "done"], f"The others have ended as {', '.join(hows)}.")
+        require(
+            hows == ["done", "done", "lost", "done"], f"The others have ended as {', '.join(hows)}."
+        )
 
 
 @promise("executors")
 def other_version(subject: ExecutorSubject) -> None:
-    """A unit ends if its worker prints an error and exits, as that of another version does, and says where to read it.
+    """A unit ends if its worker prints an error and exits, as that of another version does, and
+    says where to read it.
 
     Let log name the file with what the worker printed on stderr, or repeat the end of it in text.
     """
@@ -111,7 +140,10 @@ def other_version(subject: ExecutorSubject) -> None:
         require(bad.how in ("refused", "failed", "lost"), f"It has ended as {bad.how}.")
         require(good.how == "done", f"Another one has ended as {good.how}.")
         printed = Path(bad.log).read_text() if bad.log else ""
-        require(fake_worker.UNKNOWN in f"{printed} {bad.text}", "Neither its log nor its text says what happened.")
+        require(
+            fake_worker.UNKNOWN in f"{printed} {bad.text}",
+            "Neither its log nor its text says what happened.",
+        )
 
 
 @promise("executors")
@@ -125,7 +157,9 @@ def cancel_drops_what_waits(subject: ExecutorSubject) -> None:
         session.executor.cancel()
         found = session.settle()
         begun = set(session.begun)
-        require(found.keys() <= {job.id for job in jobs}, "A unit has ended that was not submitted.")
+        require(
+            found.keys() <= {job.id for job in jobs}, "A unit has ended that was not submitted."
+        )
         require(len(begun) < len(jobs), f"All of {len(jobs)} units have begun.")
         wrong = [each for each in found.values() if each.how != "stopped" and each.id not in begun]
         require(not wrong, f"A unit has ended as {wrong[0].how} that never began." if wrong else "")
@@ -143,7 +177,9 @@ def cancel_stops_what_runs(subject: ExecutorSubject) -> None:
         session.executor.cancel()
         found = session.settle()
         hows = {found[unit].how for unit in session.begun}
-        require(hows == {"stopped"}, f"Units that were stopped have ended as {', '.join(sorted(hows))}.")
+        require(
+            hows == {"stopped"}, f"Units that were stopped have ended as {', '.join(sorted(hows))}."
+        )
 
 
 @promise("executors")

@@ -91,14 +91,18 @@ class Session:
         found: dict[str, Ended] = {}
         expected, end = {job.id for job in jobs}, time.monotonic() + LIMIT
         while missing := expected - found.keys():
-            require(time.monotonic() < end, f"{len(missing)} of {len(jobs)} units have not ended after {LIMIT:g} s.")
+            require(
+                time.monotonic() < end,
+                f"{len(missing)} of {len(jobs)} units have not ended after {LIMIT:g} s.",
+            )
             self._take(self.executor.ended(0.2), found)
         self._take(self.executor.ended(0.1), found)
         require(found.keys() == expected, "A unit has ended that was not submitted.")
         return found
 
     def settle(self) -> dict[str, Ended]:
-        """Return the endings after a cancellation, until all that has begun has ended and nothing else begins.
+        """Return the endings after a cancellation, until all that has begun has ended and nothing
+        else begins.
 
         Raises:
             CheckFailed: if that does not happen soon.
@@ -121,7 +125,10 @@ class Session:
         """
         end = time.monotonic() + LIMIT
         while len(self.begun) < count:
-            require(time.monotonic() < end, f"{len(self.begun)} of {count} units have begun after {LIMIT:g} s.")
+            require(
+                time.monotonic() < end,
+                f"{len(self.begun)} of {count} units have begun after {LIMIT:g} s.",
+            )
             require(not self.executor.ended(0.05), "A unit has ended that sleeps.")
 
     @property
@@ -144,7 +151,9 @@ class Session:
         unit = f"unit-{self._number}"
         (self.folder / unit).write_text(what, encoding="utf-8")
         (self.folder / "store" / "works" / f"{unit}.json").write_text("{}", encoding="utf-8")
-        return Job(id=unit, name=f"{what}, {unit}", kind="fit", order=self._number, gpus=1, text="{}")
+        return Job(
+            id=unit, name=f"{what}, {unit}", kind="fit", order=self._number, gpus=1, text="{}"
+        )
 
     def _carry_out(self, job: Job) -> Ended:
         """Do in this process what a fake worker does."""
@@ -178,7 +187,9 @@ class ExecutorSubject(Subject):
     @contextmanager
     def session(self) -> Iterator[Session]:
         """Open a new executor within the context."""
-        with tempfile.TemporaryDirectory(prefix="jembench-executor-", ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(
+            prefix="jembench-executor-", ignore_cleanup_errors=True
+        ) as folder:
             session = Session(self.make(), Path(folder))
             session.executor.open(session.driver)
             try:

@@ -1,7 +1,9 @@
-"""CUDA graphs of the GPU that is not there: a capture notes the operations, a replay carries them out again.
+"""CUDA graphs of the GPU that is not there: a capture notes the operations, a replay carries them
+out again.
 
-As on a GPU, a capture changes nothing: neither tensors that were there before, nor the state of a generator. One that
-fails leaves its generators capturing, as PyTorch does, until they take part in one that succeeds.
+As on a GPU, a capture changes nothing: neither tensors that were there before, nor the state of a
+generator. One that fails leaves its generators capturing, as PyTorch does, until they take part in
+one that succeeds.
 """
 
 import dataclasses
@@ -32,11 +34,15 @@ class FakeGraph:
         self.generators.append(generator)
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
-        assert self.streams[-1] != "default", "CUDA graphs must be captured on a non-default stream."
+        assert self.streams[-1] != "default", (
+            "CUDA graphs must be captured on a non-default stream."
+        )
         assert capture_error_mode == "thread_local"
         self.log.append("capture")
         self.device.graph, self.written = self, {}
-        self.states = [generator.get_state() for generator in (*self.generators, torch.default_generator)]
+        self.states = [
+            generator.get_state() for generator in (*self.generators, torch.default_generator)
+        ]
         for generator in self.generators:
             generator.capturing = True
 
@@ -44,10 +50,14 @@ class FakeGraph:
         self.device.graph = None
         for tensor, value in self.written.values():
             tensor.copy_(value)
-        for generator, state in zip((*self.generators, torch.default_generator), self.states, strict=True):
+        for generator, state in zip(
+            (*self.generators, torch.default_generator), self.states, strict=True
+        ):
             generator.set_state(state)
         if self.is_broken:
-            raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
+            raise RuntimeError(
+                "CUDA error: operation failed due to a previous error during capture"
+            )
         for generator in self.generators:
             generator.capturing = False
 
@@ -55,7 +65,9 @@ class FakeGraph:
         arguments = zip(args, function._schema.arguments, strict=False)
         marked = [one for one, said in arguments if said.alias_info and said.alias_info.is_write]
         unmarked = args if function.overloadpacket.__name__ in UNMARKED else []
-        for tensor in (one for one in tree_leaves([marked, unmarked]) if isinstance(one, torch.Tensor)):
+        for tensor in (
+            one for one in tree_leaves([marked, unmarked]) if isinstance(one, torch.Tensor)
+        ):
             self.written.setdefault((tensor.data_ptr(), tensor.shape), (tensor, tensor.clone()))
         found = function(*args, **kwargs)
         self.operations.append((function, args, kwargs, found))
@@ -67,7 +79,9 @@ class FakeGraph:
         with _disable_current_modes():
             for function, args, kwargs, found in self.operations:
                 if not function.is_view:
-                    for old, new in zip(tree_leaves(found), tree_leaves(function(*args, **kwargs)), strict=True):
+                    for old, new in zip(
+                        tree_leaves(found), tree_leaves(function(*args, **kwargs)), strict=True
+                    ):
                         if isinstance(old, torch.Tensor) and old is not new:
                             old.copy_(new)
 
@@ -78,7 +92,9 @@ class FakeGraph:
 
 @contextmanager
 def fake_graphs(device):
-    """The :class:`FakeGPU` has graphs meanwhile, and trainers use them; gives the list of those that are made."""
+    """The :class:`FakeGPU` has graphs meanwhile, and trainers use them; gives the list of those
+    that are made.
+    """
     device.made, streams = [], ["default"]
 
     @contextmanager
@@ -113,7 +129,8 @@ def fake_graphs(device):
         return dataclasses.replace(choose(*given, **options), captured=True)
 
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(devices, "execution", capturing))  # as on a CUDA device
+        # as on a CUDA device
+        stack.enter_context(mock.patch.object(devices, "execution", capturing))
         for name, fake in replaced.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, fake))
         yield device.made

@@ -1,4 +1,6 @@
-"""A hub over loopback, as far as huggingface_hub asks for it: repositories, uploads by LFS, trees and downloads."""
+"""A hub over loopback, as far as huggingface_hub asks for it: repositories, uploads by LFS, trees
+and downloads.
+"""
 
 import base64
 import hashlib
@@ -24,7 +26,10 @@ class Hub:
 
     def commit(self, repository):
         """The hash of the commit that its files are of."""
-        found = {path: hashlib.sha1(content).hexdigest() for path, content in self.repositories[repository].items()}
+        found = {
+            path: hashlib.sha1(content).hexdigest()
+            for path, content in self.repositories[repository].items()
+        }
         return hashlib.sha1(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
@@ -39,7 +44,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status, content=b"", **headers):
         if not isinstance(content, bytes):
-            content, headers = json.dumps(content).encode(), {"Content-Type": "application/json", **headers}
+            content, headers = (
+                json.dumps(content).encode(),
+                {"Content-Type": "application/json", **headers},
+            )
         self.send_response(status)
         self.send_header("Content-Length", headers.pop("size", len(content)))
         for name, value in headers.items():
@@ -93,12 +101,20 @@ class _Handler(BaseHTTPRequestHandler):
         match rest[:1]:
             case [] | ["revision"]:
                 siblings = [{"rfilename": path} for path in files]
-                return self._answer(200, {"id": name, "sha": hub.commit(name), "siblings": siblings})
+                return self._answer(
+                    200, {"id": name, "sha": hub.commit(name), "siblings": siblings}
+                )
             case ["tree"]:
                 return self._answer(200, [_entry(path, content) for path, content in files.items()])
             case ["preupload"]:
-                wanted = [{**file, "uploadMode": _mode(file["path"])} for file in json.loads(body)["files"]]
-                answers = [{"path": w["path"], "uploadMode": w["uploadMode"], "shouldIgnore": False} for w in wanted]
+                wanted = [
+                    {**file, "uploadMode": _mode(file["path"])}
+                    for file in json.loads(body)["files"]
+                ]
+                answers = [
+                    {"path": w["path"], "uploadMode": w["uploadMode"], "shouldIgnore": False}
+                    for w in wanted
+                ]
                 return self._answer(200, {"files": answers})
             case ["commit"]:
                 return self._commit(name, [json.loads(line) for line in body.splitlines()])
@@ -106,7 +122,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _batch(self, asked):
         url = self.server.hub.url
-        objects = [{**o, "actions": {"upload": {"href": f"{url}/lfs/{o['oid']}"}}} for o in asked["objects"]]
+        objects = [
+            {**o, "actions": {"upload": {"href": f"{url}/lfs/{o['oid']}"}}}
+            for o in asked["objects"]
+        ]
         return self._answer(200, {"transfer": "basic", "objects": objects})
 
     def _commit(self, name, lines):
@@ -122,7 +141,11 @@ class _Handler(BaseHTTPRequestHandler):
                     del files[value["path"]]
         hub.repositories[name] = files
         return self._answer(
-            200, {"commitUrl": f"{hub.url}/{name}/commit/{hub.commit(name)}", "commitOid": hub.commit(name)}
+            200,
+            {
+                "commitUrl": f"{hub.url}/{name}/commit/{hub.commit(name)}",
+                "commitOid": hub.commit(name),
+            },
         )
 
     def _resolve(self, name, revision, path):
@@ -135,7 +158,11 @@ class _Handler(BaseHTTPRequestHandler):
         if path not in hub.repositories[name]:
             return self._answer(404, X_Error_Code="EntryNotFound", X_Repo_Commit=commit)
         content = hub.repositories[name][path]
-        headers = {"ETag": f'"{_oid(path, content)}"', "X_Repo_Commit": commit, "size": len(content)}
+        headers = {
+            "ETag": f'"{_oid(path, content)}"',
+            "X_Repo_Commit": commit,
+            "size": len(content),
+        }
         if self.command == "HEAD":
             return self._answer(200, content, **headers)
         start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")[0])
@@ -158,7 +185,12 @@ def _oid(path, content):
 
 
 def _entry(path, content):
-    entry = {"type": "file", "path": path, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+    entry = {
+        "type": "file",
+        "path": path,
+        "size": len(content),
+        "oid": hashlib.sha1(content).hexdigest(),
+    }
     if _mode(path) == "lfs":
         entry["lfs"] = {"oid": _oid(path, content), "size": len(content), "pointerSize": 130}
     return entry

@@ -1,8 +1,9 @@
-"""The worker that executors are checked with: it takes the place of ``python -m jembench`` and computes nothing.
+"""The worker that executors are checked with: it takes the place of ``python -m jembench`` and
+computes nothing.
 
-It is copied beside the checks' other files and started from there, so it imports the standard library alone. Its
-arguments are ``work``, the ids of units and a folder. The file of a unit in the folder says how it ends; the file
-``trace`` gets a line for each unit that begins.
+It is copied beside the checks' other files and started from there, so it imports the standard
+library alone. Its arguments are ``work``, the ids of units and a folder. The file of a unit in the
+folder says how it ends; the file ``trace`` gets a line for each unit that begins.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def carry_out(folder: Path, unit: str) -> None:
         _sleep(unit)
     elif what == "meets":
         seconds, *others = text.split()
-        how, text = ("done", "") if _meet(folder, others, float(seconds)) else ("failed", "it was alone")
+        how, text = (
+            ("done", "") if _meet(folder, others, float(seconds)) else ("failed", "it was alone")
+        )
     _end(unit, "done" if what == "dies-once" else how, text)
 
 
@@ -96,7 +99,10 @@ def _meet(folder: Path, others: list[str], seconds: float) -> bool:
 
 def _end(unit: str, how: str, text: str) -> None:
     if os.environ.get("RANK", "0") == "0":  # of the processes that torchrun starts
-        print(json.dumps({"id": unit, "how": how, "text": text, "host": platform.node(), "log": ""}), flush=True)
+        print(
+            json.dumps({"id": unit, "how": how, "text": text, "host": platform.node(), "log": ""}),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -168,7 +168,9 @@ class FollowsNot(Contrastive):
 class OtherClassEnergies(Contrastive):
     def energy(self, x, y=None):
         reversed_ = -self.logits(x)
-        return marginal_energy(reversed_) if y is None else -reversed_.gather(1, y[:, None]).squeeze(1)
+        return (
+            marginal_energy(reversed_) if y is None else -reversed_.gather(1, y[:, None]).squeeze(1)
+        )
 
 
 class Tempered(Mixture):
@@ -283,12 +285,16 @@ class LevelsBetween(nn.Module):
     def __init__(self, data):
         super().__init__()
         self.low, self.high = data.bounds
-        self.scores = nn.Parameter(torch.linspace(-1, 1, 256).square().expand(data.dimensions, -1).clone())
+        self.scores = nn.Parameter(
+            torch.linspace(-1, 1, 256).square().expand(data.dimensions, -1).clone()
+        )
 
     def log_prob(self, x, y=None):
         if y is not None:
             raise SpecError("It has no classes.")
-        level = (256 * (x.flatten(1) - self.low) / (self.high - self.low)).floor().clamp(0, 255).long()
+        level = (
+            (256 * (x.flatten(1) - self.low) / (self.high - self.low)).floor().clamp(0, 255).long()
+        )
         return self.scores.log_softmax(dim=1).T.gather(0, level).sum(dim=1)
 
 
@@ -300,4 +306,6 @@ class FitsByChance(Fitted):
 
 class FitsNothing(Fitted):
     def fit(self, x, y, *, generator):
-        self.mean = torch.linspace(-0.5, 0.5, len(self.mean))[:, None].repeat(1, self.data.dimensions)
+        self.mean = torch.linspace(-0.5, 0.5, len(self.mean))[:, None].repeat(
+            1, self.data.dimensions
+        )

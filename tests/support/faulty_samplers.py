@@ -31,7 +31,9 @@ class CountsNothing(Toy):
 
 class KeepsTheGraph(Toy):
     def step(self, state, grad_energy, generator):
-        return super().step(state._replace(x=state.x.detach().requires_grad_()), grad_energy, generator)
+        return super().step(
+            state._replace(x=state.x.detach().requires_grad_()), grad_energy, generator
+        )
 
 
 class ForgetsLabels(Toy):

@@ -36,7 +36,9 @@ def write_import(model, sampler="sgld"):
 
 
 def write_cells(store, **hostile):
-    """The accuracy of two models, and what a hostile metric would be; texts of the caller in other fields."""
+    """The accuracy of two models, and what a hostile metric would be; texts of the caller in other
+    fields.
+    """
     metrics = ["accuracy", *([hostile.pop("metric")] if "metric" in hostile else [])]
     for model, accuracy in (("jem", 97.0), ("baseline", 96.0)):
         for metric in metrics:
@@ -45,6 +47,10 @@ def write_cells(store, **hostile):
             value = Value(accuracy, accuracy - 1, accuracy + 1, 100, "%", "higher")
             outcome = Outcome(status="ok", protocol="accuracy", values={"accuracy": value})
             cell = Cell(
-                id=f"c{model}{len(metric)}", fit=fit, metric=metric, outcome=outcome, provenance={"limit": None}
+                id=f"c{model}{len(metric)}",
+                fit=fit,
+                metric=metric,
+                outcome=outcome,
+                provenance={"limit": None},
             )
             Store(Path(store)).write_cell(cell, {"correct": np.arange(100) < accuracy})

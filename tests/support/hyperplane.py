@@ -29,14 +29,17 @@ class Linear(nn.Module):
         return self.logits(to_float(images, DATA.bounds)).argmax(dim=1)
 
     def exact(self, x: Tensor, norm: Norm) -> Tensor:
-        """How far images of [0, 1] are from the hyperplane, in that range: |margin| / dual norm of its gradient."""
+        """How far images of [0, 1] are from the hyperplane, in that range: |margin| / dual norm of
+        its gradient.
+        """
         slope = (self.weight[1] - self.weight[0]).detach().double()
         margin = ((2 * x.double() - 1).flatten(1) @ slope).abs()
         return margin / (2 * (slope.abs().sum() if norm == "linf" else slope.norm()))
 
 
 def grey(count: int, low: int, high: int) -> Split:
-    """Images of levels from low to high, far enough from black and white for no bound to be in the way.
+    """Images of levels from low to high, far enough from black and white for no bound to be in the
+    way.
 
     Their labels are the classes that the model gives them, but for every tenth.
     """

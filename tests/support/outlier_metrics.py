@@ -1,15 +1,24 @@
-"""Metrics as far as planning and reports can tell: their options; and a score for out-of-distribution detection."""
+"""Metrics as far as planning and reports can tell: their options; and a score for
+out-of-distribution detection.
+"""
 
 from typing import Literal
 
 from jembench.plugin import PredictionScore
 
 
-def ood(*, set: str, score: Literal["log-px", "max-py", "grad-norm"] = "log-px", images: int | None = None):
+def ood(
+    *,
+    set: str,
+    score: Literal["log-px", "max-py", "grad-norm"] = "log-px",
+    images: int | None = None,
+):
     """Whether a score tells test images from an OOD set."""
 
 
-def inception(*, selection: Literal["none", "model"] = "none", top: float = 1.0, pooling: str = "one"):
+def inception(
+    *, selection: Literal["none", "model"] = "none", top: float = 1.0, pooling: str = "one"
+):
     """A score of generated images."""
 
 

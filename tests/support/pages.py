@@ -1,12 +1,14 @@
-"""The pages of the guides, followed in an empty folder: their files are written, their commands and snippets are run.
+"""The pages of the guides, followed in an empty folder: their files are written, their commands and
+snippets are run.
 
-In a page, a block of `bash` is run, line by line of its commands. A block after "In `NAME`:" is the file of that name.
-The other blocks of `python` are one script, which is run where the last of them stands. A comment
-`<!-- not run: REASON -->` before a block of either language leaves it out. Blocks of other languages are output.
+In a page, a block of `bash` is run, line by line of its commands. A block after "In `NAME`:" is the
+file of that name. The other blocks of `python` are one script, which is run where the last of them
+stands. A comment `<!-- not run: REASON -->` before a block of either language leaves it out. Blocks
+of other languages are output.
 
-Every command runs in a fork of one process that has imported torch, since importing it takes longer than most
-commands. Trainings are a few iterations, that of a feature network too; toys have few training images, and metrics are
-of a few images.
+Every command runs in a fork of one process that has imported torch, since importing it takes longer
+than most commands. Trainings are a few iterations, that of a feature network too; toys have few
+training images, and metrics are of a few images.
 """
 
 import contextlib
@@ -25,17 +27,28 @@ from typing import NamedTuple
 
 import jembench
 
-BLOCK = re.compile(r"In `([\w./-]+\.\w+)`|<!-- not run: (.+?) -->|^```(\S*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"In `([\w./-]+\.\w+)`|<!-- not run: (.+?) -->|^```(\S*)\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
 TINY = {
     "JEMBENCH_SET": "epochs=0.1",
-    **{f"JEMBENCH_{command}_LIMIT": "50" for command in ("RUN", "REPORT", "COMPARE", "FIGURES", "ATTACK")},
+    **{
+        f"JEMBENCH_{command}_LIMIT": "50"
+        for command in ("RUN", "REPORT", "COMPARE", "FIGURES", "ATTACK")
+    },
     "JEMBENCH_ATTACK_IMAGES": "4",
     "JEMBENCH_ATTACK_RESTARTS": "1",
     "JEMBENCH_ATTACK_STEPS": "2",
 }
 """Environment variables that make every training and every attack a short one."""
 
-IMPORTED = ("matplotlib.backends.backend_agg", "scipy.stats", "sklearn.datasets", "jinja2", "PIL.Image")
+IMPORTED = (
+    "matplotlib.backends.backend_agg",
+    "scipy.stats",
+    "sklearn.datasets",
+    "jinja2",
+    "PIL.Image",
+)
 """Modules beside jembench's own that most commands need and that take long to import."""
 
 CLIENT = """#!{python} -IS
@@ -46,7 +59,8 @@ call = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
 socket.send_fds(server, [len(call).to_bytes(8) + call], [0, 1, 2])
 sys.exit(int(server.recv(9)))
 """
-"""`jembench` and `python` as the pages call them: what they do happens in a fork of :func:`serve`."""
+"""`jembench` and `python` as the pages call them: what they do happens in a fork of :func:`serve`.
+"""
 
 
 class Step(NamedTuple):
@@ -95,7 +109,9 @@ def follow(page, folder, programs, offline=lambda line: line, **environment):
     variables = TINY | {"COLUMNS": "200"} | environment
     for step in steps(page):
         if step.file:
-            script.append(f"mkdir -p $(dirname {step.file}); cat > {step.file} <<'END'\n{_small(step.text)}END")
+            script.append(
+                f"mkdir -p $(dirname {step.file}); cat > {step.file} <<'END'\n{_small(step.text)}END"
+            )
         else:
             lines = re.sub(r"\\\n\s*", " ", step.text).splitlines()
             script += [f"echo '>>>' {json.dumps(line)}\n{_small(offline(line))}" for line in lines]
@@ -120,24 +136,32 @@ def runs_without_a_row(printed):
         command
         for command, output in printed.items()
         if (models := re.search(r"^jembench run .*--models \"?([^\" ]+)", command))
-        if not all(model.partition("=")[0] in output for model in models[1].replace("$fit", "").split(","))
+        if not all(
+            model.partition("=")[0] in output for model in models[1].replace("$fit", "").split(",")
+        )
     ]
 
 
 def _small(text):
-    """Return commands, files and snippets with little training where they say how much, and in one process."""
+    """Return commands, files and snippets with little training where they say how much, and in one
+    process.
+    """
     return re.sub(r" -j \d+\b", "", re.sub(r"(\bepochs\"?\s*[=:]\s*)[\d.]+", r"\g<1>0.1", text))
 
 
 @contextlib.contextmanager
 def server(folder):
-    """A folder of programs whose commands run in forks of a process that has imported what they need."""
+    """A folder of programs whose commands run in forks of a process that has imported what they
+    need.
+    """
     address = f"\0{folder}"
     for name in ("jembench", "python"):
         program = folder / name
         program.write_text(CLIENT.format(python=sys.executable, address=address))
         program.chmod(0o755)
-    with subprocess.Popen([sys.executable, __file__, address[1:]], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, __file__, address[1:]], stdout=subprocess.PIPE
+    ) as process:
         try:
             process.stdout.readline()  # it listens
             yield folder
@@ -149,7 +173,8 @@ def serve(address):
     """Run the commands of clients, one after the other, each in a fork."""
     ours = [module.name for module in pkgutil.walk_packages(jembench.__path__, "jembench.")]
     for name in (*IMPORTED, *ours):
-        if name not in ("jembench.__main__", "jembench.data.torchvision_sets"):  # torchvision imports the compiler
+        # torchvision imports the compiler
+        if name not in ("jembench.__main__", "jembench.data.torchvision_sets"):
             importlib.import_module(name)
     importlib.import_module("jembench.metrics.features").RECIPE["iterations"] = 20
     importlib.import_module("jembench.data.toys").SIZES["train"] = 200

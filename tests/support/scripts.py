@@ -10,7 +10,9 @@ import pytest
 
 @contextmanager
 def importing(folder):
-    """Imports scripts of the folder; they are forgotten afterwards, since other folders have some of the same names."""
+    """Imports scripts of the folder; they are forgotten afterwards, since other folders have some
+    of the same names.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         yield importlib.import_module

@@ -25,11 +25,18 @@ def small_store(root):
     store = Store(root)
     for model in ("jem", "baseline"):
         for seed in (0, 1):
-            _fit(store, FitKey(model=model, dataset="digits", recipe="digits", seed=seed, id=f"{model}00{seed}"))
+            _fit(
+                store,
+                FitKey(
+                    model=model, dataset="digits", recipe="digits", seed=seed, id=f"{model}00{seed}"
+                ),
+            )
     for network in ("digits-cnn", "inception"):
         path = root / "features" / "of-images" / f"{network}.safetensors"
         tensors.write(path, {"pool": torch.ones(4)}, {}, placed=True)
-    tensors.write(root / "features" / "digits-cnn" / "weights.safetensors", {"w": torch.ones(3)}, {})
+    tensors.write(
+        root / "features" / "digits-cnn" / "weights.safetensors", {"w": torch.ones(3)}, {}
+    )
     return store
 
 
@@ -51,7 +58,9 @@ def _fit(store, key):
     checkpoint.write(folder / "model.safetensors", state, age=20)
     (folder / "history.csv").write_text(HISTORY)
     records.write(folder / "interventions.json", {"interventions": []})
-    files = {path.name: tensors.read_seal(path).digest for path in folder.glob("[mbs]*.safetensors")}
+    files = {
+        path.name: tensors.read_seal(path).digest for path in folder.glob("[mbs]*.safetensors")
+    }
     record = FitRecord(
         key=key,
         status="done",
@@ -73,7 +82,10 @@ def _fit(store, key):
     tensors.write(readings / "images.safetensors", {"logits": torch.ones(5, 3)}, {}, placed=True)
     correct = rng.random(50) < 0.9
     measured = {
-        "accuracy": ({"accuracy": Value(100 * correct.mean(), 80.0, 99.9, 50, "%", "higher")}, {"correct": correct}),
+        "accuracy": (
+            {"accuracy": Value(100 * correct.mean(), 80.0, 99.9, 50, "%", "higher")},
+            {"correct": correct},
+        ),
         "ece": (
             {"ece": Value(2.5, 0.1, 5.0, 50, "%", "lower")},
             {"correct": correct, "confidence": rng.uniform(0.5, 1, 50)},
@@ -82,14 +94,39 @@ def _fit(store, key):
         "iteration-time": ({"iteration-time": Value(0.1, None, None, 2, "s", "lower")}, {}),
     }
     for metric, (values, arrays) in measured.items():
-        outcome = Outcome(status="ok", protocol=f"{metric}:dataset=digits", values=values, seconds=0.1)
-        provenance = {"limit": None, "interventions": [], "time": f"2026-11-22T12:0{key.seed}:00+00:00"}
-        cell = Cell(id=f"{metric[:3]}{key.id}", fit=key, metric=metric, outcome=outcome, provenance=provenance)
+        outcome = Outcome(
+            status="ok", protocol=f"{metric}:dataset=digits", values=values, seconds=0.1
+        )
+        provenance = {
+            "limit": None,
+            "interventions": [],
+            "time": f"2026-11-22T12:0{key.seed}:00+00:00",
+        }
+        cell = Cell(
+            id=f"{metric[:3]}{key.id}",
+            fit=key,
+            metric=metric,
+            outcome=outcome,
+            provenance=provenance,
+        )
         store.write_cell(cell, arrays)
 
 
 ODD = [None, True, 0, -1, 2.5, 1e308, 2**63, [], [1], ["a"], [[]], [None], {}, {"a": 1}, {"": {}}]
-ODD += ["", "x", "nan", "a b", "jem:a=1", "a" * 5000, "\x1b[2J", "\n", "\0", "os:system", "é\u202e", "../x"]
+ODD += [
+    "",
+    "x",
+    "nan",
+    "a b",
+    "jem:a=1",
+    "a" * 5000,
+    "\x1b[2J",
+    "\n",
+    "\0",
+    "os:system",
+    "é\u202e",
+    "../x",
+]
 """Values in the place of another one."""
 
 
@@ -152,7 +189,11 @@ def _cut(path, rng):
 
 def _swapped(path, rng):
     """Write the content of another file of its kind."""
-    others = [other for other in path.parent.parent.rglob(f"*{path.suffix}") if other.is_file() and other != path]
+    others = [
+        other
+        for other in path.parent.parent.rglob(f"*{path.suffix}")
+        if other.is_file() and other != path
+    ]
     if others:
         path.write_bytes(rng.choice(sorted(others)).read_bytes())
 
@@ -160,7 +201,9 @@ def _swapped(path, rng):
 def _replaced(path, rng):
     """Put something other than a file in its place, or nothing."""
     path.unlink()
-    rng.choice([path.mkdir, lambda: os.mkfifo(path), lambda: path.symlink_to(path.name), lambda: None])()
+    rng.choice(
+        [path.mkdir, lambda: os.mkfifo(path), lambda: path.symlink_to(path.name), lambda: None]
+    )()
 
 
 JSON = [_resealed, _unreadable]

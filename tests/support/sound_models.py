@@ -77,7 +77,9 @@ class EnergyAlone(nn.Module):
     def __init__(self, data):
         super().__init__()
         self.data = data
-        self.net = nn.Sequential(nn.Flatten(), nn.Linear(data.dimensions, 8), nn.SiLU(), nn.Linear(8, 1))
+        self.net = nn.Sequential(
+            nn.Flatten(), nn.Linear(data.dimensions, 8), nn.SiLU(), nn.Linear(8, 1)
+        )
 
     def value(self, x):
         return self.net(x).squeeze(1)
@@ -93,7 +95,8 @@ class EnergyAlone(nn.Module):
 
 
 class Mixes(Contrastive):
-    """A classifier of images that others are mixed into: labels are of the mixture, which is of both kinds.
+    """A classifier of images that others are mixed into: labels are of the mixture, which is of
+    both kinds.
 
     Batch norm, dropout, noise of its own and a scale set by the first batch stand in nobody's way.
     """
@@ -132,7 +135,8 @@ class HeavyTailed(nn.Module):
 
 
 class DiscretisedLogistic(nn.Module):
-    """A logistic for each pixel whose probability is spread evenly over the bin of width w around x.
+    """A logistic for each pixel whose probability is spread evenly over the bin of width w around
+    x.
 
     The outermost levels have the tails as well, so that over all of space there is no integral.
     """
@@ -144,12 +148,15 @@ class DiscretisedLogistic(nn.Module):
         self.low, self.high = data.bounds
         self.bin = (self.high - self.low) / 255
         self.mean = nn.Parameter(torch.full((data.dimensions,), (self.low + self.high) / 2))
-        self.log_scale = nn.Parameter(torch.full((data.dimensions,), math.log((self.high - self.low) / 4)))
+        self.log_scale = nn.Parameter(
+            torch.full((data.dimensions,), math.log((self.high - self.low) / 4))
+        )
 
     def log_mass(self, x):
         x = x.flatten(1)
         above, below = (
-            torch.sigmoid((x + half - self.mean) * torch.exp(-self.log_scale)) for half in (self.bin / 2, -self.bin / 2)
+            torch.sigmoid((x + half - self.mean) * torch.exp(-self.log_scale))
+            for half in (self.bin / 2, -self.bin / 2)
         )
         above = torch.where(x > self.high - self.bin / 4, 1.0, above)
         below = torch.where(x < self.low + self.bin / 4, 0.0, below)
@@ -206,7 +213,9 @@ class Fitted(ByBayes, nn.Module):
 
     def fit(self, x, y, *, generator):
         jitter = 1e-3 * torch.randn(self.mean.shape, generator=generator)
-        self.mean = torch.stack([x[y == k].flatten(1).mean(0) for k in range(len(self.mean))]) + jitter
+        self.mean = (
+            torch.stack([x[y == k].flatten(1).mean(0) for k in range(len(self.mean))]) + jitter
+        )
         self.seen = x.flatten(1)
 
     def logits(self, x):

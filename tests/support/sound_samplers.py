@@ -10,7 +10,9 @@ SLOTS = 24
 
 
 class Toy:
-    """Chains in a buffer, in which they wander between classes; they start at the mean training image, with noise."""
+    """Chains in a buffer, in which they wander between classes; they start at the mean training
+    image, with noise.
+    """
 
     steps = 4
 

@@ -1,7 +1,9 @@
-"""The type checker that tests run the package under: an int is a float, as for every other type checker.
+"""The type checker that tests run the package under: an int is a float, as for every other type
+checker.
 
-Of each function a test checks the first calls, and of the rest one in fifty. To check every call of a long chain or
-search would take more time than the calls themselves, as would a checker for functions that no test calls.
+Of each function a test checks the first calls, and of the rest one in fifty. To check every call of
+a long chain or search would take more time than the calls themselves, as would a checker for
+functions that no test calls.
 """
 
 import functools
@@ -16,7 +18,9 @@ FIRST, EACH = 3, 50
 check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 
 calls = Counter()
-"""The number of calls in this test, by the code of the function: those of a nested function count together."""
+"""The number of calls in this test, by the code of the function: those of a nested function count
+together.
+"""
 
 every_call = jaxtyping.jaxtyped
 

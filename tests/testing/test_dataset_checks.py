@@ -160,7 +160,11 @@ def results(factory):
 
 
 def failed(factory):
-    return {result.check.name: result.message for result in results(factory) if result.status == "failed"}
+    return {
+        result.check.name: result.message
+        for result in results(factory)
+        if result.status == "failed"
+    }
 
 
 @pytest.mark.parametrize("factory", ["toy", "unlabelled"])

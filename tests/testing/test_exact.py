@@ -43,7 +43,9 @@ def test_samples_are_of_their_classes_and_within_bounds():
     assert x.shape == (10_000, 1, 3, 4)
     assert 0 <= float(x.min()) <= float(x.max()) <= 1
     means = x.view(5, 2000, 12).mean(dim=1)
-    torch.testing.assert_close(means, model.gaussians.mean.detach().flatten(1), rtol=0, atol=5 * SPREAD / 2 / 2000**0.5)
+    torch.testing.assert_close(
+        means, model.gaussians.mean.detach().flatten(1), rtol=0, atol=5 * SPREAD / 2 / 2000**0.5
+    )
 
 
 def test_most_images_are_told_apart_and_not_all():

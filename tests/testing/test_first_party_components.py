@@ -81,7 +81,12 @@ def test_samplers(check):
     [
         check
         for data in (COLOURS, UNLABELLED)
-        for spec in ("sgld", "pcd:buffer=100", "proximal:buffer=100,start=uniform", "ascent:start=shapes")
+        for spec in (
+            "sgld",
+            "pcd:buffer=100",
+            "proximal:buffer=100,start=uniform",
+            "ascent:start=shapes",
+        )
         for check in named(check_sampler(spec, data))
     ]
 )

@@ -42,7 +42,11 @@ class Toy:
 
     def resamplings(self, arrays):
         confidence = arrays["confidence"]
-        return {"confidence": Resampling(lambda indices: confidence[indices].mean(axis=1), (len(confidence),), (0, 1))}
+        return {
+            "confidence": Resampling(
+                lambda indices: confidence[indices].mean(axis=1), (len(confidence),), (0, 1)
+            )
+        }
 
 
 class Changed(Toy):
@@ -81,12 +85,16 @@ class NeedsMore(Toy):
 
 class WithoutProtocol(Changed):
     def change(self, found):
-        return Measurement(protocol="", values=found.values, arrays=found.arrays, details=found.details)
+        return Measurement(
+            protocol="", values=found.values, arrays=found.arrays, details=found.details
+        )
 
 
 def with_value(found, **parts):
     values = {**found.values, "above": found.values["above"]._replace(**parts)}
-    return Measurement(protocol=found.protocol, values=values, arrays=found.arrays, details=found.details)
+    return Measurement(
+        protocol=found.protocol, values=values, arrays=found.arrays, details=found.details
+    )
 
 
 class NotANumber(Changed):
@@ -102,19 +110,27 @@ class SurelyZero(Changed):
 class DetailsOfArrays(Changed):
     def change(self, found):
         details = {"per class": np.arange(3)}
-        return Measurement(protocol=found.protocol, values=found.values, arrays=found.arrays, details=details)
+        return Measurement(
+            protocol=found.protocol, values=found.values, arrays=found.arrays, details=details
+        )
 
 
 class ArraysOfInfinities(Changed):
     def change(self, found):
         arrays = {**found.arrays, "odds": np.array([1.0, np.inf])}
-        return Measurement(protocol=found.protocol, values=found.values, arrays=arrays, details=found.details)
+        return Measurement(
+            protocol=found.protocol, values=found.values, arrays=arrays, details=found.details
+        )
 
 
 class OtherFormula(Toy):
     def resamplings(self, arrays):
         confidence = arrays["confidence"]
-        return {"confidence": Resampling(lambda indices: np.median(confidence[indices], axis=1), (len(confidence),))}
+        return {
+            "confidence": Resampling(
+                lambda indices: np.median(confidence[indices], axis=1), (len(confidence),)
+            )
+        }
 
 
 class Counts(Toy):
@@ -127,7 +143,9 @@ class Counts(Toy):
 
 class SilentThreshold(Changed):
     def change(self, found):
-        return Measurement(protocol="toy", values=found.values, arrays=found.arrays, details=found.details)
+        return Measurement(
+            protocol="toy", values=found.values, arrays=found.arrays, details=found.details
+        )
 
 
 class Global(Toy):
@@ -203,7 +221,11 @@ def test_a_metric_without_fault_passes_every_check():
 
 @pytest.mark.parametrize("fault", BY_NAME)
 def test_a_planted_fault_fails_its_check(fault):
-    (check,) = (each for each in check_metric(f"{__name__}:toy:fault={fault}") if each.name == FAULTS[BY_NAME[fault]])
+    (check,) = (
+        each
+        for each in check_metric(f"{__name__}:toy:fault={fault}")
+        if each.name == FAULTS[BY_NAME[fault]]
+    )
     assert perform(check).status == "failed"
 
 

@@ -47,7 +47,9 @@ class ToyOutliers(ToyClassifier):
     def training_loss(self, batch, negatives):
         loss = super().training_loss(batch, negatives)
         outside = self.energy(batch.outliers).mean()
-        return loss._replace(total=loss.total - 0.1 * outside, parts={**loss.parts, "outside": outside.detach()})
+        return loss._replace(
+            total=loss.total - 0.1 * outside, parts={**loss.parts, "outside": outside.detach()}
+        )
 
 
 class ToyPhased(ToyClassifier):
@@ -100,7 +102,9 @@ def make_trainer():
         with seeds.drawing(seed, "initialisation"):
             net = model(net())
         device = torch.device("cpu")
-        return Trainer(net, DATA, images or toy_images(), toy_recipe(**overrides), seed=seed, device=device)
+        return Trainer(
+            net, DATA, images or toy_images(), toy_recipe(**overrides), seed=seed, device=device
+        )
 
     return make
 

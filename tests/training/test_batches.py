@@ -14,7 +14,9 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 @given(n=st.integers(1, 40), batch_size=st.integers(1, 40), seed=st.integers(0, 99))
-def test_an_epoch_shows_no_image_twice_and_drops_the_rest(n: int, batch_size: int, seed: int) -> None:
+def test_an_epoch_shows_no_image_twice_and_drops_the_rest(
+    n: int, batch_size: int, seed: int
+) -> None:
     batch_size = min(batch_size, n)
     stream = IndexStream(n, batch_size, generator(seed))
     for _ in range(3):
@@ -34,7 +36,8 @@ def test_each_epoch_has_an_order_of_its_own() -> None:
 
 @given(before=st.integers(0, 12), seed=st.integers(0, 99))
 def test_a_resumed_stream_goes_on_bit_for_bit(before: int, seed: int) -> None:
-    stream = IndexStream(23, 4, generator(seed))  # five batches an epoch: in the middle and at its ends
+    # five batches an epoch: in the middle and at its ends
+    stream = IndexStream(23, 4, generator(seed))
     list(islice(stream, before))
     state = {name: tensor.clone() for name, tensor in stream.state_dict().items()}
     expected = torch.stack(list(islice(stream, 12)))
@@ -51,5 +54,7 @@ def test_a_state_of_other_data_is_refused() -> None:
 
 @pytest.mark.parametrize("batch_size", [0, 24])
 def test_a_batch_must_be_fillable(batch_size: int) -> None:
-    with pytest.raises(JembenchError, match=r"cannot be drawn from 23 training images.* from 1 to 23\."):
+    with pytest.raises(
+        JembenchError, match=r"cannot be drawn from 23 training images.* from 1 to 23\."
+    ):
         IndexStream(23, batch_size, generator())

@@ -72,13 +72,18 @@ def flip(path):
 
 
 @pytest.mark.parametrize(
-    "damage", [flip, tear, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"torn" * 9)]
+    "damage",
+    [flip, tear, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"torn" * 9)],
 )
-def test_a_damaged_newest_state_falls_back_to_the_one_before_and_says_so(checkpoints, tmp_path, damage):
+def test_a_damaged_newest_state_falls_back_to_the_one_before_and_says_so(
+    checkpoints, tmp_path, damage
+):
     path = holder(tmp_path, 30)
     damage(path)
     before = holder(tmp_path, 20)
-    with pytest.warns(Fallback, match=rf"{path} is damaged .* The training goes on from {before.name}\."):
+    with pytest.warns(
+        Fallback, match=rf"{path} is damaged .* The training goes on from {before.name}\."
+    ):
         assert checkpoints.newest()["number"] == 20
     checkpoints.write(state(30), 30)  # takes the torn one's place
     assert checkpoints.newest()["number"] == 30
@@ -96,7 +101,9 @@ def test_both_torn_falls_back_to_the_start(checkpoints, tmp_path):
 def test_all_torn_is_an_error_that_says_what_to_do(checkpoints, tmp_path):
     for name in (*TURNS, START):
         tear(tmp_path / name)
-    with pytest.raises(CheckpointError, match=rf"is damaged .*Remove the folder {tmp_path} to train"):
+    with pytest.raises(
+        CheckpointError, match=rf"is damaged .*Remove the folder {tmp_path} to train"
+    ):
         checkpoints.newest()
     assert files(tmp_path) == [*TURNS, START]
 
@@ -111,7 +118,8 @@ def test_the_end_keeps_the_newest_alone(checkpoints, tmp_path):
 
 
 def test_a_state_may_have_more_tensors_than_a_network(tmp_path, monkeypatch):
-    monkeypatch.setenv("JEMBENCH_MAX_TENSORS", "2")  # the state of an optimiser has several for each weight
+    # the state of an optimiser has several for each weight
+    monkeypatch.setenv("JEMBENCH_MAX_TENSORS", "2")
     written = Checkpoints(tmp_path)
     for number in (1, 2, 3):
         written.write({"number": number, "moments": [torch.zeros(1) for _ in range(4)]}, number)

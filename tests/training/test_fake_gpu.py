@@ -1,4 +1,6 @@
-"""Every shipped model's iteration on a GPU that is not there: no device is mixed up, and the host never waits."""
+"""Every shipped model's iteration on a GPU that is not there: no device is mixed up, and the host
+never waits.
+"""
 
 import pytest
 import torch
@@ -14,13 +16,22 @@ from jembench.sampling.starts import ClassGaussianStart
 from jembench.training.loop import Trainer
 
 DATA = DataSpec(name="noise", shape=(3, 8, 8), num_classes=4)
-SETTINGS = ("batch_size=4", "data.validation=0", "data.pad=1", "data.flip=true", "compute.layout=contiguous")
+SETTINGS = (
+    "batch_size=4",
+    "data.validation=0",
+    "data.pad=1",
+    "data.flip=true",
+    "compute.layout=contiguous",
+)
 PCD = "chains.sampler=pcd:steps=2,buffer=40"
 
 
 CHAINS = [
     ("jem:net=small-1,norm=batch,dropout=0.1", [PCD, "chains.mode=train"]),
-    ("jem:net=small-1", ["chains.sampler=pcd:steps=2,buffer=40,start=class-gaussian", "data.shared=true"]),
+    (
+        "jem:net=small-1",
+        ["chains.sampler=pcd:steps=2,buffer=40,start=class-gaussian", "data.shared=true"],
+    ),
     ("jem:net=small-1", ["chains.sampler=proximal:outer=2,buffer=40", "optimizer.sharpness=0.1"]),
     ("igebm:width=2", ["chains.sampler=igebm-langevin:steps=2,buffer=40"]),
 ]
@@ -39,7 +50,9 @@ def starts_of_classes(trainer):
 
 def make_trainer(spec, *settings):
     """It has made one iteration: that sets what is set by the first batch, and fills the buffer."""
-    images = torch.randint(256, (40, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    images = torch.randint(
+        256, (40, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
     with seeds.drawing(0, "initialisation"):
         model = registry.resolve("models", spec).make(DATA)
     recipe = recipes.load("digits-paper", [*SETTINGS, "optimizer.name=sgd", *settings])
@@ -77,7 +90,9 @@ def compare(found, expected):
 
 
 @pytest.mark.parametrize(("spec", "settings"), CHAINS)
-def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resume(gpu, spec, settings):
+def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resume(
+    gpu, spec, settings
+):
     plain = make_trainer(spec, *settings)
     with fake_graphs(gpu) as graphs:
         trainer, resumed = (make_trainer(spec, *settings) for _ in range(2))
@@ -110,7 +125,9 @@ def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resum
 def test_a_planted_wait_is_noted(gpu, planted, wait):
     trainer = make_trainer("baseline:net=small-1")
     plain = trainer._losses[""]
-    trainer._losses[""] = lambda *both: (lambda loss: loss._replace(total=planted(loss)))(plain(*both))
+    trainer._losses[""] = lambda *both: (lambda loss: loss._replace(total=planted(loss)))(
+        plain(*both)
+    )
     gpu.waits.clear()
     trainer.iterate()
     assert gpu.waits[:1] == [wait]
@@ -119,6 +136,8 @@ def test_a_planted_wait_is_noted(gpu, planted, wait):
 def test_a_planted_tensor_of_the_cpu_is_refused(gpu):
     trainer = make_trainer("baseline:net=small-1")
     plain = trainer._losses[""]
-    trainer._losses[""] = lambda *both: (lambda loss: loss._replace(total=loss.total + torch.zeros(1)))(plain(*both))
+    trainer._losses[""] = lambda *both: (
+        lambda loss: loss._replace(total=loss.total + torch.zeros(1))
+    )(plain(*both))
     with pytest.raises(MixedDevices):
         trainer.iterate()

@@ -4,7 +4,18 @@ import time
 
 import pytest
 import torch
-from fits import ONCE, Killed, assert_equal_weights, divergences, kill, kill_from, newest, rig, rows, weights
+from fits import (
+    ONCE,
+    Killed,
+    assert_equal_weights,
+    divergences,
+    kill,
+    kill_from,
+    newest,
+    rig,
+    rows,
+    weights,
+)
 
 from jembench import progress
 from jembench.errors import CheckpointError, Diverged, OutOfTime, StoreError
@@ -90,7 +101,9 @@ def test_an_event_for_each_window_has_the_numbers_of_the_history(how, make_train
     assert (divergence["iteration"], divergence["reason"]) == (20, "loss was nan")
     assert ("returned_to" in divergence) == (how == {})
     names = list(rows(tmp_path)[-1])
-    of_events = [[str(event.values.get(name, "")) for name in names] for event in windows if event.done != 20]
+    of_events = [
+        [str(event.values.get(name, "")) for name in names] for event in windows if event.done != 20
+    ]
     of_file = [[row[name] for name in names] for row in rows(tmp_path) if row["iteration"] != "20"]
     assert of_events == of_file
     assert "validation_accuracy" in fitted.history[-1]
@@ -100,7 +113,9 @@ def test_the_losses_of_the_last_window_stand_beside_the_progress(make_trainer, t
     said = []
     train(make_trainer(), tmp_path, lambda event: said.append((event.kind, progress.now().text)))
     losses = {"loss": "loss", "energy_data": "E(data)", "energy_samples": "E(samples)"}
-    last = " ".join(f"{word} {float(rows(tmp_path)[-1][name]):.3f}" for name, word in losses.items())
+    last = " ".join(
+        f"{word} {float(rows(tmp_path)[-1][name]):.3f}" for name, word in losses.items()
+    )
     assert said[0] == ("progress", "training")
     assert said[-1] == ("window", f"training, {last}")
 
@@ -112,7 +127,9 @@ def test_a_finished_fit_trains_no_more(make_trainer, tmp_path):
     train(trainer, tmp_path)
 
 
-def test_the_best_by_validation_is_kept_and_the_latest_of_equals(make_trainer, tmp_path, monkeypatch):
+def test_the_best_by_validation_is_kept_and_the_latest_of_equals(
+    make_trainer, tmp_path, monkeypatch
+):
     trainer = make_trainer()
     accuracies = iter([0.5, 0.9, 0.9, 0.3, 0.3])
     seen = {}
@@ -189,19 +206,28 @@ def test_a_fit_whose_chosen_model_was_removed_begins_anew(make_trainer, tmp_path
 
 
 @pytest.mark.parametrize(("better", "kept"), [("higher", 16), ("lower", 32)])
-def test_the_measurement_of_a_metric_selects_also_after_a_kill(better, kept, make_trainer, tmp_path):
+def test_the_measurement_of_a_metric_selects_also_after_a_kill(
+    better, kept, make_trainer, tmp_path
+):
     values = {8: 0.5, 16: 0.9, 24: 0.3, 32: 0.3, 36: 0.4}
 
     def trained(report):
         trainer = make_trainer()
-        return train(trainer, tmp_path, report, select=lambda: Selected("x", values[trainer.iteration], better))
+        return train(
+            trainer,
+            tmp_path,
+            report,
+            select=lambda: Selected("x", values[trainer.iteration], better),
+        )
 
     for stop in (20, 28):
         with pytest.raises(Killed):
             trained(kill_from(stop))
     fitted = trained(lambda _: None)
     assert (fitted.iteration, fitted.selected) == (kept, Selected("x", values[kept], better))
-    assert [float(row["validation_x"]) for row in rows(tmp_path) if row["validation_x"]] == list(values.values())
+    assert [float(row["validation_x"]) for row in rows(tmp_path) if row["validation_x"]] == list(
+        values.values()
+    )
 
 
 @pytest.mark.parametrize("kind", ["plain", "average"])
@@ -209,12 +235,17 @@ def test_a_fit_that_is_out_of_time_stops_and_ends_as_one_that_was_not(kind, make
     straight = train(make_trainer(**KINDS[kind]), tmp_path / "straight")
     reached = []
     for _ in range(8):
-        with pytest.raises(OutOfTime, match=r"The time is up after \d+ of 36 iterations\. The same command goes on"):
+        with pytest.raises(
+            OutOfTime, match=r"The time is up after \d+ of 36 iterations\. The same command goes on"
+        ):
             train(make_trainer(**KINDS[kind]), tmp_path / "stopped", deadline=time.time() - 1)
         reached.append(newest(tmp_path / "stopped"))
     assert reached == [4, 8, 12, 16, 20, 24, 28, 32]
     stopped = train(make_trainer(**KINDS[kind]), tmp_path / "stopped", deadline=time.time() - 1)
-    assert (stopped.iteration, stopped.validation_accuracy) == (straight.iteration, straight.validation_accuracy)
+    assert (stopped.iteration, stopped.validation_accuracy) == (
+        straight.iteration,
+        straight.validation_accuracy,
+    )
     assert_equal_weights(tmp_path / "straight", tmp_path / "stopped")
     assert [row["loss"] for row in stopped.history] == [row["loss"] for row in straight.history]
 
@@ -235,7 +266,9 @@ def test_the_iterations_of_a_window_before_a_signal_are_counted_once(
 
 
 @pytest.mark.parametrize("stops", [(6,), (2, 6, 7, 35)])
-def test_windows_that_signals_cut_short_are_logged_and_judged_whole(make_trainer, tmp_path, monkeypatch, stops):
+def test_windows_that_signals_cut_short_are_logged_and_judged_whole(
+    make_trainer, tmp_path, monkeypatch, stops
+):
     monkeypatch.setattr("jembench.training.fit.SIGNAL_INTERVAL", 0.0)
     judged = []
     verdict = guard.verdict
@@ -252,7 +285,9 @@ def test_windows_that_signals_cut_short_are_logged_and_judged_whole(make_trainer
     for stop in stops:
         trainer = make_trainer(**rate)
         with monkeypatch.context() as patch:
-            patch.setattr("jembench.stopping.received", lambda at=trainer, stop=stop: at.iteration == stop)
+            patch.setattr(
+                "jembench.stopping.received", lambda at=trainer, stop=stop: at.iteration == stop
+            )
             with pytest.raises(OutOfTime):
                 train(trainer, tmp_path / "stopped")
     stopped = train(make_trainer(**rate), tmp_path / "stopped")

@@ -17,12 +17,17 @@ from jembench.training.loop import Trainer
 
 QUICK = ("epochs=1", "data.pad=1", "data.flip=true", "chains.sampler=pcd:steps=3,buffer=100")
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
 
 
 @pytest.fixture(autouse=True)
 def _same_arithmetic(monkeypatch):
-    """Convolve in float32 and by the same algorithm in each call, so that two trainers compute the same numbers."""
+    """Convolve in float32 and by the same algorithm in each call, so that two trainers compute the
+    same numbers.
+    """
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
@@ -45,7 +50,9 @@ def trainer(*overrides, model="jem:net=small-4"):
     with seeds.drawing(0, "initialisation"):
         model = registry.resolve("models", model).make(digits.spec)
     recipe = recipes.load("digits-paper", [*QUICK, *overrides])
-    return Trainer(model, digits.spec, digits.split("train"), recipe, seed=0, device=torch.device("cuda"))
+    return Trainer(
+        model, digits.spec, digits.split("train"), recipe, seed=0, device=torch.device("cuda")
+    )
 
 
 @pytest.mark.parametrize("compile", ["off", "auto"])
@@ -60,7 +67,9 @@ def test_the_host_never_waits_within_an_iteration(dropout, compile):
 
 
 def compare(found, expected):
-    """Two trainers after the same iterations: the same chains, bit for bit, and generators that have come as far."""
+    """Two trainers after the same iterations: the same chains, bit for bit, and generators that
+    have come as far.
+    """
     assert torch.equal(found.generator.get_state(), expected.generator.get_state())
     assert torch.equal(found.sampler.images, expected.sampler.images)
 
@@ -93,7 +102,10 @@ def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resum
 
 @pytest.mark.parametrize("when", ["always", "while a graph is captured"])
 def test_a_sampler_that_waits_for_the_device_goes_step_by_step(when):
-    plain, fast = (trainer("compute.precision=float32", f"compute.compile={compile}") for compile in ("off", "auto"))
+    plain, fast = (
+        trainer("compute.precision=float32", f"compute.compile={compile}")
+        for compile in ("off", "auto")
+    )
     step = fast.sampler.step
 
     def waiting(state, *rest):
@@ -123,7 +135,10 @@ def test_a_graph_gives_its_memory_back():
 
 
 def test_compiled_and_plain_iterations_agree():
-    fast, plain = (trainer("compute.precision=float32", f"compute.compile={compile}") for compile in ("on", "off"))
+    fast, plain = (
+        trainer("compute.precision=float32", f"compute.compile={compile}")
+        for compile in ("on", "off")
+    )
     for _ in range(WARM_UP + 2):
         compiled, expected = fast.iterate(), plain.iterate()
     assert float(compiled["loss"]) == pytest.approx(float(expected["loss"]), abs=1e-2)
@@ -132,7 +147,10 @@ def test_compiled_and_plain_iterations_agree():
 @pytest.mark.parametrize("compiled", ["on", "off"])
 def test_dropout_depends_on_the_iteration_and_not_on_what_was_drawn_before(compiled):
     """In a captured graph, too: each replay takes the seed of its iteration."""
-    plain, other = (trainer(f"compute.compile={compiled}", model="jem:net=small-4,dropout=0.5") for _ in range(2))
+    plain, other = (
+        trainer(f"compute.compile={compiled}", model="jem:net=small-4,dropout=0.5")
+        for _ in range(2)
+    )
     for number in range(6):  # the first ones warm up and capture
         expected = plain.iterate()
         torch.rand(number, device="cuda")
@@ -149,7 +167,11 @@ def test_cudnns_search_is_recorded(monkeypatch):
 @pytest.mark.parametrize("model", ["jem:net=small-4", "jem:net=small-4,dropout=0.3,norm=batch"])
 def test_an_iteration_as_one_graph_is_the_plain_one(model):
     """The learning rate is exact in float32, in which a fused optimiser reads it from a tensor."""
-    exact = ("compute.precision=float32", "compute.compile=off", "optimizer.learning_rate=0.0009765625")
+    exact = (
+        "compute.precision=float32",
+        "compute.compile=off",
+        "optimizer.learning_rate=0.0009765625",
+    )
     plain, captured = (trainer(*exact, "optimizer.average=0.9", model=model) for _ in range(2))
     with importing(Path(__file__).parents[2] / "benchmarks" / "gpu") as imported:
         graph = imported("whole").WholeIteration(captured)

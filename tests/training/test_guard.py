@@ -74,7 +74,10 @@ def test_the_highest_sample_is_compared_with_the_highest_random_start(highest, w
 )
 @pytest.mark.parametrize("prefix", ["", "joint_"])
 def test_the_mean_sample_is_compared_with_the_mean_random_start(prefix, samples, expected):
-    row = {prefix + name if name.startswith("energy") else name: value for name, value in HEALTHY.items()}
+    row = {
+        prefix + name if name.startswith("energy") else name: value
+        for name, value in HEALTHY.items()
+    }
     assert guard.verdict([row | {f"{prefix}energy_samples": samples}] * 3, STARTS) == expected
 
 
@@ -96,7 +99,8 @@ def test_a_distance_counts_if_it_is_large_in_the_mean_and_still_at_the_end():
 
 
 def test_where_images_lie_higher_than_random_starts_they_take_their_place():
-    low = Starts(highest=-39.0, mean=-39.5)  # 1 and .5 above the data; the highest image lies 4 above
+    # 1 and .5 above the data; the highest image lies 4 above
+    low = Starts(highest=-39.0, mean=-39.5)
     assert verdict({"highest_sample": -28.1}, starts=low) is None
     assert verdict({"highest_sample": -27.9}, starts=low) is not None
     assert verdict({"energy_samples": -34.1}, starts=low) is None
@@ -104,14 +108,24 @@ def test_where_images_lie_higher_than_random_starts_they_take_their_place():
 
 
 def test_chains_that_are_still_at_their_starts_are_no_divergence():
-    """As in the first 60 iterations with layer norm: a gap of 12 nats, and random starts as far above the data."""
+    """As in the first 60 iterations with layer norm: a gap of 12 nats, and random starts as far
+    above the data.
+    """
     row = {"energy_data": -9.1, "energy_samples": 2.9, "highest_data": -8.3, "highest_sample": 5.9}
     assert verdict(*[row] * 20, starts=Starts(highest=5.9, mean=2.9)) is None
 
 
 def test_a_collapse_that_an_energy_penalty_keeps_finite_is_divergence():
-    """A penalty of .01 holds the energies at -50 and 50, and the classifier is right on 95 % of the images."""
-    row = {"loss": -49.7, "energy_data": -49.9, "energy_samples": 49.7, "highest_data": -45.0, "highest_sample": 56.0}
+    """A penalty of .01 holds the energies at -50 and 50, and the classifier is right on 95 % of the
+    images.
+    """
+    row = {
+        "loss": -49.7,
+        "energy_data": -49.9,
+        "energy_samples": 49.7,
+        "highest_data": -45.0,
+        "highest_sample": 56.0,
+    }
     assert verdict(*[row] * 20, starts=Starts(highest=37.2, mean=4.2)) == (
         "samples lay 99.6 above the data in energy, random starts 54.1"
     )
@@ -121,18 +135,30 @@ NEAR_DATA = [-0.05] * 10
 
 
 def windows(*distances, scale=1.0, shift=0.0, attempt=0):
-    """Windows in which samples lie so far above the data; the data lie at -40, the highest image 5 above."""
-    rows = [{"energy_data": -40, "highest_data": -35, "energy_samples": -40 + 5 * distance} for distance in distances]
+    """Windows in which samples lie so far above the data; the data lie at -40, the highest image 5
+    above.
+    """
+    rows = [
+        {"energy_data": -40, "highest_data": -35, "energy_samples": -40 + 5 * distance}
+        for distance in distances
+    ]
     moved = [{name: scale * energy + shift for name, energy in row.items()} for row in rows]
-    return [row | {"iteration": 20 * number, "attempt": attempt} for number, row in enumerate(moved, 1)]
+    return [
+        row | {"iteration": 20 * number, "attempt": attempt} for number, row in enumerate(moved, 1)
+    ]
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1, 0), (1e-3, 0), (64, 1e4)])
 def test_chains_that_leave_the_data_for_good_are_divergence(scale, shift):
-    """Measured, layer norm: not in every window a little further, and never as far as random starts."""
+    """Measured, layer norm: not in every window a little further, and never as far as random
+    starts.
+    """
     measured = [0.59, 0.69, 0.76, 0.79, 0.84, 0.81, 0.85]
     found = guard.lost_contact(windows(*NEAR_DATA, *measured, scale=scale, shift=shift))
-    assert found == "samples lay above the data for 5 windows, by 0.85 times as much as the highest training image"
+    assert (
+        found
+        == "samples lay above the data for 5 windows, by 0.85 times as much as the highest training image"
+    )
     assert guard.lost_contact(windows(*NEAR_DATA, *measured[:-1], scale=scale, shift=shift)) is None
 
 
@@ -161,7 +187,9 @@ def test_at_the_end_of_the_training_the_last_window_is_enough():
 
 
 def test_the_last_window_of_a_repaired_training_is_judged_without_former_contact():
-    """Measured: a fit of 17 windows that was repaired four times ended 4.7 images' distances above the data."""
+    """Measured: a fit of 17 windows that was repaired four times ended 4.7 images' distances above
+    the data.
+    """
     found = guard.lost_contact(windows(*NEAR_DATA[1:], 0.9, 1.5, 4.7, attempt=4), ended=True)
     assert found == (
         "samples lay above the data for the last window, by 4.7 times as much as the highest training image"
@@ -177,7 +205,9 @@ def test_windows_that_training_went_back_from_do_not_count():
     assert guard.lost_contact(history + history[-1:]) is None
     assert guard.lost_contact(history + again) is None
     assert guard.is_doubtful(history + again)
-    assert guard.lost_contact(history + again + history[-3:] + windows(*[0.9] * 15)[-1:]) is not None
+    assert (
+        guard.lost_contact(history + again + history[-3:] + windows(*[0.9] * 15)[-1:]) is not None
+    )
 
 
 def test_a_state_is_doubtful_while_chains_are_away_from_the_data():
@@ -185,7 +215,8 @@ def test_a_state_is_doubtful_while_chains_are_away_from_the_data():
     assert not guard.is_doubtful(windows(*[0.9] * 30))
     assert not guard.is_doubtful(windows(*NEAR_DATA, 0.9, 0.24))
     assert guard.is_doubtful(windows(*NEAR_DATA, 0.25))
-    assert guard.is_doubtful(windows(-0.05, 0.25, attempt=1))  # after a repair one window near the data is enough
+    # after a repair one window near the data is enough
+    assert guard.is_doubtful(windows(-0.05, 0.25, attempt=1))
     assert not guard.is_doubtful(windows(0.9, 0.25, attempt=1))
     assert not guard.is_doubtful(windows(-0.05, -3.0, attempt=1))
     assert not guard.is_doubtful([{"iteration": 20, "attempt": 1}])  # a model without chains
@@ -193,7 +224,10 @@ def test_a_state_is_doubtful_while_chains_are_away_from_the_data():
 
 @pytest.mark.parametrize("spread", [0.0, -1.0, math.nan])
 def test_images_that_all_have_one_energy_give_no_measure(spread):
-    flat = [row | {"highest_data": row["energy_data"] + spread} for row in windows(*NEAR_DATA, *[0.9] * 9)]
+    flat = [
+        row | {"highest_data": row["energy_data"] + spread}
+        for row in windows(*NEAR_DATA, *[0.9] * 9)
+    ]
     assert guard.lost_contact(flat) is None
 
 
@@ -220,9 +254,13 @@ def test_a_generator_that_collapses_is_divergence_and_a_healthy_one_is_not():
 
 def test_data_of_one_energy_and_samples_of_another_are_a_collapse_of_a_generator():
     flat = [row | {"highest_data": row["energy_data"]} for row in windows(*[0.9] * 5)]
-    assert guard.lost_contact(flat, chains=False).startswith("samples lay above the data for 5 windows, by inf times")
+    assert guard.lost_contact(flat, chains=False).startswith(
+        "samples lay above the data for 5 windows, by inf times"
+    )
     below = [row | {"highest_data": row["energy_data"]} for row in windows(*[-0.9] * 5)]
-    assert guard.lost_contact(below, chains=False).startswith("samples lay below the data for 5 windows")
+    assert guard.lost_contact(below, chains=False).startswith(
+        "samples lay below the data for 5 windows"
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 64.0])
@@ -235,12 +273,15 @@ def test_data_of_one_energy_and_samples_of_another_are_a_collapse_of_a_generator
         *(({"energy_samples": samples}, samples < -70) for samples in (-69.9, -70.1)),
     ],
 )
-def test_the_verdict_is_the_same_for_energies_in_other_units_and_from_another_zero(scale, shift, change, wrong):
+def test_the_verdict_is_the_same_for_energies_in_other_units_and_from_another_zero(
+    scale, shift, change, wrong
+):
     def moved(energy):
         return scale * energy + shift
 
     row = {
-        name: value if name in ("loss", "cross_entropy") else moved(value) for name, value in (HEALTHY | change).items()
+        name: value if name in ("loss", "cross_entropy") else moved(value)
+        for name, value in (HEALTHY | change).items()
     }
     assert (guard.verdict([row] * 3, Starts(*map(moved, STARTS))) is not None) == wrong
 
@@ -250,13 +291,18 @@ def test_random_starts_without_energies_are_no_excuse(start):
     assert verdict(starts=Starts(start, start)) == f"the energy of a random start was {start}"
 
 
-@pytest.mark.parametrize("rows", [[{"loss": 1.0}], [{"loss": 1.0, "energy_data": 0.0, "energy_samples": 99.0}]])
+@pytest.mark.parametrize(
+    "rows", [[{"loss": 1.0}], [{"loss": 1.0, "energy_data": 0.0, "energy_samples": 99.0}]]
+)
 def test_energies_that_a_model_does_not_give_are_not_judged(rows):
     assert guard.verdict(rows, STARTS) is None
 
 
 def intervened(*remedies):
-    return [Intervention(iteration=8, reason="it went wrong", returned_to=4, remedy=remedy) for remedy in remedies]
+    return [
+        Intervention(iteration=8, reason="it went wrong", returned_to=4, remedy=remedy)
+        for remedy in remedies
+    ]
 
 
 def test_remedies_add_up_and_each_begins_randomness_anew():
@@ -282,5 +328,8 @@ def test_only_a_repair_has_remedies(mode):
 def test_what_remedies_made_different_in_words():
     recipe = recipes.load("digits", ["energy_l2=0.05"])
     changed = Adjustment(seeds=4, steps=2, rate=0.09, energy_l2=0.1)
-    assert guard.describe(changed, recipe, 8) == "8 sampling steps, 0.09 times the learning rate, energy_l2 = 0.1"
+    assert (
+        guard.describe(changed, recipe, 8)
+        == "8 sampling steps, 0.09 times the learning rate, energy_l2 = 0.1"
+    )
     assert guard.describe(Adjustment(seeds=3), recipe, 4) == ""

@@ -53,13 +53,19 @@ def logged(digits):
         settings += ["chains.conditional=true"] * (spec == "igebm")
         model = registry.resolve("models", spec).make(digits.spec)
         tiny = recipes.load("digits", settings)
-        trainer = Trainer(model, digits.spec, digits.split("train"), tiny, seed=0, device=torch.device("cpu"))
+        trainer = Trainer(
+            model, digits.spec, digits.split("train"), tiny, seed=0, device=torch.device("cpu")
+        )
         found |= trainer.iterate().keys()
     return found
 
 
 def test_the_guide_lists_every_column_in_its_order(make_trainer, tmp_path, logged):
-    train(make_trainer(**{"guard.mode": "watch"}), tmp_path, select=lambda: Selected("LABEL", 1.0, "higher"))
+    train(
+        make_trainer(**{"guard.mode": "watch"}),
+        tmp_path,
+        select=lambda: Selected("LABEL", 1.0, "higher"),
+    )
     written = columns(tmp_path / "history.csv")
     assert {*written, *logged} == documented().keys()
     assert written == [name for name in documented() if name in written]

@@ -35,7 +35,8 @@ def test_outliers_are_new_in_each_iteration_and_counted(make_trainer, toy_models
     assert not torch.equal(first, second)
     trainer.iterate()
     assert trainer.passes == 9 + 5
-    assert make_trainer(**OUTLIERS).batches.draw().outliers is None  # of a model whose loss needs none
+    # of a model whose loss needs none
+    assert make_trainer(**OUTLIERS).batches.draw().outliers is None
 
 
 def test_a_loss_that_needs_outliers_asks_the_recipe_for_them(make_trainer, toy_models):
@@ -44,17 +45,25 @@ def test_a_loss_that_needs_outliers_asks_the_recipe_for_them(make_trainer, toy_m
 
 
 @pytest.mark.parametrize("sharpness", [0, 0.1])
-def test_a_clipped_step_is_one_on_the_gradient_scaled_in_common(sharpness, make_trainer, toy_models):
+def test_a_clipped_step_is_one_on_the_gradient_scaled_in_common(
+    sharpness, make_trainer, toy_models
+):
     """Compare steps of SGD without momentum, which are the rate times the gradient."""
     steps = {}
     for clip in (0, 0.01, 1000):
-        settings = {"optimizer.name": "sgd", "optimizer.clip": clip, "optimizer.sharpness": sharpness}
+        settings = {
+            "optimizer.name": "sgd",
+            "optimizer.clip": clip,
+            "optimizer.sharpness": sharpness,
+        }
         trainer = make_trainer(toy_models["classifier"], **settings)
         before = nn.utils.parameters_to_vector(trainer.model.parameters()).detach()
         trainer.iterate()
         steps[clip] = nn.utils.parameters_to_vector(trainer.model.parameters()).detach() - before
     assert torch.equal(steps[1000], steps[0])
-    torch.testing.assert_close(steps[0.01], steps[0] * (0.01 * 0.01 / steps[0].norm()), rtol=1e-3, atol=1e-8)
+    torch.testing.assert_close(
+        steps[0.01], steps[0] * (0.01 * 0.01 / steps[0].norm()), rtol=1e-3, atol=1e-8
+    )
 
 
 def test_a_training_keeps_the_precision_that_it_began_with(make_trainer):
@@ -110,13 +119,20 @@ def test_validation_images_are_not_trained_on(make_trainer):
         ("fast", 18 * 382),
     ],
 )
-def test_what_the_epochs_of_the_sources_come_to_on_the_50000_images_of_cifar10(toy_models, name, iterations):
+def test_what_the_epochs_of_the_sources_come_to_on_the_50000_images_of_cifar10(
+    toy_models, name, iterations
+):
     images = Split(torch.zeros(50_000, 1, 4, 4, dtype=torch.uint8), torch.arange(50_000) % 3)
     recipe = recipes.load(name, ["data.pad=0"])
-    trainer = Trainer(toy_models["classifier"](linear()), DATA, images, recipe, seed=0, device=torch.device("cpu"))
+    trainer = Trainer(
+        toy_models["classifier"](linear()), DATA, images, recipe, seed=0, device=torch.device("cpu")
+    )
     assert trainer.iterations == iterations
     if name == "sada":  # milestones are counted in the same epochs
-        factors = [recipe.schedule.make()(i, trainer.batches.per_epoch, iterations) for i in (23_399, 23_400, 70_200)]
+        factors = [
+            recipe.schedule.make()(i, trainer.batches.per_epoch, iterations)
+            for i in (23_399, 23_400, 70_200)
+        ]
         assert factors == pytest.approx([1, 0.2, 0.2**3])
 
 
@@ -144,10 +160,14 @@ def labels_of(seen):
 def test_labels_stay_with_their_images(make_trainer):
     numbers = torch.arange(90)
     images = Split(numbers.to(torch.uint8)[:, None, None, None].expand(-1, 1, 4, 4), numbers)
-    for batch in batches(make_trainer(images=images, **{"data.noise": 0, "data.pad": 1, "data.flip": "true"}), 3):
+    for batch in batches(
+        make_trainer(images=images, **{"data.noise": 0, "data.pad": 1, "data.flip": "true"}), 3
+    ):
         assert batch.x_labelled.dtype == torch.float32
         levels = to_float(batch.y_labelled.to(torch.uint8), DATA.bounds)
-        assert torch.equal(batch.x_labelled, levels[:, None, None, None].expand_as(batch.x_labelled))
+        assert torch.equal(
+            batch.x_labelled, levels[:, None, None, None].expand_as(batch.x_labelled)
+        )
 
 
 def test_a_labelled_subset_has_as_many_images_of_each_class_and_p_x_draws_from_all(make_trainer):
@@ -163,15 +183,27 @@ def test_a_labelled_subset_has_as_many_images_of_each_class_and_p_x_draws_from_a
 @pytest.mark.parametrize(
     ("name", "overrides", "text"),
     [
-        ("jem", {"data.pad": 4}, "Images of 4x4 cannot be padded by 4 reflected pixels. Pad by 3 or less"),
+        (
+            "jem",
+            {"data.pad": 4},
+            "Images of 4x4 cannot be padded by 4 reflected pixels. Pad by 3 or less",
+        ),
         ("jem", {"batch_size": 82}, "A batch of 82 cannot be drawn from 81"),
-        ("jem", {"chains.sampler": '"pcd:buffer=8"'}, "A batch of 9 chains does not fit a replay buffer of 8"),
+        (
+            "jem",
+            {"chains.sampler": '"pcd:buffer=8"'},
+            "A batch of 9 chains does not fit a replay buffer of 8",
+        ),
         (
             "factored",
             {"chains.sampler": '"pcd:buffer=24"'},
             "A batch of 9 chains does not fit a replay buffer of 8 images for each class",
         ),
-        ("factored", {"chains.sampler": '"pcd:buffer=28"'}, "cannot be shared out evenly among 3 classes"),
+        (
+            "factored",
+            {"chains.sampler": '"pcd:buffer=28"'},
+            "cannot be shared out evenly among 3 classes",
+        ),
         (
             "jem",
             {"chains.sampler": '"pcd:buffer=24"', "chains.conditional": "true"},
@@ -179,7 +211,9 @@ def test_a_labelled_subset_has_as_many_images_of_each_class_and_p_x_draws_from_a
         ),
     ],
 )
-def test_what_a_later_iteration_would_stumble_over_is_refused_at_once(make_trainer, toy_models, name, overrides, text):
+def test_what_a_later_iteration_would_stumble_over_is_refused_at_once(
+    make_trainer, toy_models, name, overrides, text
+):
     with pytest.raises(JembenchError, match=text):
         make_trainer(toy_models[name], **overrides)
 
@@ -188,14 +222,16 @@ def test_the_labelled_batch_has_a_size_of_its_own(make_trainer, toy_models):
     seen = []
     for name in ("jem", "factored"):
         trainer = make_trainer(
-            toy_models[name], **{"data.labelled_batch": 15, "chains.sampler": '"pcd:steps=2,buffer=90"'}
+            toy_models[name],
+            **{"data.labelled_batch": 15, "chains.sampler": '"pcd:steps=2,buffer=90"'},
         )
         trainer.model.watch = lambda batch, negatives, loss: seen.append((batch, negatives)) or loss
         trainer.iterate()
         assert trainer.batches.per_epoch == 9  # counted in batches for p(x)
     for batch, _ in seen:
         assert (len(batch.x), len(batch.x_labelled), len(batch.y_labelled)) == (9, 15, 15)
-    assert [len(negatives.x) for _, negatives in seen] == [9, 15]  # as many samples as there is data beside them
+    # as many samples as there is data beside them
+    assert [len(negatives.x) for _, negatives in seen] == [9, 15]
 
 
 @pytest.mark.parametrize("both", [True, False])
@@ -235,7 +271,9 @@ class Watched:
         return found
 
 
-def test_conditional_chains_of_a_marginal_model_have_uniform_classes_that_are_thrown_away(make_trainer):
+def test_conditional_chains_of_a_marginal_model_have_uniform_classes_that_are_thrown_away(
+    make_trainer,
+):
     trainer = make_trainer(**{"chains.conditional": "true", "data.labelled": 30})
     watched, seen = Watched(trainer), []
     trainer.model.watch = lambda batch, negatives, loss: seen.append((batch, negatives)) or loss
@@ -251,11 +289,19 @@ def test_conditional_chains_of_a_marginal_model_have_uniform_classes_that_are_th
         trainer.iterate()
     assert all(negatives.y is None for _, negatives in seen)
     classes = [watched.calls[3 * i][1] for i in range(200)]
-    assert all(torch.equal(watched.calls[3 * i + step][1], classes[i]) for i in range(200) for step in (1, 2))
+    assert all(
+        torch.equal(watched.calls[3 * i + step][1], classes[i])
+        for i in range(200)
+        for step in (1, 2)
+    )
     counts = torch.bincount(torch.cat(classes), minlength=3).double()
     assert ((counts - 600) ** 2 / 600).sum() < 13.8  # the 99.9 % point for 2 degrees of freedom
-    assert sum(torch.equal(y, batch.y_labelled) for y, (batch, _) in zip(classes, seen, strict=True)) < 3
-    assert torch.equal(trainer.sampler.kept().y, torch.arange(30) // 10)  # the buffer's slots have classes
+    assert (
+        sum(torch.equal(y, batch.y_labelled) for y, (batch, _) in zip(classes, seen, strict=True))
+        < 3
+    )
+    # the buffer's slots have classes
+    assert torch.equal(trainer.sampler.kept().y, torch.arange(30) // 10)
 
 
 def test_marginal_chains_have_no_classes(make_trainer):
@@ -269,19 +315,27 @@ def test_the_model_s_mode_while_sampling_is_the_recipe_s(make_trainer):
     for mode in ("eval", "train"):
         trainer = make_trainer(**{"chains.mode": mode})
         evaluate, modes = trainer.grad_energy, []
-        trainer.grad_energy = lambda x, y, t=trainer, e=evaluate, m=modes: m.append(t.model.training) or e(x, y)
-        trainer.model.watch = lambda batch, negatives, loss, t=trainer, m=modes: m.append(t.model.training) or loss
+        trainer.grad_energy = lambda x, y, t=trainer, e=evaluate, m=modes: (
+            m.append(t.model.training) or e(x, y)
+        )
+        trainer.model.watch = lambda batch, negatives, loss, t=trainer, m=modes: (
+            m.append(t.model.training) or loss
+        )
         trainer.iterate()
         assert modes == [mode == "train"] * 3 + [True]
 
 
-def test_the_second_pass_of_a_sharpness_aware_step_leaves_running_statistics_alone(make_trainer, toy_models):
+def test_the_second_pass_of_a_sharpness_aware_step_leaves_running_statistics_alone(
+    make_trainer, toy_models
+):
     class Normed(toy_models["classifier"]):
         def __init__(self, net):
             super().__init__(nn.Sequential(net[0], nn.BatchNorm1d(16, momentum=0.9), net[1]))
 
     trainer, seen = make_trainer(Normed, **{"optimizer.sharpness": 2.0}), []
-    trainer.model.watch = lambda batch, negatives, loss: seen.append(batch.x_labelled.flatten(1)) or loss
+    trainer.model.watch = lambda batch, negatives, loss: (
+        seen.append(batch.x_labelled.flatten(1)) or loss
+    )
     trainer.iterate()
     norm = trainer.model.net[1]
     assert len(seen) == 2
@@ -315,7 +369,9 @@ def test_each_intervention_begins_other_randomness_and_none_the_same(make_traine
 
     found = [first(seeds) for seeds in (0, 1, 2)]
     for kind in (0, 1):
-        assert not any(torch.equal(found[a][kind], found[b][kind]) for a, b in ((0, 1), (0, 2), (1, 2)))
+        assert not any(
+            torch.equal(found[a][kind], found[b][kind]) for a, b in ((0, 1), (0, 2), (1, 2))
+        )
     assert all(torch.equal(a, b) for a, b in zip(first(1), found[1], strict=True))
 
 
@@ -341,12 +397,21 @@ def test_a_model_of_nothing_but_a_loss_is_trained(make_trainer):
 
 
 def test_optimisers_take_turns_with_parameters_and_settings_of_their_own(make_trainer, toy_models):
-    """Against a step of each in plain torch, the second after the first, at a rate that schedule and guard lower."""
-    recipe = {"optimizer.name": "sgd", "schedule.decay": 0.5, "schedule.decay_epochs": "[0.1]", "data.shared": "true"}
+    """Against a step of each in plain torch, the second after the first, at a rate that schedule
+    and guard lower.
+    """
+    recipe = {
+        "optimizer.name": "sgd",
+        "schedule.decay": 0.5,
+        "schedule.decay_epochs": "[0.1]",
+        "data.shared": "true",
+    }
     trainer = make_trainer(toy_models["phased"], **recipe)
     trainer.iterate()
     trainer.adjust(Adjustment(rate=0.1))
-    before = {name: value.clone().requires_grad_() for name, value in trainer.model.state_dict().items()}
+    before = {
+        name: value.clone().requires_grad_() for name, value in trainer.model.state_dict().items()
+    }
     trainer.batches.draw, batch = lambda: batch, trainer.batches.draw()
     row, x, after = trainer.iterate(), batch.x.flatten(1), trainer.model.state_dict()
     weight, bias, mean = before["net.1.weight"], before["net.1.bias"], before["mean.weight"]
@@ -363,7 +428,9 @@ def test_optimisers_take_turns_with_parameters_and_settings_of_their_own(make_tr
     assert row.keys() == {"loss", "cross_entropy", "mean_loss", "surprise"}
 
 
-def test_looking_at_random_starts_leaves_the_statistics_of_batch_norm_alone(make_trainer, toy_models):
+def test_looking_at_random_starts_leaves_the_statistics_of_batch_norm_alone(
+    make_trainer, toy_models
+):
     class Normed(toy_models["jem"]):
         def __init__(self, net):
             super().__init__(nn.Sequential(net[0], nn.BatchNorm1d(16), net[1]))
@@ -372,5 +439,7 @@ def test_looking_at_random_starts_leaves_the_statistics_of_batch_norm_alone(make
     trainer.iterate()
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     assert trainer.random_starts().isfinite().all()
-    assert all(torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items())
+    assert all(
+        torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items()
+    )
     assert float(before["net.1.num_batches_tracked"]) == trainer.sampler.steps + 3

@@ -41,7 +41,8 @@ def test_divergence_stops_with_a_reason_and_keeps_the_last_good_checkpoint(make_
     trainer = rig(make_trainer(**ONCE), {(0, 19), (1, 19)})
     repaired = r"It had been repaired at iteration 20 \(loss was nan\): .* back to iteration 16 with the remedy seed\. "
     with pytest.raises(
-        Diverged, match=rf"^Training diverged at iteration 20 \(loss was nan\), and .* left\. {repaired}"
+        Diverged,
+        match=rf"^Training diverged at iteration 20 \(loss was nan\), and .* left\. {repaired}",
     ):
         train(trainer, tmp_path)
     assert newest(tmp_path) == 16
@@ -50,7 +51,9 @@ def test_divergence_stops_with_a_reason_and_keeps_the_last_good_checkpoint(make_
 
 
 class Cliff(nn.Module):
-    """Images with a pixel outside the range of images, where noisy chains go, have energies that are 100 higher."""
+    """Images with a pixel outside the range of images, where noisy chains go, have energies that
+    are 100 higher.
+    """
 
     def __init__(self):
         super().__init__()
@@ -60,11 +63,18 @@ class Cliff(nn.Module):
         return self.net(x) - 100 * (x.flatten(1).abs().amax(dim=1, keepdim=True) > 1.2)
 
 
-HIDDEN = {"net": Cliff, "energy_l2": 1e-3, "epochs": 8, "chains.sampler": '"pcd:steps=3,buffer=30,noise=0.3"'}
+HIDDEN = {
+    "net": Cliff,
+    "energy_l2": 1e-3,
+    "epochs": 8,
+    "chains.sampler": '"pcd:steps=3,buffer=30,noise=0.3"',
+}
 
 
 def test_a_collapse_that_an_energy_penalty_hides_is_divergence(make_trainer, tmp_path):
-    """The loss stays finite, two of three images are classified right, and the samples lie where no image is."""
+    """The loss stays finite, two of three images are classified right, and the samples lie where no
+    image is.
+    """
     fitted = train(make_trainer(**HIDDEN, **WATCH), tmp_path)
     assert fitted.validation_accuracy > 0.6
     assert all(abs(row["loss"]) < 1e3 for row in fitted.history)
@@ -129,7 +139,9 @@ def test_it_goes_back_to_the_newest_state_with_other_randomness(make_trainer, tm
     assert fitted.stability == Stability(CRITERION, 36, 20, "loss was nan", ("seed",), "")
     assert fitted.interventions == [intervention]
     assert divergences(events) == [intervention._asdict()]
-    assert records.read(tmp_path / "interventions.json").data["interventions"] == [intervention._asdict()]
+    assert records.read(tmp_path / "interventions.json").data["interventions"] == [
+        intervention._asdict()
+    ]
     (before, start), (after, again) = seen[0, 17], seen[1, 17]
     assert torch.equal(start, again)
     assert not torch.equal(before.x, after.x)
@@ -158,13 +170,22 @@ def test_without_progress_it_goes_back_further_each_time(make_trainer, tmp_path)
 
 
 def at_distances(trainer, distances):
-    """Samples lie so far above the data in the window of that attempt that ends with that iteration."""
+    """Samples lie so far above the data in the window of that attempt that ends with that
+    iteration.
+    """
     window = trainer.window
 
     def moved(n):
         rows, starts = window(n)
-        distance = distances.get((trainer.adjustment.seeds, 4 * math.ceil(trainer.iteration / 4)), 0.0)
-        energies = {"energy_data": 0.0, "highest_data": 1.0, "energy_samples": distance, "highest_sample": distance}
+        distance = distances.get(
+            (trainer.adjustment.seeds, 4 * math.ceil(trainer.iteration / 4)), 0.0
+        )
+        energies = {
+            "energy_data": 0.0,
+            "highest_data": 1.0,
+            "energy_samples": distance,
+            "highest_sample": distance,
+        }
         return [row | energies for row in rows], starts
 
     trainer.window = moved
@@ -172,7 +193,9 @@ def at_distances(trainer, distances):
 
 
 class Generated(ToyClassifier):
-    """A classifier with samples that no chain drew; its loss reports nothing about them but their energies."""
+    """A classifier with samples that no chain drew; its loss reports nothing about them but their
+    energies.
+    """
 
     far = staticmethod(lambda window: 0.0)  # the distance of samples above the data in a window
     spread, own = 1.0, True  # of the energies of data and samples; False: the samples are outliers
@@ -200,9 +223,21 @@ def generated(make_trainer, far, **attributes):
     ("far", "diverged_at", "reason"),
     [
         (lambda window: 0.9, None, ""),
-        (lambda window: window, 20, "samples lay above the data for 5 windows, by 5 times as much as"),
-        (lambda window: -2.0 if window > 2 else 0.0, 28, "samples lay below the data for 5 windows, by 2 times"),
-        (lambda window: 1.1 if window == 9 else 0.0, 36, "samples lay above the data for the last window, by 1.1"),
+        (
+            lambda window: window,
+            20,
+            "samples lay above the data for 5 windows, by 5 times as much as",
+        ),
+        (
+            lambda window: -2.0 if window > 2 else 0.0,
+            28,
+            "samples lay below the data for 5 windows, by 2 times",
+        ),
+        (
+            lambda window: 1.1 if window == 9 else 0.0,
+            36,
+            "samples lay above the data for the last window, by 1.1",
+        ),
     ],
 )
 def test_samples_that_no_chain_drew_are_judged_by_the_energies_of_the_loss(
@@ -219,7 +254,9 @@ def test_samples_that_no_chain_drew_are_judged_by_the_energies_of_the_loss(
     [({}, {"own": False}), ({"epochs": 2}, {}), ({}, {"spread": 0.0})],
     ids=["outliers", "four windows", "one energy for all"],
 )
-def test_a_training_whose_energies_cannot_be_judged_is_not_called_stable(make_trainer, tmp_path, settings, attributes):
+def test_a_training_whose_energies_cannot_be_judged_is_not_called_stable(
+    make_trainer, tmp_path, settings, attributes
+):
     trainer = make_trainer(Generated, **settings, **WATCH)
     for name, value in attributes.items():
         setattr(trainer.model, name, value)
@@ -250,8 +287,12 @@ def soon_lost(monkeypatch):
 
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.usefixtures("soon_lost")
-def test_it_goes_back_to_a_state_in_which_the_chains_were_near_the_data(make_trainer, tmp_path, killed):
-    """Checkpoints at 16 and 24 are doubtful, so that the one at 8 is still there when contact is found to be lost."""
+def test_it_goes_back_to_a_state_in_which_the_chains_were_near_the_data(
+    make_trainer, tmp_path, killed
+):
+    """Checkpoints at 16 and 24 are doubtful, so that the one at 8 is still there when contact is
+    found to be lost.
+    """
     distances = {(0, 16): 0.3, (0, 20): 0.4, (0, 24): 0.4, (0, 28): 0.8, (0, 32): 0.8}
     if killed:
         with pytest.raises(Killed):
@@ -282,21 +323,33 @@ def test_every_rung_of_the_ladder_is_in_force(make_trainer, tmp_path):
 
     def watch(batch, negatives, loss):
         attempt = trainer.adjustment.seeds
-        found.setdefault(attempt, []).append((len(steps), trainer.optimizers[""].param_groups[0]["lr"], loss))
+        found.setdefault(attempt, []).append(
+            (len(steps), trainer.optimizers[""].param_groups[0]["lr"], loss)
+        )
         steps.clear()
         return not_a_number(loss) if attempt < 4 and trainer.iteration == 2 else loss
 
     trainer.grad_energy, trainer.model.watch = counting, watch
     fitted = train(trainer, tmp_path)
     assert fitted.stability.remedies == ("seed", "steps", "rate", "energy_l2")
-    assert fitted.stability.ended_with == "6 sampling steps, 0.3 times the learning rate, energy_l2 = 0.1"
-    assert [{taken for taken, *_ in found[attempt][1:] if taken} for attempt in range(5)] == [{3}, {3}, {6}, {6}, {6}]
+    assert (
+        fitted.stability.ended_with
+        == "6 sampling steps, 0.3 times the learning rate, energy_l2 = 0.1"
+    )
+    assert [{taken for taken, *_ in found[attempt][1:] if taken} for attempt in range(5)] == [
+        {3},
+        {3},
+        {6},
+        {6},
+        {6},
+    ]
     rates = [{round(rate, 9) for _, rate, _ in found[attempt]} for attempt in range(5)]
     assert rates == [{0.01}] * 3 + [{0.003}] * 2
     for row, losses in ((fitted.history[4], found[4][:4]),):
         assert (row["attempt"], row["iteration"]) == (4, 4)
         penalties = [
-            0.1 * (loss.energies.data.square().mean() + loss.energies.samples.square().mean()).item()
+            0.1
+            * (loss.energies.data.square().mean() + loss.energies.samples.square().mean()).item()
             for _, _, loss in losses
         ]
         plain = [loss.total.item() for _, _, loss in losses]
@@ -313,10 +366,13 @@ def test_the_ladder_s_end_tells_all_that_was_tried(make_trainer, tmp_path):
         f"at iteration 4 (loss was nan): it went back to iteration 0 with the remedy {remedy}"
         for remedy in ("seed", "steps", "rate", "energy_l2")
     )
-    assert f"and no remedy is left. It had been repaired {tried}. The energies are in" in str(caught.value)
+    assert f"and no remedy is left. It had been repaired {tried}. The energies are in" in str(
+        caught.value
+    )
     assert "\n" not in str(caught.value)
     assert [row["attempt"] for row in rows(tmp_path)] == ["0", "1", "2", "3", "4"]
-    with pytest.raises(Diverged, match="the remedy energy_l2"):  # and again, without climbing it anew
+    # and again, without climbing it anew
+    with pytest.raises(Diverged, match="the remedy energy_l2"):
         train(rig(make_trainer(**ladder), {(4, 3)}), tmp_path)
     assert len(records.read(tmp_path / "interventions.json").data["interventions"]) == 4
 
@@ -332,7 +388,9 @@ TWICE = {(0, 19), (1, 17), (2, 10)}
 
 
 @pytest.mark.parametrize("interventions", [1, 3])
-def test_killed_after_an_intervention_it_goes_on_with_the_remedy(make_trainer, tmp_path, interventions):
+def test_killed_after_an_intervention_it_goes_on_with_the_remedy(
+    make_trainer, tmp_path, interventions
+):
     straight = train(rig(make_trainer(), TWICE), tmp_path / "straight")
     assert len(straight.interventions) == 3
     with pytest.raises(Killed):
@@ -344,18 +402,25 @@ def test_killed_after_an_intervention_it_goes_on_with_the_remedy(make_trainer, t
     assert_equal_weights(tmp_path / "straight", tmp_path / "killed")
 
 
-def test_killed_before_an_intervention_is_on_disk_it_is_made_again(make_trainer, tmp_path, monkeypatch):
+def test_killed_before_an_intervention_is_on_disk_it_is_made_again(
+    make_trainer, tmp_path, monkeypatch
+):
     straight = train(rig(make_trainer(), {(0, 19)}), tmp_path / "straight")
     with monkeypatch.context() as patch:
         patch.setattr("jembench.store.records.write", kill)
         with pytest.raises(Killed):
             train(rig(make_trainer(), {(0, 19)}), tmp_path / "killed")
-    assert train(rig(make_trainer(), {(0, 19)}), tmp_path / "killed").interventions == straight.interventions
+    assert (
+        train(rig(make_trainer(), {(0, 19)}), tmp_path / "killed").interventions
+        == straight.interventions
+    )
     assert_equal_weights(tmp_path / "straight", tmp_path / "killed")
 
 
 ACCURACY = {0: {8: 0.9, 16: 0.8, 24: 0.95}, 1: {}, 2: {16: 0.8, 24: 0.85, 32: 0.5, 36: 0.5}}
-"""Of the attempts that reach an iteration. In the second attempt the state of 24 turns out to be a bad one."""
+"""Of the attempts that reach an iteration. In the second attempt the state of 24 turns out to be a
+bad one.
+"""
 
 LEADS_ASTRAY = {(0, 27), (1, 25)}
 
@@ -374,7 +439,9 @@ def choosy(trainer, seen, accuracy=ACCURACY):
 
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize(("at_24", "expected"), [(0.85, (24, 0.85)), (0.75, (16, 0.8))])
-def test_the_chosen_model_is_never_of_a_state_that_was_given_up(make_trainer, tmp_path, killed, at_24, expected):
+def test_the_chosen_model_is_never_of_a_state_that_was_given_up(
+    make_trainer, tmp_path, killed, at_24, expected
+):
     accuracy = {**ACCURACY, 2: {**ACCURACY[2], 24: at_24}}
     seen = {}
 

@@ -63,7 +63,9 @@ def masks(trainer, n=1):
 @pytest.mark.parametrize("layer", [nn.Dropout, Noisy])
 @pytest.mark.parametrize("mode", ["eval", "train"])
 @pytest.mark.parametrize("name", ["jem", "factored", "classifier"])
-def test_a_loaded_state_goes_on_bit_for_bit_whatever_was_drawn_meanwhile(layer, mode, name, make_trainer, toy_models):
+def test_a_loaded_state_goes_on_bit_for_bit_whatever_was_drawn_meanwhile(
+    layer, mode, name, make_trainer, toy_models
+):
     def make():
         return make_trainer(toy_models[name], net=net(layer), **{"chains.mode": mode})
 
@@ -86,7 +88,9 @@ def test_the_global_generator_is_left_where_it_was(mode, make_trainer):
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_each_iteration_seed_and_remedy_has_other_masks_and_the_same_ones_again(make_trainer, toy_models):
+def test_each_iteration_seed_and_remedy_has_other_masks_and_the_same_ones_again(
+    make_trainer, toy_models
+):
     def found(*, seed=0, seeds=0):
         trainer = make_trainer(toy_models["classifier"], net=net(Masked), seed=seed)
         trainer.adjust(Adjustment(seeds=seeds))
@@ -111,7 +115,9 @@ def test_each_process_of_a_team_has_other_masks(make_trainer, toy_models):
 
 @pytest.mark.parametrize("look", [Trainer.random_starts, Trainer.validate])
 def test_a_look_at_the_model_is_the_same_every_time_and_changes_nothing(look, make_trainer):
-    plain, looked_at = (make_trainer(net=net(nn.Dropout), **{"chains.mode": "train"}) for _ in range(2))
+    plain, looked_at = (
+        make_trainer(net=net(nn.Dropout), **{"chains.mode": "train"}) for _ in range(2)
+    )
     losses(plain, 2)
     losses(looked_at, 2)
     first = look(looked_at)

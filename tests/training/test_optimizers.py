@@ -1,4 +1,6 @@
-"""Sharpness-aware steps against their closed form, averages against a recursion, and states in memory."""
+"""Sharpness-aware steps against their closed form, averages against a recursion, and states in
+memory.
+"""
 
 import copy
 import functools
@@ -9,14 +11,21 @@ import torch
 from torch import nn
 
 from jembench.experiment.recipe import Optimizer
-from jembench.training.optimizers import WeightAverage, load_optimizer, make_optimizer, sam_perturbation
+from jembench.training.optimizers import (
+    WeightAverage,
+    load_optimizer,
+    make_optimizer,
+    sam_perturbation,
+)
 
 CURVATURE = torch.tensor([4.0, 0.5, 1.0, 2.0], dtype=torch.float64)
 WEIGHTS = torch.tensor([1.0, -3.0, 0.5, 2.0], dtype=torch.float64)
 
 
 class Quadratic(nn.Module):
-    """L(w) = sum_i a_i w_i^2 / 2, whose gradient is a w, in two parameters; a third has no gradient."""
+    """L(w) = sum_i a_i w_i^2 / 2, whose gradient is a w, in two parameters; a third has no
+    gradient.
+    """
 
     def __init__(self):
         super().__init__()
@@ -50,7 +59,8 @@ def test_the_weights_are_where_the_closed_form_says(radius, adaptive):
         model.differentiate()
     assert torch.equal(model.weights, WEIGHTS)
     found = torch.cat([model.first.grad, model.second.grad.flatten()])
-    torch.testing.assert_close(found, CURVATURE * expected, rtol=1e-12, atol=0)  # the optimiser follows this one
+    # the optimiser follows this one
+    torch.testing.assert_close(found, CURVATURE * expected, rtol=1e-12, atol=0)
 
 
 def test_the_weights_come_back_exactly_after_an_error_too():
@@ -189,7 +199,9 @@ def test_pytorchs_steps_and_states_to_the_last_bit_without_its_compiler(name, pl
 
 @pytest.mark.parametrize("name", ["adam", "sgd"])
 def test_a_loaded_state_belongs_to_the_weights_whatever_the_layout(name):
-    """Files hold contiguous tensors; a fused step pairs weight and momentum by their place in memory."""
+    """Files hold contiguous tensors; a fused step pairs weight and momentum by their place in
+    memory.
+    """
     options = Optimizer(name=name, learning_rate=0.01, momentum=0.9)
     x = torch.randn(4, 3, 6, 6, generator=torch.Generator().manual_seed(0))
 
@@ -209,7 +221,8 @@ def test_a_loaded_state_belongs_to_the_weights_whatever_the_layout(name):
         step(straight, first)
     state = copy.deepcopy(first.state_dict())
     state["state"] = {
-        index: {name: value.contiguous() for name, value in values.items()} for index, values in state["state"].items()
+        index: {name: value.contiguous() for name, value in values.items()}
+        for index, values in state["state"].items()
     }
     resumed.load_state_dict(straight.state_dict())
     load_optimizer(second, state)

@@ -1,4 +1,6 @@
-"""Optimisers, schedules, augmentations and starts of chains: registered ones and those of a third party."""
+"""Optimisers, schedules, augmentations and starts of chains: registered ones and those of a third
+party.
+"""
 
 from pathlib import Path
 
@@ -21,13 +23,22 @@ def example(monkeypatch):
 
 
 def optimizer(name, **options):
-    return make_optimizer(torch.nn.Linear(2, 1).parameters(), Optimizer(name=name, learning_rate=0.1, **options))
+    return make_optimizer(
+        torch.nn.Linear(2, 1).parameters(), Optimizer(name=name, learning_rate=0.1, **options)
+    )
 
 
 def test_an_optimizer_of_pytorch_is_one_as_it_is_with_the_recipe_s_constants_and_options_of_its_own():
     made = optimizer("torch.optim:AdamW:amsgrad=true,eps=1e-6", weight_decay=0.3, betas=(0.5, 0.9))
     assert type(made) is torch.optim.AdamW
-    wanted = {"lr": 0.1, "betas": (0.5, 0.9), "weight_decay": 0.3, "amsgrad": True, "eps": 1e-6, "fused": True}
+    wanted = {
+        "lr": 0.1,
+        "betas": (0.5, 0.9),
+        "weight_decay": 0.3,
+        "amsgrad": True,
+        "eps": 1e-6,
+        "fused": True,
+    }
     assert made.defaults.items() >= wanted.items()
     assert type(optimizer("torch.optim:Rprop")) is torch.optim.Rprop  # which has no fused step
 
@@ -35,8 +46,14 @@ def test_an_optimizer_of_pytorch_is_one_as_it_is_with_the_recipe_s_constants_and
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("torch.optim:AdamW:amsgrd=true", r"refuses its options: .* unexpected keyword argument 'amsgrd'"),
-        ("torch.optim:AdamW:eps=-1", r"torch\.optim:AdamW:eps=-1 refuses its options: Invalid epsilon"),
+        (
+            "torch.optim:AdamW:amsgrd=true",
+            r"refuses its options: .* unexpected keyword argument 'amsgrd'",
+        ),
+        (
+            "torch.optim:AdamW:eps=-1",
+            r"torch\.optim:AdamW:eps=-1 refuses its options: Invalid epsilon",
+        ),
         ("adamw", r"no optimizer named 'adamw'\. Nearest: adam\..*jembench list optimizers"),
     ],
 )
@@ -64,17 +81,28 @@ def test_a_training_of_a_third_party_s_parts(example, make_trainer):
         trainer.iterate()
         rates.append(trainer.learning_rate())
     assert rates[-1] == rates[0] / 4
-    moved = [(weight - old).abs().max() for weight, old in zip(trainer.model.parameters(), before, strict=True)]
+    moved = [
+        (weight - old).abs().max()
+        for weight, old in zip(trainer.model.parameters(), before, strict=True)
+    ]
     assert all(0 < move <= sum(rates) + 1e-6 for move in moved)
 
 
-def test_only_the_user_names_code_and_its_content_is_part_of_the_identity(example, tmp_path, monkeypatch):
-    (tmp_path / "own_parts.py").write_text("def flat():\n    return lambda i, per_epoch, total: 1.0\n")
+def test_only_the_user_names_code_and_its_content_is_part_of_the_identity(
+    example, tmp_path, monkeypatch
+):
+    (tmp_path / "own_parts.py").write_text(
+        "def flat():\n    return lambda i, per_epoch, total: 1.0\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
-    text = (Path(recipes.__file__).parents[2] / "benchmarks/jembench_suites/recipes/digits.toml").read_text()
+    text = (
+        Path(recipes.__file__).parents[2] / "benchmarks/jembench_suites/recipes/digits.toml"
+    ).read_text()
     file = tmp_path / "mine.toml"
     file.write_text(text.replace("[schedule]", '[schedule]\nname = "own_parts:flat"'))
-    with pytest.raises(SpecError, match="names own_parts:flat, which runs code that you did not name"):
+    with pytest.raises(
+        SpecError, match="names own_parts:flat, which runs code that you did not name"
+    ):
         recipes.load(str(file))
     with trust.command(["schedule.name=own_parts:flat"]):
         named = plan_fit("jem:net=small-2", "digits", "digits", ["schedule.name=own_parts:flat"])

@@ -19,7 +19,8 @@ class Counting(torch.nn.Sequential):
 
 @pytest.mark.parametrize("kind", ["jem", "factored", "classifier", "attacked", "phased"])
 @pytest.mark.parametrize(
-    "settings", [{}, {"data.shared": "true"}, {"data.labelled_batch": 6}, {"optimizer.sharpness": 0.5}]
+    "settings",
+    [{}, {"data.shared": "true"}, {"data.labelled_batch": 6}, {"optimizer.sharpness": 0.5}],
 )
 def test_passes_are_those_that_the_network_counts(make_trainer, toy_models, kind, settings):
     class Attacked(toy_models["classifier"]):
@@ -43,7 +44,9 @@ def test_passes_are_those_that_the_network_counts(make_trainer, toy_models, kind
     assert torch.equal(trainer.model.net[1].running_mean, running)
 
 
-def test_passes_depend_on_the_size_of_a_batch_and_not_on_how_a_layer_is_called(make_trainer, toy_models):
+def test_passes_depend_on_the_size_of_a_batch_and_not_on_how_a_layer_is_called(
+    make_trainer, toy_models
+):
     class Wrapped(torch.nn.Module):
         def __init__(self):
             super().__init__()

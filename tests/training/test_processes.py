@@ -1,4 +1,6 @@
-"""Processes that train one model together. Here they are threads, between which collectives exchange tensors."""
+"""Processes that train one model together. Here they are threads, between which collectives
+exchange tensors.
+"""
 
 import copy
 import threading
@@ -42,7 +44,9 @@ def together(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["classifier", "phased"])
-def test_two_processes_train_the_model_of_one_but_for_rounding(make_trainer, toy_models, together, kind):
+def test_two_processes_train_the_model_of_one_but_for_rounding(
+    make_trainer, toy_models, together, kind
+):
     settings = {"batch_size": 10, "optimizer.name": '"sgd"'}
     alone, *both = (make_trainer(toy_models[kind], **settings) for _ in range(3))
     before = [parameter.clone() for parameter in alone.model.parameters()]
@@ -53,7 +57,9 @@ def test_two_processes_train_the_model_of_one_but_for_rounding(make_trainer, toy
         return both[group.rank].window(6)[0]
 
     for rows in together(train):
-        assert [row["loss"] for row in rows] == pytest.approx([row["loss"] for row in expected], rel=1e-5)
+        assert [row["loss"] for row in rows] == pytest.approx(
+            [row["loss"] for row in expected], rel=1e-5
+        )
     states = [list(trainer.model.parameters()) for trainer in (alone, *both)]
     for begun, one, first, second in zip(before, *states, strict=True):
         assert torch.equal(first, second)

@@ -22,7 +22,9 @@ def ages(folder):
 
 
 def watching(trainer, seen):
-    """A report that remembers the chains after each window, by the remedies in force and the iteration."""
+    """A report that remembers the chains after each window, by the remedies in force and the
+    iteration.
+    """
 
     def report(event):
         if event.kind != "window":
@@ -41,11 +43,16 @@ def watching(trainer, seen):
         ({"epochs": 5}, {1: 12, 2: 20, 3: 28, 4: 36, 5: 45}),
         ({"epochs": 4}, {2: 12, 3: 20, 4: 28, 5: 36}),
         ({"epochs": 1}, {5: 9}),
-        ({"epochs": 10, "log_every": 16, "checkpoint_every": 16}, {1: 32, 2: 48, 3: 64, 4: 80, 5: 90}),
+        (
+            {"epochs": 10, "log_every": 16, "checkpoint_every": 16},
+            {1: 32, 2: 48, 3: 64, 4: 80, 5: 90},
+        ),
     ],
     ids=["six", "five", "four", "one", "windows longer than an epoch"],
 )
-def test_each_is_of_the_first_window_that_ends_with_its_epoch_or_after(settings, expected, make_trainer, tmp_path):
+def test_each_is_of_the_first_window_that_ends_with_its_epoch_or_after(
+    settings, expected, make_trainer, tmp_path
+):
     train(make_trainer(**settings), tmp_path)
     assert ages(tmp_path) == expected
 
@@ -67,9 +74,12 @@ def test_chains_of_classes_keep_them(make_trainer, tmp_path, toy_models):
 
 
 @pytest.mark.parametrize(
-    ("model", "settings"), [("classifier", {}), ("jem", {"chains.sampler": '"sgld:steps=2,step_size=0.1"'})]
+    ("model", "settings"),
+    [("classifier", {}), ("jem", {"chains.sampler": '"sgld:steps=2,step_size=0.1"'})],
 )
-def test_without_chains_that_are_kept_there_are_none(model, settings, make_trainer, tmp_path, toy_models):
+def test_without_chains_that_are_kept_there_are_none(
+    model, settings, make_trainer, tmp_path, toy_models
+):
     train(make_trainer(toy_models[model], **settings), tmp_path)
     assert ages(tmp_path) == {}
 
@@ -94,13 +104,19 @@ def test_chains_that_are_not_finite_are_never_kept(make_trainer, tmp_path):
 
     fitted = train(rig(trainer, {(0, 20)}, poison), tmp_path)
     (intervention,) = fitted.interventions
-    assert (intervention.iteration, intervention.reason) == (20, "a weight or a stored chain was not finite")
+    assert (intervention.iteration, intervention.reason) == (
+        20,
+        "a weight or a stored chain was not finite",
+    )
     assert ages(tmp_path) == {1: 20, 2: 28, 3: 36, 4: 48, 5: 54}
 
 
 def buffers(n=5, labels=None):
     images = np.random.default_rng(0).integers(0, 256, (n, 6, 1, 2, 2), dtype=np.uint8)
-    return [Samples(torch.from_numpy(part), labels, "buffer", torch.full((6,), age)) for age, part in enumerate(images)]
+    return [
+        Samples(torch.from_numpy(part), labels, "buffer", torch.full((6,), age))
+        for age, part in enumerate(images)
+    ]
 
 
 def test_together_they_are_five_times_as_many_images():
@@ -131,5 +147,7 @@ def test_a_damaged_file_is_an_error_and_not_a_training_that_was_too_short(make_t
     train(make_trainer(**LONG), tmp_path)
     path = tmp_path / "buffer-3.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(CheckpointError, match=rf"{path} is damaged .*Remove the folder {tmp_path} to train"):
+    with pytest.raises(
+        CheckpointError, match=rf"{path} is damaged .*Remove the folder {tmp_path} to train"
+    ):
         snapshots.read(tmp_path)

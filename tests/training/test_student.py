@@ -1,4 +1,6 @@
-"""The student report's recipe: half the steps, a hundred times the rate, twice the batch. It needs the guard."""
+"""The student report's recipe: half the steps, a hundred times the rate, twice the batch. It needs
+the guard.
+"""
 
 import pytest
 import torch
@@ -22,7 +24,8 @@ ON_DIGITS = (
     "data.flip=false",
     "chains.sampler=pcd:steps=5,buffer=500,noise=0.05",
 )
-"""Digits need less of everything, but a higher rate and more noise to diverge within 40 iterations."""
+"""Digits need less of everything, but a higher rate and more noise to diverge within 40 iterations.
+"""
 
 
 def trainer(*overrides):
@@ -30,7 +33,9 @@ def trainer(*overrides):
     with seeds.drawing(0, "initialisation"):
         model = registry.resolve("models", "jem:net=small-8").make(digits.spec)
     recipe = recipes.load("student", [*ON_DIGITS, *overrides])
-    return Trainer(model, digits.spec, digits.split("train"), recipe, seed=0, device=torch.device("cpu"))
+    return Trainer(
+        model, digits.spec, digits.split("train"), recipe, seed=0, device=torch.device("cpu")
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +58,7 @@ def test_guarded_it_ends_with_a_usable_model_near_the_data_or_says_that_it_does_
     assert fitted.validation_accuracy > 0.9
     assert fitted.stability.ended_with
     assert fitted.history[-1]["attempt"] == len(fitted.interventions)
-    # Rounding differs between processors, and decides where this training ends; the record says if that is far away.
+    # Rounding differs between processors, and decides where this training ends; the record says if
+    # that is far away.
     is_near = abs(fitted.history[-1]["energy_data"] - fitted.history[-1]["energy_samples"]) < 2
     assert is_near or "samples lay above the data" in fitted.stability.ended_with

@@ -1,4 +1,6 @@
-"""The guides to models of one's own, followed in an empty folder, where pip can install what they write."""
+"""The guides to models of one's own, followed in an empty folder, where pip can install what they
+write.
+"""
 
 import importlib.util
 import json
@@ -18,16 +20,22 @@ pytestmark = pytest.mark.skipif(
 
 
 def follow(page, folders):
-    """Follow a page; gives the folder and what each command printed. pip neither fetches nor changes anything here."""
+    """Follow a page; gives the folder and what each command printed. pip neither fetches nor
+    changes anything here.
+    """
     site = folders.mktemp("site")
 
     def offline(line):
         options = f"--quiet --no-index --no-deps --no-build-isolation --target {site}"
-        return re.sub(r"^pip install -e (\S+)$", rf"{sys.executable} -m pip install {options} ./\1", line)
+        return re.sub(
+            r"^pip install -e (\S+)$", rf"{sys.executable} -m pip install {options} ./\1", line
+        )
 
     folder = folders.mktemp(page)
     with pages.server(folders.mktemp("programs")) as programs:
-        return folder, pages.follow(HOW_TO / f"{page}.md", folder, programs, offline, PYTHONPATH=str(site))
+        return folder, pages.follow(
+            HOW_TO / f"{page}.md", folder, programs, offline, PYTHONPATH=str(site)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +48,11 @@ def test_each_run_has_a_row_for_each_model_that_it_names(own_model):
 
 
 def test_the_checks_find_nothing(own_model):
-    checks = [output for command, output in own_model[1].items() if command.startswith("jembench plugin check")]
+    checks = [
+        output
+        for command, output in own_model[1].items()
+        if command.startswith("jembench plugin check")
+    ]
     assert len(checks) == 2
     for output in checks:
         assert re.search(r"\d+ passed", output)
@@ -58,4 +70,6 @@ def test_what_was_installed_is_on_record(own_model):
 
 @pytest.mark.parametrize("kind", ["model", "sampler", "metric", "dataset", "suite"])
 def test_every_kind_was_written(kind, own_model):
-    assert (own_model[0] / ("my-ebm" if kind == "model" else f"my-{kind}") / "pyproject.toml").exists()
+    assert (
+        own_model[0] / ("my-ebm" if kind == "model" else f"my-{kind}") / "pyproject.toml"
+    ).exists()

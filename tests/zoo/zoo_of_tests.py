@@ -1,4 +1,5 @@
-"""A user's own module: a small dataset, and models and metrics that do well or go wrong in every way there is.
+"""A user's own module: a small dataset, and models and metrics that do well or go wrong in every
+way there is.
 
 Its folder is put on ``sys.path`` by the tests that use it, in this process or another.
 """
@@ -37,7 +38,9 @@ class Shades:
         n = {"train": 90, "test": 30}[name]
         labels = torch.arange(n) % 3
         noise = torch.randint(0, 40, (n, 1, 4, 4), generator=torch.Generator().manual_seed(n))
-        return Split((noise + 100 * labels[:, None, None, None]).clamp(max=255).to(torch.uint8), labels)
+        return Split(
+            (noise + 100 * labels[:, None, None, None]).clamp(max=255).to(torch.uint8), labels
+        )
 
 
 def data():
@@ -137,11 +140,17 @@ LEFT = {
     "the grad mode": lambda: torch.set_grad_enabled(False),
     "the default dtype": lambda: torch.set_default_dtype(torch.float64),
     "the default device": lambda: torch.set_default_device("meta"),
-    "the precision of float32 matrix products": lambda: torch.set_float32_matmul_precision("medium"),
+    "the precision of float32 matrix products": lambda: torch.set_float32_matmul_precision(
+        "medium"
+    ),
     "the number of threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
     "deterministic algorithms": lambda: torch.use_deterministic_algorithms(True),
-    "cuDNN's TF32": lambda: setattr(torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32),
-    "cuDNN's benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", not torch.backends.cudnn.benchmark),
+    "cuDNN's TF32": lambda: setattr(
+        torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32
+    ),
+    "cuDNN's benchmark": lambda: setattr(
+        torch.backends.cudnn, "benchmark", not torch.backends.cudnn.benchmark
+    ),
 }
 """Changes of settings, by their names in messages."""
 
@@ -227,7 +236,9 @@ def frozen(data_spec):
 def tied(data_spec):
     """A network of somebody else's, in which one layer is used twice, under two names."""
     layer = torch.nn.Linear(16, 16)
-    return torch.nn.Sequential(torch.nn.Flatten(), layer, torch.nn.ReLU(), layer, torch.nn.Linear(16, 3))
+    return torch.nn.Sequential(
+        torch.nn.Flatten(), layer, torch.nn.ReLU(), layer, torch.nn.Linear(16, 3)
+    )
 
 
 def lazy(data_spec):
@@ -293,7 +304,9 @@ class Kernels(ByBayes, torch.nn.Module):
         of_class = [self.images[self.labels == k].flatten(1) for k in range(3)]
         norm = [8 * math.log(2 * math.pi * 0.01) + math.log(len(images)) for images in of_class]
         sums = [(-torch.cdist(x, images).square() / 0.02).logsumexp(1) for images in of_class]
-        return torch.stack([total - constant for total, constant in zip(sums, norm, strict=True)], dim=1)
+        return torch.stack(
+            [total - constant for total, constant in zip(sums, norm, strict=True)], dim=1
+        )
 
     def draw(self, y, generator):
         return torch.stack([self.images[self.labels == k][0] for k in y])
@@ -402,7 +415,9 @@ def brightness():
 
 def energy():
     return FromLogits(
-        "energy", lambda e: measurement(float(e.predictions.read("energy").double().mean())), frozenset({"energy"})
+        "energy",
+        lambda e: measurement(float(e.predictions.read("energy").double().mean())),
+        frozenset({"energy"}),
     )
 
 
@@ -445,10 +460,13 @@ def full_disk():
 
 ODD = {
     "nan": lambda: measurement(math.nan),
-    "infinite-interval": lambda: Measurement(protocol="", values={"it": Value(1.0, -math.inf, 2.0, 1)}),
+    "infinite-interval": lambda: Measurement(
+        protocol="", values={"it": Value(1.0, -math.inf, 2.0, 1)}
+    ),
     "nothing": lambda: Measurement(protocol="", values={}),
     "numpy": lambda: Measurement(
-        protocol="", values={"it": Value(np.float32(0.5), torch.tensor(0.25), np.float64(1), np.int64(7))}
+        protocol="",
+        values={"it": Value(np.float32(0.5), torch.tensor(0.25), np.float64(1), np.int64(7))},
     ),
     "objects": lambda: measurement(1.0, arrays={"them": np.array([object()])}),
     "details": lambda: measurement(1.0, details={"them": object()}),
@@ -456,7 +474,10 @@ ODD = {
 }
 
 
-def odd(*, kind: Literal["nan", "infinite-interval", "nothing", "numpy", "objects", "details", "no-value"]):
+def odd(
+    *,
+    kind: Literal["nan", "infinite-interval", "nothing", "numpy", "objects", "details", "no-value"],
+):
     return FromLogits("odd", lambda evaluation: ODD[kind]())
 
 

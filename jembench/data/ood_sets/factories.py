@@ -32,15 +32,17 @@ def _generator(name: str) -> Generator:
     return seeds.generator(0, f"outliers/{name}")
 
 
-# --- changed test images, in the order of the test images -------------------------------------------------------------
+# --- changed test images, in the order of the test images
+# -------------------------------------------------------------
 
 
 def interp() -> OODSet:
     """Means of two test images: of each image and another one.
 
-    (x_i + x_j) / 2, where j is drawn at random among the other images; a level of .5 is rounded up. Grathwohl et al.
-    (2020), section 5.3: interpolations of two images of the test set. In their code both images have data noise, and
-    their mean has it once more: its standard deviation is sqrt(1/4 + 1/4 + 1) times ``data_noise``.
+    (x_i + x_j) / 2, where j is drawn at random among the other images; a level of .5 is rounded up.
+    Grathwohl et al. (2020), section 5.3: interpolations of two images of the test set. In their
+    code both images have data noise, and their mean has it once more: its standard deviation is
+    sqrt(1/4 + 1/4 + 1) times ``data_noise``.
     """
 
     def draw(test: Split, data: DataSpec) -> Tensor:
@@ -67,7 +69,9 @@ def rotated() -> OODSet:
     def draw(test: Split, data: DataSpec) -> Tensor:
         _, height, width = data.shape
         if height != width:
-            raise NotApplicable(f"rotated needs square images; those of {data.name} are {height}x{width} pixels.")
+            raise NotApplicable(
+                f"rotated needs square images; those of {data.name} are {height}x{width} pixels."
+            )
         return test.images.rot90(1, (2, 3)).contiguous()
 
     return Drawn(draw)
@@ -97,8 +101,9 @@ def permuted() -> OODSet:
 def halves() -> OODSet:
     """The upper half of each test image over the lower half of one of another class.
 
-    Each pixel has nearly the distribution that it has in test images, so that neither the brightness nor empty borders
-    tell these images from them. The second image is drawn at random; of unlabelled data it is any other one.
+    Each pixel has nearly the distribution that it has in test images, so that neither the
+    brightness nor empty borders tell these images from them. The second image is drawn at random;
+    of unlabelled data it is any other one.
     """
 
     def draw(test: Split, data: DataSpec) -> Tensor:
@@ -108,10 +113,17 @@ def halves() -> OODSet:
         labels = torch.arange(n) if test.labels is None else test.labels
         others = n - labels.bincount()[labels]
         if not others.all():
-            raise NotApplicable(f"halves takes test images of two classes, and those of {data.name} have one.")
-        further = (torch.rand(n, generator=_generator("halves"), dtype=torch.float64) * others).long()
+            raise NotApplicable(
+                f"halves takes test images of two classes, and those of {data.name} have one."
+            )
+        further = (
+            torch.rand(n, generator=_generator("halves"), dtype=torch.float64) * others
+        ).long()
         by_class, next_class = labels.argsort(stable=True), labels.bincount().cumsum(0)[labels]
-        return torch.cat([test.images[:, :, :half], test.images[by_class[(next_class + further) % n], :, half:]], dim=2)
+        return torch.cat(
+            [test.images[:, :, :half], test.images[by_class[(next_class + further) % n], :, half:]],
+            dim=2,
+        )
 
     return Drawn(draw)
 
@@ -119,8 +131,8 @@ def halves() -> OODSet:
 def phases() -> OODSet:
     """Test images with random Fourier phases: textures with the power spectrum of each image.
 
-    The phases of white noise, new for each image, are added to those of all its channels, so that colours stay
-    together (Prichard and Theiler, 1994). Levels are rounded, and clamped to 0..255.
+    The phases of white noise, new for each image, are added to those of all its channels, so that
+    colours stay together (Prichard and Theiler, 1994). Levels are rounded, and clamped to 0..255.
     """
 
     def draw(test: Split, data: DataSpec) -> Tensor:
@@ -136,7 +148,8 @@ def phases() -> OODSet:
     return Drawn(draw)
 
 
-# --- random images, which every score should detect -------------------------------------------------------------------
+# --- random images, which every score should detect
+# -------------------------------------------------------------------
 
 
 def uniform() -> OODSet:
@@ -148,16 +161,19 @@ def uniform() -> OODSet:
     def draw(test: Split, data: DataSpec) -> Tensor:
         import torch
 
-        return torch.randint(256, (len(test.images), *data.shape), generator=_generator("uniform"), dtype=torch.uint8)
+        return torch.randint(
+            256, (len(test.images), *data.shape), generator=_generator("uniform"), dtype=torch.uint8
+        )
 
     return Drawn(draw)
 
 
 def constant(*, value: float | None = None) -> OODSet:
-    """Images of a single level: a random one for each, or ``value`` for all, in the model's units, such as 0.
+    """Images of a single level: a random one for each, or ``value`` for all, in the model's units,
+    such as 0.
 
-    Grathwohl et al. (2020) write of a constant 0, their successors of -1; ``value=0`` becomes level 128 of 0..255, the
-    nearest there is.
+    Grathwohl et al. (2020) write of a constant 0, their successors of -1; ``value=0`` becomes level
+    128 of 0..255, the nearest there is.
     """
 
     def draw(test: Split, data: DataSpec) -> Tensor:
@@ -167,15 +183,20 @@ def constant(*, value: float | None = None) -> OODSet:
         if value is None:
             levels = torch.randint(256, (n,), generator=_generator("constant"), dtype=torch.uint8)
         elif low <= value <= high:
-            levels = torch.full((n,), int(255 * (value - low) / (high - low) + 0.5), dtype=torch.uint8)
+            levels = torch.full(
+                (n,), int(255 * (value - low) / (high - low) + 0.5), dtype=torch.uint8
+            )
         else:
-            raise SpecError(f"value of constant is {value}; pixels of {data.name} lie between {low} and {high}.")
+            raise SpecError(
+                f"value of constant is {value}; pixels of {data.name} lie between {low} and {high}."
+            )
         return levels[:, None, None, None].expand(n, *data.shape).contiguous()
 
     return Drawn(draw)
 
 
-# --- images of a benchmark --------------------------------------------------------------------------------------------
+# --- images of a benchmark
+# --------------------------------------------------------------------------------------------
 
 
 _Listed = Literal["cifar10", "cifar100", "tin", "mnist", "svhn", "texture", "places365"]
@@ -184,9 +205,10 @@ _Listed = Literal["cifar10", "cifar100", "tin", "mnist", "svhn", "texture", "pla
 def openood(*, name: _Listed, root: Annotated[str, Incidental()] = "") -> OODSet:
     """All images of OpenOOD's list of a set for CIFAR-10 or CIFAR-100.
 
-    Zhang et al. (2023), arXiv:2306.09301. ``root`` is the folder with ``benchmark_imglist`` and ``images_classic`` that
-    OpenOOD's scripts/download fills ($JEMBENCH_DATA/openood or ~/.cache/jembench/data/openood by default). Images are
-    cropped to their central square and resized bilinearly, in OpenOOD in the opposite order.
+    Zhang et al. (2023), arXiv:2306.09301. ``root`` is the folder with ``benchmark_imglist`` and
+    ``images_classic`` that OpenOOD's scripts/download fills ($JEMBENCH_DATA/openood or
+    ~/.cache/jembench/data/openood by default). Images are cropped to their central square and
+    resized bilinearly, in OpenOOD in the opposite order.
     """
 
     def draw(test: Split, data: DataSpec) -> Tensor:
@@ -194,13 +216,18 @@ def openood(*, name: _Listed, root: Annotated[str, Incidental()] = "") -> OODSet
         from jembench.files import data_folder
 
         folder = data_folder(root) if root else data_folder() / "openood"
-        listed, (_, height, width) = folder / "benchmark_imglist" / data.name / f"test_{name}.txt", data.shape
+        listed, (_, height, width) = (
+            folder / "benchmark_imglist" / data.name / f"test_{name}.txt",
+            data.shape,
+        )
         if not listed.is_file():
             raise Unavailable(
                 f"OpenOOD's list {listed} is missing. Get its lists and images by scripts/download of its project, and "
                 "name their folder: openood:root=FOLDER or, for all sets, the folder openood in that of JEMBENCH_DATA."
             )
-        lines = filter(None, map(str.split, listed.read_text(errors="surrogateescape").splitlines()))
+        lines = filter(
+            None, map(str.split, listed.read_text(errors="surrogateescape").splitlines())
+        )
         files = {path: folder / "images_classic" / path for path, *_ in lines}
         form = Form(mode="RGB", height=height, width=width, square=True, method="bilinear")
         return decoded(f"openood-{name}", listed, files, form)

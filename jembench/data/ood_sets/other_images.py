@@ -22,11 +22,12 @@ _MODES = {1: "L", 3: "RGB"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OtherDataset:
-    """The images of another dataset as an OOD set: as many as there are test images, drawn at random, or all.
+    """The images of another dataset as an OOD set: as many as there are test images, drawn at
+    random, or all.
 
-    Each is cropped to its central square, where this dataset's images are square, and resized with Pillow's bicubic
-    filter; grey and RGB become each other as Pillow converts them (ITU-R 601). They have labels if both datasets have
-    classes of the same names.
+    Each is cropped to its central square, where this dataset's images are square, and resized with
+    Pillow's bicubic filter; grey and RGB become each other as Pillow converts them (ITU-R 601).
+    They have labels if both datasets have classes of the same names.
     """
 
     make: Callable[[], Dataset]
@@ -36,19 +37,26 @@ class OtherDataset:
     def draw(self, test: Split, data: DataSpec) -> Split:
         dataset = self.make()
         images, labels = dataset.split(self.part)
-        labels = labels if data.class_names and data.class_names == dataset.spec.class_names else None
+        labels = (
+            labels if data.class_names and data.class_names == dataset.spec.class_names else None
+        )
         if _holds(images, test.images):
             raise NotApplicable(f"{dataset.spec.name} is the in-distribution dataset itself.")
         if len(images) > len(test.images):
             generator = seeds.generator(0, f"outliers/{self.name}")
             chosen = torch.randperm(len(images), generator=generator)[: len(test.images)]
             images, labels = images[chosen], None if labels is None else labels[chosen]
-        return Split(images if images.shape[1:] == data.shape else _reshaped(images, dataset.spec, data), labels)
+        return Split(
+            images if images.shape[1:] == data.shape else _reshaped(images, dataset.spec, data),
+            labels,
+        )
 
 
 def _holds(images: Tensor, some: Tensor) -> bool:
     """Return whether the first five of ``some`` are all among ``images``."""
-    return some.shape[1:] == images.shape[1:] and all(bool((images == one).flatten(1).all(1).any()) for one in some[:5])
+    return some.shape[1:] == images.shape[1:] and all(
+        bool((images == one).flatten(1).all(1).any()) for one in some[:5]
+    )
 
 
 def _reshaped(images: Tensor, theirs: DataSpec, data: DataSpec) -> UInt8[Tensor, "N C H W"]:
@@ -61,8 +69,12 @@ def _reshaped(images: Tensor, theirs: DataSpec, data: DataSpec) -> UInt8[Tensor,
     channels, height, width = data.shape
     resized: list[np.ndarray] = []
     for image in images.permute(0, 2, 3, 1).numpy():
-        picture = Image.fromarray(image.squeeze(2) if image.shape[2] == 1 else image).convert(_MODES[channels])
+        picture = Image.fromarray(image.squeeze(2) if image.shape[2] == 1 else image).convert(
+            _MODES[channels]
+        )
         square = central_square(picture, height) if height == width else None
-        resized.append(np.asarray(square or picture.resize((width, height), Image.Resampling.BICUBIC)))
+        resized.append(
+            np.asarray(square or picture.resize((width, height), Image.Resampling.BICUBIC))
+        )
     stacked = torch.from_numpy(np.stack(resized))
     return stacked.reshape(-1, height, width, channels).permute(0, 3, 1, 2).contiguous()

@@ -18,13 +18,19 @@ class ResolvedOODSet(NamedTuple):
     is_dataset: bool
 
     def __str__(self) -> str:
-        """Return the canonical spec without the options that are paths: where files lie changes no score."""
-        return self.component.text(without=self.component.incidental | marked(self.component.factory, Content).keys())
+        """Return the canonical spec without the options that are paths: where files lie changes no
+        score.
+        """
+        return self.component.text(
+            without=self.component.incidental | marked(self.component.factory, Content).keys()
+        )
 
     def make(self, part: SplitName = "test") -> OODSet:
         """Call the factory; a dataset is read when images are drawn from its ``part``."""
         if self.is_dataset:
-            return OtherDataset(make=self.component.make, name=self.component.component.name, part=part)
+            return OtherDataset(
+                make=self.component.make, name=self.component.component.name, part=part
+            )
         outliers: OODSet = self.component.make()
         return outliers
 

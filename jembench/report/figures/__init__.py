@@ -1,1 +1,3 @@
-"""Figures of what a store holds, each with the numbers behind it. Reads the store alone and imports no torch."""
+"""Figures of what a store holds, each with the numbers behind it. Reads the store alone and imports
+no torch.
+"""

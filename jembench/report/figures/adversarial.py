@@ -1,8 +1,10 @@
-"""Figures of attacked images: adversarial images beside their originals, and distal images made from noise.
+"""Figures of attacked images: adversarial images beside their originals, and distal images made
+from noise.
 
 Grathwohl et al. (2020), arXiv:1912.03263, Figure 6.
 
-Legend: N attacked images, M ends of ascents from noise, C channels, H height, W width, R rows, S columns of a grid.
+Legend: N attacked images, M ends of ascents from noise, C channels, H height, W width, R rows, S
+    columns of a grid.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ _ROUNDING = 1e-6  # of float32 images in [0, 1]: no change
 
 
 def norms_of(result: Result) -> tuple[str, ...]:
-    """Return the norm in which the attack looked for the nearest image; both, if it is of no one norm."""
+    """Return the norm in which the attack looked for the nearest image; both, if it is of no one
+    norm.
+    """
     norm = result.protocol.get("norm")
     return tuple(NORMS) if norm is None else (norm,)
 
@@ -57,11 +61,14 @@ def images_of(result: Result) -> Iterator[Planned]:
         within = f" within {result.protocol['eps']}" if "eps" in result.protocol else ""
         spent = in_common([result.cell.outcome.protocol])
         title = f"{in_words(result.metric)}{within}: {result.title}\n{spent}".strip()
-        yield result.figure(f"{result.metric}-images", changes, title, result.arrays, norms_of(result))
+        yield result.figure(
+            f"{result.metric}-images", changes, title, result.arrays, norms_of(result)
+        )
 
 
 def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
-    """Draw images, their adversarial images and the differences, with the classes above and the distances below.
+    """Draw images, their adversarial images and the differences, with the classes above and the
+    distances below.
 
     Args:
         title: of the figure.
@@ -73,8 +80,12 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
     originals, made = arrays["image"][chosen], arrays["adversarial"][chosen]
     change = made - originals / np.float32(LEVELS)
     factor = amplification(change)
-    levels = np.rint(LEVELS * np.concatenate([made, 0.5 + factor * change]).clip(0, 1)).astype(np.uint8)
-    rows_of_images = [arranged(start + np.arange(count), 1, columns) for start in (0, count, 2 * count)]
+    levels = np.rint(LEVELS * np.concatenate([made, 0.5 + factor * change]).clip(0, 1)).astype(
+        np.uint8
+    )
+    rows_of_images = [
+        arranged(start + np.arange(count), 1, columns) for start in (0, count, 2 * count)
+    ]
     picture = sheet(np.concatenate([originals, levels]), np.concatenate(rows_of_images))
     labels = ["original", "adversarial", f"difference\nx {factor}"]
     figure, axes = _sheet(title, picture, columns, 0.33 + 0.13 * len(norms), labels)
@@ -91,7 +102,9 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
     for centre, row in zip(centres, rows, strict=False):  # the last columns may be empty
         classes = f"{row['label']} → {row['predicted']}"
         axes.text(centre, -4, classes, ha="center", va="bottom")
-    distances = ["\n".join(f"{NORMS[norm]} {row[f'{norm}_255']:.1f}" for norm in norms) for row in rows]
+    distances = [
+        "\n".join(f"{NORMS[norm]} {row[f'{norm}_255']:.1f}" for norm in norms) for row in rows
+    ]
     below = [text if row["found"] else "robust" for text, row in zip(distances, rows, strict=True)]
     axes.set_xticks(centres[:count], below)
     axes.set_xlabel("distance, 1/255")
@@ -118,23 +131,31 @@ def spread(labels: Indices, index: Indices, among: NDArray[np.bool_], count: int
 
 
 def amplification(change: NDArray[np.floating[Any]]) -> int:
-    """Return the integer factor that scales the median of the largest changes, (N, C, H, W), to the range of pixels."""
+    """Return the integer factor that scales the median of the largest changes, (N, C, H, W), to the
+    range of pixels.
+    """
     largest = np.abs(change).max(axis=(1, 2, 3))
     changed = largest[largest > _ROUNDING]
     return max(1, math.floor(0.5 / np.median(changed))) if changed.size else 1
 
 
 def _columns() -> int:
-    """Return the number of images in a row of a figure of the width of a page, or of the width that was chosen."""
+    """Return the number of images in a row of a figure of the width of a page, or of the width that
+    was chosen.
+    """
     return _COLUMNS if drawing.page() > 1.5 * drawing.COLUMN else _COLUMNS // 2
 
 
 def _columns_for(images: int) -> int:
-    """Return the columns of a grid: all, or half of them, so that images have one size in all figures."""
+    """Return the columns of a grid: all, or half of them, so that images have one size in all
+    figures.
+    """
     return _columns() if images > _columns() // 2 else _columns() // 2
 
 
-def _sheet(title: str, picture: Pixels, columns: int, margins: float, labels: Sequence[str]) -> tuple[Figure, Axes]:
+def _sheet(
+    title: str, picture: Pixels, columns: int, margins: float, labels: Sequence[str]
+) -> tuple[Figure, Axes]:
     """Draw a sheet of images, as wide as a page or half of it, with a label for each row."""
     width = drawing.page() if columns == _columns() else drawing.column()
     height = (width - _LABELS) * picture.shape[0] / picture.shape[1]
@@ -151,15 +172,21 @@ def distal(results: list[Result]) -> Iterator[Planned]:
     for result in results:
         spent = in_common([result.cell.outcome.protocol])
         title = f"noise made into images of a class: {result.title}\n{spent}".strip()
-        yield result.figure("distal", ends, title, result.arrays, float(result.protocol["threshold"]))
+        yield result.figure(
+            "distal", ends, title, result.arrays, float(result.protocol["threshold"])
+        )
 
 
 def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
-    """Draw distal images class by class, with the confidence above; ``*``: the threshold was not reached."""
+    """Draw distal images class by class, with the confidence above; ``*``: the threshold was not
+    reached.
+    """
     grid, labels = by_class(arrays["target"])
     columns = grid.shape[1]
     room = math.ceil(0.35 * arrays["images"].shape[2])  # for the text above an image, in its pixels
-    picture = sheet(np.pad(arrays["images"], ((0, 0), (0, 0), (room, 0), (0, 0)), constant_values=255), grid)
+    picture = sheet(
+        np.pad(arrays["images"], ((0, 0), (0, 0), (room, 0), (0, 0)), constant_values=255), grid
+    )
     reached = arrays["reached"].astype(bool)
     share = f"{reached.sum()} of {len(reached)} reach p(y|x) > {threshold:g}"
     figure, axes = _sheet(f"{title}\n{share}", picture, columns, 0.15, labels)
@@ -175,19 +202,24 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
         axes.text(*centre, text, color=colour, ha="center", va="center")
     legend = "above each image: p(y|x) of its class" + ("" if reached.all() else "; *: not reached")
     axes.set(xlabel=legend, ylabel="class")
-    of_images = {field: arrays[field][shown] for field in ("target", "confidence", "reached", "steps")}
+    of_images = {
+        field: arrays[field][shown] for field in ("target", "confidence", "reached", "steps")
+    }
     return Drawing(figure, rows_of({"row": lines, "column": places, "index": shown, **of_images}))
 
 
 def by_class(target: Indices) -> tuple[Indices, list[str]]:
-    """Return the grid of image indices, (R, S), and the labels of its rows: the first ten images of each class.
+    """Return the grid of image indices, (R, S), and the labels of its rows: the first ten images of
+    each class.
 
     Of more than ten classes, the first hundred images by class, ten in a row.
     """
     classes = np.unique(target)
     if len(classes) > _COLUMNS:
         ordered = np.argsort(target, kind="stable")[: _COLUMNS * _columns()]
-        lines = [ordered[start : start + _columns()] for start in range(0, len(ordered), _columns())]
+        lines = [
+            ordered[start : start + _columns()] for start in range(0, len(ordered), _columns())
+        ]
     else:
         lines = [np.flatnonzero(target == number)[: _columns()] for number in classes]
     columns = _columns_for(max(map(len, lines)))

@@ -1,4 +1,6 @@
-"""Parts that the figures of all metrics share: results, names of files, numbers, intervals and histograms."""
+"""Parts that the figures of all metrics share: results, names of files, numbers, intervals and
+histograms.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class Drawing(NamedTuple):
-    """A figure, and a line of its CSV for each number that it shows; all lines have the same fields."""
+    """A figure, and a line of its CSV for each number that it shows; all lines have the same
+    fields.
+    """
 
     figure: Figure
     rows: Sequence[Mapping[str, Any]]
@@ -87,8 +91,12 @@ class Result:
         return parts_of(self.cell.outcome.protocol)
 
     def protocol_without(self, free: Collection[str]) -> tuple[tuple[str, str], ...]:
-        """Return the parts of the protocol that must be the same in a figure in which the free ones differ."""
-        return tuple(sorted((key, value) for key, value in self.protocol.items() if key not in free))
+        """Return the parts of the protocol that must be the same in a figure in which the free ones
+        differ.
+        """
+        return tuple(
+            sorted((key, value) for key, value in self.protocol.items() if key not in free)
+        )
 
     @property
     def model(self) -> str:
@@ -120,7 +128,9 @@ class Result:
         return figure_of([self], name, draw, *arguments)
 
 
-def figure_of(results: Sequence[Result], name: str, draw: Callable[..., Drawing], *arguments: Any) -> Planned:
+def figure_of(
+    results: Sequence[Result], name: str, draw: Callable[..., Drawing], *arguments: Any
+) -> Planned:
     """Return a figure of these results and no others, to be drawn from the arguments."""
     common = sorted(set.intersection(*(set(result.options.items()) for result in results)))
     limit = results[0].cell.limit
@@ -128,13 +138,15 @@ def figure_of(results: Sequence[Result], name: str, draw: Callable[..., Drawing]
     return planned(name, [result.fit for result in results], partial(draw, *arguments), details)
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
+# --- names
+# ------------------------------------------------------------------------------------------------------------
 
 _LONGEST = 80  # letters, for people; file systems allow more
 
 
 def display_names(fits: Iterable[FitKey], names: Names) -> Names:
-    """Return names that tell fits apart: with the recipe where one name has several, and for datasets without options.
+    """Return names that tell fits apart: with the recipe where one name has several, and for
+    datasets without options.
 
     Args:
         fits: of all figures.
@@ -177,24 +189,34 @@ def title_of(fit: FitKey, names: Names = NO_NAMES) -> str:
     return f"{model_of(fit, names)} on {dataset_of(fit, names)}, seed {fit.seed}"
 
 
-def planned(figure: str, fits: Sequence[FitKey], draw: Callable[[], Drawing], details: Iterable[str] = ()) -> Planned:
-    """Return a figure of models on one dataset, whose name has the model and the seed where there is one.
+def planned(
+    figure: str, fits: Sequence[FitKey], draw: Callable[[], Drawing], details: Iterable[str] = ()
+) -> Planned:
+    """Return a figure of models on one dataset, whose name has the model and the seed where there
+    is one.
 
     Args:
         figure: the beginning of the name.
         fits: the models.
         draw: draws the figure.
-        details: that tell it from other figures of these models, beside the options of the models and their recipes.
+        details: that tell it from other figures of these models, beside the options of the models
+            and their recipes.
     """
     models, seeds = {bare_name(fit.model) for fit in fits}, {f"s{fit.seed}" for fit in fits}
-    parts = [figure, bare_name(fits[0].dataset), *(part for one in (models, seeds) if len(one) == 1 for part in one)]
+    parts = [
+        figure,
+        bare_name(fits[0].dataset),
+        *(part for one in (models, seeds) if len(one) == 1 for part in one),
+    ]
     arguments = [spec.parse(text).arguments for fit in fits for text in (fit.model, fit.dataset)]
     options = [f"{key}={value}" for of_one in arguments for key, value in of_one]
     return Planned("-".join(parts), draw, [*details, *options, *(fit.recipe for fit in fits)])
 
 
 def distinct(figures: Iterable[Planned]) -> list[Planned]:
-    """Return figures with distinct stems: equal ones are followed by the details in which they differ, or a number."""
+    """Return figures with distinct stems: equal ones are followed by the details in which they
+    differ, or a number.
+    """
     found, taken = list[Planned](), Counter[str]()
     for group in grouped(figures, lambda one: one.stem):
         common = set.intersection(*(set(one.details) for one in group))
@@ -206,20 +228,30 @@ def distinct(figures: Iterable[Planned]) -> list[Planned]:
     return found
 
 
-# --- numbers ----------------------------------------------------------------------------------------------------------
+# --- numbers
+# ----------------------------------------------------------------------------------------------------------
 
 
-def rows_of(columns: Mapping[str, NDArray[Any] | Sequence[Any]], **shared: Any) -> list[dict[str, Any]]:
+def rows_of(
+    columns: Mapping[str, NDArray[Any] | Sequence[Any]], **shared: Any
+) -> list[dict[str, Any]]:
     """Return the lines of a CSV: the shared fields, then one entry of each column."""
-    lists = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()]
-    return [{**shared, **dict(zip(columns, line, strict=True))} for line in zip(*lists, strict=True)]
+    lists = [
+        column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()
+    ]
+    return [
+        {**shared, **dict(zip(columns, line, strict=True))} for line in zip(*lists, strict=True)
+    ]
 
 
-# --- intervals --------------------------------------------------------------------------------------------------------
+# --- intervals
+# --------------------------------------------------------------------------------------------------------
 
 
 def error_bars(values: Sequence[Value]) -> list[list[float]]:
-    """Return the distances from values down and up to the ends of their intervals; none where there is no interval."""
+    """Return the distances from values down and up to the ends of their intervals; none where there
+    is no interval.
+    """
     down = [math.nan if value.low is None else value.value - value.low for value in values]
     up = [math.nan if value.high is None else value.high - value.value for value in values]
     return [down, up]
@@ -233,10 +265,12 @@ def with_interval(value: Value, decimals: int, unit: str = "") -> str:
     return f"{text} [{fixed(value.low, decimals)}, {fixed(value.high, decimals)}]"
 
 
-# --- histograms -------------------------------------------------------------------------------------------------------
+# --- histograms
+# -------------------------------------------------------------------------------------------------------
 
 BINS = 40
-_TAIL = 0.5  # % at either end of each sample that the first and the last bin take in, however far away it is
+# % at either end of each sample that the first and the last bin take in, however far away it is
+_TAIL = 0.5
 
 
 def edges_of(*samples: Numbers) -> Numbers:
@@ -247,7 +281,9 @@ def edges_of(*samples: Numbers) -> Numbers:
     return np.linspace(low - margin, high + margin, BINS + 1)
 
 
-def histogram(edges: Numbers, sample: Numbers, **of: Any) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
+def histogram(
+    edges: Numbers, sample: Numbers, **of: Any
+) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
     """Count the values in each bin; those beyond the edges are in the first and the last.
 
     Args:
@@ -263,7 +299,8 @@ def histogram(edges: Numbers, sample: Numbers, **of: Any) -> tuple[NDArray[np.in
 
 
 def histograms(axes: Axes, samples: Mapping[str, Numbers], **of: Any) -> list[dict[str, Any]]:
-    """Draw histograms over one another, as densities: areas are compared, not heights. Returns the lines of their CSV.
+    """Draw histograms over one another, as densities: areas are compared, not heights. Returns the
+    lines of their CSV.
 
     Args:
         axes: to draw in.
@@ -276,7 +313,9 @@ def histograms(axes: Axes, samples: Mapping[str, Numbers], **of: Any) -> list[di
         counts, lines = histogram(edges, sample, **of, images=label)
         density = counts / (counts.sum() * np.diff(edges))
         axes.stairs(density, edges, fill=True, facecolor=colour, alpha=0.3, linewidth=0)
-        axes.stairs(density, edges, fill=False, edgecolor=colour, linewidth=1.0, hatch=hatch, label=label)
+        axes.stairs(
+            density, edges, fill=False, edgecolor=colour, linewidth=1.0, hatch=hatch, label=label
+        )
         rows += lines
     axes.set(yticks=[], ylim=(0, None))
     axes.spines["left"].set_visible(False)

@@ -23,7 +23,9 @@ _BARS: dict[str, Any] = {"align": "edge", "linewidth": 0.5}
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan reliability diagrams of each model, before and after scaling, and one of all models of a dataset."""
+    """Plan reliability diagrams of each model, before and after scaling, and one of all models of a
+    dataset.
+    """
     for result in results:
         yield result.figure("reliability", diagram, result)
     for group in grouped(results, _peers):
@@ -32,17 +34,28 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def _peers(result: Result) -> tuple[object, ...]:
-    return *result.place, *(result.protocol.get(part) for part in ("split", "images", "bins", "data_noise", "under"))
+    return *result.place, *(
+        result.protocol.get(part) for part in ("split", "images", "bins", "data_noise", "under")
+    )
 
 
 def diagram(result: Result) -> Drawing:
-    """Draw the accuracy in each bin of confidence with its gap to the mean confidence, and below the images in each."""
+    """Draw the accuracy in each bin of confidence with its gap to the mean confidence, and below
+    the images in each.
+    """
     name, error = _names(result)
     title = f"{name} on {result.trained_on}\n{error}"
     figure, (above, below) = drawing.panels(title, 4.1, 2, sharex=True, height_ratios=(3, 1))
     bins, rows = _draw_gaps(above, result)
     above.set_ylabel("accuracy")
-    below.bar(bins.edges[:-1], bins.counts, np.diff(bins.edges), color=drawing.BLUE, edgecolor=drawing.BLACK, **_BARS)
+    below.bar(
+        bins.edges[:-1],
+        bins.counts,
+        np.diff(bins.edges),
+        color=drawing.BLUE,
+        edgecolor=drawing.BLACK,
+        **_BARS,
+    )
     below.set(xlabel="confidence", ylabel="images", yscale="log", ylim=(0.5, 2 * bins.counts.sum()))
     below.yaxis.set_major_formatter("{x:g}")
     drawing.legend_below(figure, above, columns=2)
@@ -50,9 +63,13 @@ def diagram(result: Result) -> Drawing:
 
 
 def comparison(results: Sequence[Result]) -> Drawing:
-    """Draw a panel for each model and scaling: the accuracy in each bin, with its gap to the mean confidence."""
+    """Draw a panel for each model and scaling: the accuracy in each bin, with its gap to the mean
+    confidence.
+    """
     title = results[0].trained_on
-    ordered = [result for of_model in grouped(results, lambda result: result.model) for result in of_model]
+    ordered = [
+        result for of_model in grouped(results, lambda result: result.model) for result in of_model
+    ]
     columns = drawing.fitting(2 if len(ordered) == 4 else min(3, len(ordered)))
     height = 0.7 + -(-len(ordered) // columns) * (0.3 + drawing.page() / columns)
     figure, panels = drawing.panels(title, height, len(ordered), columns, sharex=True, sharey=True)
@@ -71,7 +88,9 @@ def comparison(results: Sequence[Result]) -> Drawing:
 
 
 def _names(result: Result) -> tuple[str, str]:
-    """Return the model with the scaling of its confidences and the attack, and the calibration error."""
+    """Return the model with the scaling of its confidences and the attack, and the calibration
+    error.
+    """
     scaling = f", {result.options['scaling']} scaling" if "scaling" in result.options else ""
     under = f", under {result.options['under']}" if "under" in result.options else ""
     ece = next(iter(result.values.values()))
@@ -79,20 +98,35 @@ def _names(result: Result) -> tuple[str, str]:
 
 
 def _draw_gaps(axes: Axes, result: Result) -> tuple[Reliability, list[dict[str, Any]]]:
-    """Draw the accuracy in each bin and its gap to the mean confidence. Return the bins and the lines of their CSV."""
+    """Draw the accuracy in each bin and its gap to the mean confidence. Return the bins and the
+    lines of their CSV.
+    """
     correct = result.arrays["correct"].astype(bool)
     bins = reliability(result.arrays["confidence"], correct, int(result.protocol["bins"]))
     filled = bins.counts > 0
     left, width = bins.edges[:-1][filled], np.diff(bins.edges)[filled]
     accuracy, confidence = bins.accuracy[filled], bins.confidence[filled]
-    axes.bar(left, accuracy, width, color=drawing.SKY, edgecolor=drawing.BLACK, label="accuracy", **_BARS)
-    gap: dict[str, Any] = {"bottom": np.minimum(accuracy, confidence), "facecolor": "none", "hatch": "/////", **_BARS}
+    axes.bar(
+        left, accuracy, width, color=drawing.SKY, edgecolor=drawing.BLACK, label="accuracy", **_BARS
+    )
+    gap: dict[str, Any] = {
+        "bottom": np.minimum(accuracy, confidence),
+        "facecolor": "none",
+        "hatch": "/////",
+        **_BARS,
+    }
     label = "gap to mean confidence"
-    axes.bar(left, np.abs(accuracy - confidence), width, edgecolor=drawing.VERMILLION, label=label, **gap)
+    axes.bar(
+        left, np.abs(accuracy - confidence), width, edgecolor=drawing.VERMILLION, label=label, **gap
+    )
     axes.plot([0, 1], [0, 1], color=drawing.BLACK, linestyle=":", linewidth=drawing.HAIR)
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
     ece = next(iter(result.values.values()))
-    of_all = {"model": result.model, "scaling": result.options.get("scaling", "none"), "ece": ece.value}
+    of_all = {
+        "model": result.model,
+        "scaling": result.options.get("scaling", "none"),
+        "ece": ece.value,
+    }
     columns = {"bin_low": bins.edges[:-1], "bin_high": bins.edges[1:], "count": bins.counts}
     columns |= {"accuracy": bins.accuracy, "confidence": bins.confidence}
     return bins, rows_of(columns, **of_all, ece_low=ece.low, ece_high=ece.high)

@@ -45,7 +45,11 @@ def by_class(title: str, arrays: Arrays) -> Drawing:
     figure, (axes,) = drawing.panels(title, 0.9 + min(8.0, 0.28 * len(classes)))
     for place, (share, median) in enumerate(zip(shares, medians, strict=True)):
         base = len(classes) - 1 - place
-        look: dict[str, Any] = {"facecolor": drawing.SKY, "edgecolor": drawing.BLACK, "linewidth": 0.5}
+        look: dict[str, Any] = {
+            "facecolor": drawing.SKY,
+            "edgecolor": drawing.BLACK,
+            "linewidth": 0.5,
+        }
         look["zorder"] = place  # a high one hides a part of the one above
         axes.stairs(base + 1.3 * share / highest, edges, baseline=base, fill=True, **look)
         axes.plot([median] * 2, [base, base + 0.35], color=drawing.VERMILLION, zorder=place)
@@ -63,18 +67,27 @@ def images_of_classes(title: str, arrays: Arrays) -> Drawing:
     labels = [str(number) for number in range(len(arrays["highest"]))]
     panels = [
         Panel(name, arrays[kind], arrays["log-px"], labels if kind == "highest" else ())
-        for kind, name in (("highest", "highest log p(x)"), ("random", "at random"), ("lowest", "lowest log p(x)"))
+        for kind, name in (
+            ("highest", "highest log p(x)"),
+            ("random", "at random"),
+            ("lowest", "lowest log p(x)"),
+        )
     ]
     return grids(title, arrays, arrays["labels"], panels, columns=3)
 
 
 def extremes(title: str, arrays: Arrays) -> Drawing:
-    """Draw the images of the highest and of the lowest log p(x), and p(y|x) where the model classifies."""
+    """Draw the images of the highest and of the lowest log p(x), and p(y|x) where the model
+    classifies.
+    """
 
     def panel(title: str, grid: str, score: str) -> Panel:
         return Panel(title, arrays[grid][(arrays[grid] >= 0).any(axis=1)], arrays[score])
 
     panels = [panel(f"{side} log p(x)", grid, "log-px") for side, grid in _SIDES.items()]
     if {"top-confidence", "bottom-confidence", "confidence"} <= arrays.keys():
-        panels += [panel(f"{side} p(y|x)", f"{grid}-confidence", "confidence") for side, grid in _SIDES.items()]
+        panels += [
+            panel(f"{side} p(y|x)", f"{grid}-confidence", "confidence")
+            for side, grid in _SIDES.items()
+        ]
     return grids(title, arrays, arrays.get("labels"), panels, columns=2)

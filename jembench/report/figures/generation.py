@@ -1,4 +1,5 @@
-"""Figures of generation: scores against the share kept, against the chain's steps, and against their cost.
+"""Figures of generation: scores against the share kept, against the chain's steps, and against
+their cost.
 
 Tables 3 to 6 of the reproducibility report of Grathwohl et al. (2020), as curves.
 """
@@ -26,30 +27,48 @@ _SOURCES = {"buffer": "kept chains", "chains": "new chains", "direct": "direct s
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan curves against the share of samples kept, the steps of new chains, and, of all models, network passes."""
+    """Plan curves against the share of samples kept, the steps of new chains, and, of all models,
+    network passes.
+    """
     selections = [result for result in results if result.protocol.get("selection") in _NETWORKS]
-    selections.sort(key=lambda result: (result.protocol["selection"], _POOLING.index(result.protocol["pooling"])))
+    selections.sort(
+        key=lambda result: (
+            result.protocol["selection"],
+            _POOLING.index(result.protocol["pooling"]),
+        )
+    )
     for group in _peers(selections, "top", "selection", "pooling", "images"):
         shares = [100 * float(Fraction(result.protocol["top"])) for result in group]
         points = list(zip(map(_selection, group), shares, group, strict=True))
         yield from curves_over("kept", group[0].title, points)
-    new_chains = [result for result in results if result.options.get("source") == "fresh" and "steps" in result.options]
+    new_chains = [
+        result
+        for result in results
+        if result.options.get("source") == "fresh" and "steps" in result.options
+    ]
     for group in _peers(new_chains, "steps", "source"):
         steps = [(result.model, float(result.options["steps"]), result) for result in group]
         yield from curves_over("steps", group[0].title, steps)
     whole = [result for result in results if result.protocol.get("selection") not in _NETWORKS]
     known = [result for result in whole if result.cell.outcome.details.get("sample_passes")]
     for group in grouped(known, lambda result: (result.place, result.protocol_without(["source"]))):
-        passes = [(_sampled(result), result.cell.outcome.details["sample_passes"], result) for result in group]
+        passes = [
+            (_sampled(result), result.cell.outcome.details["sample_passes"], result)
+            for result in group
+        ]
         yield from curves_over("passes", f"all models on {group[0].trained_on}", passes)
 
 
 def _peers(results: Sequence[Result], *free: str) -> list[list[Result]]:
     """Group results of one model whose protocols differ in the free parts alone."""
-    return grouped(results, lambda result: (result.fit.names, result.place, result.protocol_without(free)))
+    return grouped(
+        results, lambda result: (result.fit.names, result.place, result.protocol_without(free))
+    )
 
 
-def curves_over(scale: str, of: str, points: Sequence[tuple[str, float, Result]]) -> Iterator[Planned]:
+def curves_over(
+    scale: str, of: str, points: Sequence[tuple[str, float, Result]]
+) -> Iterator[Planned]:
     """Plan the curves of each value of some results.
 
     Args:
@@ -58,12 +77,25 @@ def curves_over(scale: str, of: str, points: Sequence[tuple[str, float, Result]]
         points: the curve, the place on the horizontal axis and the result of each.
     """
     results = [result for *_, result in points]
-    colours = {curve: result.colour for curve, _, result in points if curve.startswith(result.model)}
+    colours = {
+        curve: result.colour for curve, _, result in points if curve.startswith(result.model)
+    }
     if len({x for _, x, _ in points}) > 1:
         for label in dict.fromkeys(label for result in results for label in result.values):
-            valued = [(curve, x, result.values[label]) for curve, x, result in points if label in result.values]
+            valued = [
+                (curve, x, result.values[label])
+                for curve, x, result in points
+                if label in result.values
+            ]
             yield figure_of(
-                results, f"{label}-{scale}", curves, f"{in_words(label)} of {of}", label, scale, valued, colours
+                results,
+                f"{label}-{scale}",
+                curves,
+                f"{in_words(label)} of {of}",
+                label,
+                scale,
+                valued,
+                colours,
             )
 
 
@@ -79,9 +111,14 @@ def _sampled(result: Result) -> str:
 
 
 def curves(
-    title: str, label: str, scale: str, points: Sequence[tuple[str, float, Value]], colours: Mapping[str, str]
+    title: str,
+    label: str,
+    scale: str,
+    points: Sequence[tuple[str, float, Value]],
+    colours: Mapping[str, str],
 ) -> Drawing:
-    """Draw a curve for each name among the points, with intervals, on a logarithmic horizontal axis.
+    """Draw a curve for each name among the points, with intervals, on a logarithmic horizontal
+    axis.
 
     Args:
         title: of the figure.
@@ -99,17 +136,29 @@ def curves(
         values = [value for *_, value in ordered]
         beside = [[curve for curve, other, _ in points if other == x] for _, x, _ in ordered]
         nudges = [1.03 ** (names.index(group[0][0]) - (len(names) - 1) / 2) for names in beside]
-        places = [x * nudge for (_, x, _), nudge in zip(ordered, nudges, strict=True)]  # no interval hides another
+        # no interval hides another
+        places = [x * nudge for (_, x, _), nudge in zip(ordered, nudges, strict=True)]
         heights = [value.value for value in values]
         style = {**drawing.line(index, colours.get(group[0][0], "")), "elinewidth": 0.8}
         axes.errorbar(places, heights, yerr=error_bars(values), label=group[0][0], **style)
     name = ", ".join(filter(None, (in_words(label), points[0][2].unit)))
     axes.set(xscale="log", xlabel=_SCALES[scale], ylabel=drawing.beside(name))
-    axes.xaxis.set(major_locator=LogLocator(subs=(1, 2, 5)), minor_locator=NullLocator(), major_formatter="{x:g}")
+    axes.xaxis.set(
+        major_locator=LogLocator(subs=(1, 2, 5)),
+        minor_locator=NullLocator(),
+        major_formatter="{x:g}",
+    )
     if len(found) > 1:
         drawing.legend_below(figure, axes, columns=2)
     rows = [
-        {"curve": curve, scale: x, label: value.value, "low": value.low, "high": value.high, "n": value.n}
+        {
+            "curve": curve,
+            scale: x,
+            label: value.value,
+            "low": value.low,
+            "high": value.high,
+            "n": value.n,
+        }
         for curve, x, value in points
     ]
     return Drawing(figure, rows)

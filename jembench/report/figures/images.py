@@ -2,7 +2,8 @@
 
 Grathwohl et al. (2020), arXiv:1912.03263, Figures 2, 3, 7, 8 and 12.
 
-Legend: N examples, M pictures of some of them, C channels, H height, W width, R rows, S columns of a grid.
+Legend: N examples, M pictures of some of them, C channels, H height, W width, R rows, S columns of
+    a grid.
 """
 
 from __future__ import annotations
@@ -35,14 +36,18 @@ class Panel(NamedTuple):
     rows: Sequence[str] = ()  # labels of the R rows
 
 
-def grids(title: str, arrays: Arrays, classes: NDArray[Any] | None, panels: Sequence[Panel], columns: int) -> Drawing:
+def grids(
+    title: str, arrays: Arrays, classes: NDArray[Any] | None, panels: Sequence[Panel], columns: int
+) -> Drawing:
     """Draw panels of images, ``columns`` of them side by side.
 
     Args:
         title: of the figure.
-        arrays: ``images`` uint8 (M, C, H, W) and ``shown`` (M,), the index of each picture among the N examples.
+        arrays: ``images`` uint8 (M, C, H, W) and ``shown`` (M,), the index of each picture among
+            the N examples.
         classes: (N,), or None if they are unknown.
-        panels: with a line in the CSV for each image: its position, class, index among the examples and score.
+        panels: with a line in the CSV for each image: its position, class, index among the examples
+            and score.
         columns: of panels.
     """
     sheets = [sheet(arrays["images"], panel.grid) for panel in panels]
@@ -51,7 +56,9 @@ def grids(title: str, arrays: Arrays, classes: NDArray[Any] | None, panels: Sequ
     inner = width / columns - 0.1 - (_LABELS if any(panel.rows for panel in panels) else 0)
     heights = [inner * picture.shape[0] / picture.shape[1] for picture in sheets]
     head = _HEAD if any(panel.title for panel in panels) else 0.05
-    ratios = [max(heights[start : start + columns]) + head for start in range(0, len(heights), columns)]
+    ratios = [
+        max(heights[start : start + columns]) + head for start in range(0, len(heights), columns)
+    ]
     figure, axes_of_panels = drawing.panels(
         title, sum(ratios) + 0.3, len(panels), columns, width=width, height_ratios=ratios
     )
@@ -63,7 +70,9 @@ def grids(title: str, arrays: Arrays, classes: NDArray[Any] | None, panels: Sequ
             index = int(arrays["shown"][panel.grid[row, column]])
             place = {"panel": panel.title, "row": row, "column": column}
             number = "" if classes is None else int(classes[index])
-            rows.append({**place, "class": number, "index": index, "score": float(panel.score[index])})
+            rows.append(
+                {**place, "class": number, "index": index, "score": float(panel.score[index])}
+            )
     return Drawing(figure, rows)
 
 
@@ -77,7 +86,8 @@ def draw_sheet(axes: Axes, picture: Pixels, labels: Sequence[str] = ()) -> None:
     axes.tick_params(length=0)
 
 
-# --- samples ----------------------------------------------------------------------------------------------------------
+# --- samples
+# ----------------------------------------------------------------------------------------------------------
 
 
 def by_class(results: list[Result]) -> Iterator[Planned]:
@@ -85,23 +95,30 @@ def by_class(results: list[Result]) -> Iterator[Planned]:
     for result in results:
         source = source_in_words(str(result.cell.outcome.details.get("source", "samples")))
         conditional = " on E(x, y)" if "labels" in result.arrays else ""
-        yield result.figure("samples", class_grid, f"{source}{conditional}: {result.title}", result.arrays)
+        yield result.figure(
+            "samples", class_grid, f"{source}{conditional}: {result.title}", result.arrays
+        )
 
 
 def confident(results: list[Result]) -> Iterator[Planned]:
     """Plan the samples of each model with the highest confidence."""
     for result in results:
-        yield result.figure("confident", confident_grid, f"most confident: {result.title}", result.arrays)
+        yield result.figure(
+            "confident", confident_grid, f"most confident: {result.title}", result.arrays
+        )
 
 
 def class_grid(title: str, arrays: Arrays) -> Drawing:
-    """Draw a row of samples for each class: the one that they were drawn for, else the predicted one.
+    """Draw a row of samples for each class: the one that they were drawn for, else the predicted
+    one.
 
     Their score is the model's confidence, max p(y|x).
     """
     classes = arrays.get("labels", arrays["predicted"])
     labels = list(map(str, range(len(arrays["grid"]))))
-    return grids(title, arrays, classes, [Panel("", arrays["grid"], arrays["confidence"], labels)], columns=1)
+    return grids(
+        title, arrays, classes, [Panel("", arrays["grid"], arrays["confidence"], labels)], columns=1
+    )
 
 
 def confident_grid(title: str, arrays: Arrays) -> Drawing:
@@ -112,7 +129,8 @@ def confident_grid(title: str, arrays: Arrays) -> Drawing:
     return grids(title, arrays, arrays["predicted"], [panel], columns=1)
 
 
-# --- the age of chains ------------------------------------------------------------------------------------------------
+# --- the age of chains
+# ------------------------------------------------------------------------------------------------
 
 
 def ages(results: list[Result]) -> Iterator[Planned]:
@@ -129,17 +147,30 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
         {
             "class": number,
             "chains": int((predicted == number).sum()),
-            **{name: float(np.percentile(ages[predicted == number], p)) for name, p in _PERCENTILES.items()},
+            **{
+                name: float(np.percentile(ages[predicted == number], p))
+                for name, p in _PERCENTILES.items()
+            },
         }
         for number in classes
     ]
-    figure, (axes,) = drawing.panels(title, 2.4, width=drawing.column() if len(classes) <= 20 else drawing.page())
-    boxes = [{**row, "med": row["median"], "whislo": row["p5"], "whishi": row["p95"]} for row in rows]
+    figure, (axes,) = drawing.panels(
+        title, 2.4, width=drawing.column() if len(classes) <= 20 else drawing.page()
+    )
+    boxes = [
+        {**row, "med": row["median"], "whislo": row["p5"], "whishi": row["p95"]} for row in rows
+    ]
     thin = {"linewidth": 0.6}
-    look: dict[str, Any] = {"boxprops": {"facecolor": drawing.SKY, **thin}, "whiskerprops": thin, "capprops": thin}
+    look: dict[str, Any] = {
+        "boxprops": {"facecolor": drawing.SKY, **thin},
+        "whiskerprops": thin,
+        "capprops": thin,
+    }
     look["medianprops"] = {"color": drawing.VERMILLION, "linewidth": 1.2}
     places = range(len(classes))
-    axes.bxp(boxes, places, widths=0.6, patch_artist=True, showfliers=False, manage_ticks=False, **look)
+    axes.bxp(
+        boxes, places, widths=0.6, patch_artist=True, showfliers=False, manage_ticks=False, **look
+    )
     axes.set_xticks(places, [str(number) for number in classes])
     axes.set(xlabel="predicted class", ylabel="age of chains, steps", ylim=(0, None))
     return Drawing(figure, rows)

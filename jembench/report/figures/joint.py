@@ -29,7 +29,11 @@ _IN_A_LINE = 6
 
 _LOOKS: Mapping[str, dict[str, Any]] = {
     "on the Pareto front": {"marker": "o", "color": drawing.BLUE},
-    "dominated by another model": {"marker": "o", "color": drawing.BLACK, "markerfacecolor": drawing.WHITE},
+    "dominated by another model": {
+        "marker": "o",
+        "color": drawing.BLACK,
+        "markerfacecolor": drawing.WHITE,
+    },
     "not compared": {"marker": "o", "color": drawing.GREY, "markerfacecolor": drawing.WHITE},
     "published": {"marker": "D", "color": drawing.GREY},
 }
@@ -37,7 +41,9 @@ _LOOKS: Mapping[str, dict[str, Any]] = {
 
 def plan(report: Report, names: Names = NO_NAMES) -> Iterator[Planned]:
     """Plan a figure for each dataset with several models and respects."""
-    named = [replace(row, name=names.get((row.model, row.recipe), row.name)) for row in report.joined]
+    named = [
+        replace(row, name=names.get((row.model, row.recipe), row.name)) for row in report.joined
+    ]
     for on in grouped(named, lambda row: row.dataset):
         respects = headline(on)
         fits = [cell.fit for cell in report.cells if cell.fit.dataset == on[0].dataset]
@@ -46,12 +52,21 @@ def plan(report: Report, names: Names = NO_NAMES) -> Iterator[Planned]:
             yield planned("joint", fits, partial(panels, title, respects, report.significance))
 
 
-def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Significance | None) -> Drawing:
-    """Draw a panel for each respect, with a value and its interval for each model; models in the front are bold."""
+def panels(
+    title: str, respects: Mapping[str, Sequence[Row]], significance: Significance | None
+) -> Drawing:
+    """Draw a panel for each respect, with a value and its interval for each model; models in the
+    front are bold.
+    """
     from matplotlib.ticker import EngFormatter
 
-    every = sorted((row for found in respects.values() for row in found), key=lambda row: bool(row.source))
-    names = {(row.fit, row.name): row.name.rpartition(" · ")[0] if row.source else row.name for row in every}
+    every = sorted(
+        (row for found in respects.values() for row in found), key=lambda row: bool(row.source)
+    )
+    names = {
+        (row.fit, row.name): row.name.rpartition(" · ")[0] if row.source else row.name
+        for row in every
+    }
     models = list(names)
     in_front = front(respects, significance.is_better) if significance else set()
     looks = list(_LOOKS)
@@ -81,7 +96,12 @@ def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Sign
         for row in found:
             look = "published" if row.source else standing.get(row.fit, "not compared")
             _draw(axes, row, places[models.index((row.fit, row.name))], _LOOKS[look], axis)
-            about = {"model": row.name, "respect": respect, "value_of": heading.in_one_line, "standing": look}
+            about = {
+                "model": row.name,
+                "respect": respect,
+                "value_of": heading.in_one_line,
+                "standing": look,
+            }
             lines.append({**about, "value": row.value, "low": row.low, "high": row.high})
     for label in dict.fromkeys(line["standing"] for line in lines):
         axes_of[0].plot([], [], linestyle="none", label=label, **_LOOKS[label])
@@ -91,9 +111,20 @@ def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Sign
 
 def _draw(axes: Axes, row: Row, place: float, look: Mapping[str, Any], axis: Scale | None) -> None:
     """Draw a value; one beyond the axis as a number at its end, and N/A in words."""
-    at_end: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": "small"}
+    at_end: dict[str, Any] = {
+        "transform": axes.get_yaxis_transform(),
+        "va": "center",
+        "fontsize": "small",
+    }
     if row.value is None or axis is None:
-        axes.text(0.5, place, {"na": "N/A"}.get(row.status, row.status), ha="center", color=drawing.GREY, **at_end)
+        axes.text(
+            0.5,
+            place,
+            {"na": "N/A"}.get(row.status, row.status),
+            ha="center",
+            color=drawing.GREY,
+            **at_end,
+        )
         return
     if row.value > axis.high:
         axes.text(1, place, f"{fixed(row.value, 1)} ▸", ha="right", **at_end)

@@ -1,6 +1,7 @@
 """The figures of a store: those of each metric, and those of training.
 
-A figure of a metric is planned by a function that the entry-point group ``jembench.figures`` names by the metric.
+A figure of a metric is planned by a function that the entry-point group ``jembench.figures`` names
+by the metric.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +26,8 @@ def figures(report: Report, store: Store, left_out: Callable[[str], None]) -> li
     Args:
         report: of results.
         store: of the results.
-        left_out: called with a sentence for each result that is damaged and each metric whose figures cannot be
-            planned.
+        left_out: called with a sentence for each result that is damaged and each metric whose
+            figures cannot be planned.
     """
     cells = report.cells
     fits = list({cell.fit.id: cell.fit for cell in cells}.values())
@@ -35,7 +36,11 @@ def figures(report: Report, store: Store, left_out: Callable[[str], None]) -> li
     of_training = training.curves_of(fits, store, left_out, names)
     found = [*of_metrics(cells, store, left_out, names, colours), *of_training]
     measured = [Result(cell, {}, names, colours) for cell in cells if cell.outcome.status == "ok"]
-    found += [*training.buffers_of(fits, store, names), *values.seeds(measured), *values.hours(measured)]
+    found += [
+        *training.buffers_of(fits, store, names),
+        *values.seeds(measured),
+        *values.hours(measured),
+    ]
     return distinct([*found, *joint.plan(report, names)])
 
 
@@ -46,7 +51,9 @@ def of_metrics(
     names: Names,
     colours: Mapping[str, str],
 ) -> list[Planned]:
-    """Return every figure of the metrics of some cells; those of metrics without figures are ignored."""
+    """Return every figure of the metrics of some cells; those of metrics without figures are
+    ignored.
+    """
     found = list[Planned]()
     for component in discovery.components("figures"):
         results = []
@@ -64,7 +71,8 @@ def of_metrics(
 
 
 def render(planned: Planned, formats: Sequence[Format], style: Style = PLAIN) -> dict[str, bytes]:
-    """Draw a figure: the contents of its files by their names, a picture in each format and the CSV.
+    """Draw a figure: the contents of its files by their names, a picture in each format and the
+    CSV.
 
     The same numbers give the same bytes: no file says when it was made.
     """

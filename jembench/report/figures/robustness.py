@@ -46,7 +46,9 @@ class Curve(NamedTuple):
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan robustness curves of all models, per dataset, seed and budget, and adversarial images of each model."""
+    """Plan robustness curves of all models, per dataset, seed and budget, and adversarial images of
+    each model.
+    """
     searched = [result for result in results if "eps" not in result.protocol]
     for group in grouped(searched, lambda result: (result.place, result.protocol_without(_FREE))):
         yield figure_of(group, f"{group[0].metric}-curves", of_attack, group)
@@ -63,7 +65,8 @@ def of_attack(results: Sequence[Result]) -> Drawing:
 
 
 def curves_of(results: Sequence[Result]) -> list[Curve]:
-    """Return the curves of results of one budget, model by model, with more and more steps of refinement.
+    """Return the curves of results of one budget, model by model, with more and more steps of
+    refinement.
 
     A model's name has the parts of its defence that differ between the results.
     """
@@ -76,19 +79,30 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
     ordered = sorted(results, key=place)
     protocols = [result.protocol for result in ordered]
     differing = [name for name in DEFENCE if len(values_of(name, protocols)) > 1]
-    undefended: dict[tuple[str, str], Curve] = {}  # the models without chains that transferred images were made against
+    # the models without chains that transferred images were made against
+    undefended: dict[tuple[str, str], Curve] = {}
     found = []
     for result, parts in zip(ordered, protocols, strict=True):
-        defence = [part_in_words(name, parts[name]) for name in differing if parts.get(name, "0") != "0"]
+        defence = [
+            part_in_words(name, parts[name]) for name in differing if parts.get(name, "0") != "0"
+        ]
         for norm in adversarial.norms_of(result):
             steps = accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"])
             found.append(
-                Curve(", ".join((result.model, *defence)), norm, len(result.arrays["found"]), steps, result.colour)
+                Curve(
+                    ", ".join((result.model, *defence)),
+                    norm,
+                    len(result.arrays["found"]),
+                    steps,
+                    result.colour,
+                )
             )
             if (distance := result.arrays.get(f"distance-{norm}-as-it-is")) is not None:
                 steps = accuracy_over(distance, result.arrays["found-as-it-is"])
                 name = f"{result.model}, attacked itself"
-                undefended[result.model, norm] = Curve(name, norm, len(distance), steps, result.colour)
+                undefended[result.model, norm] = Curve(
+                    name, norm, len(distance), steps, result.colour
+                )
     return [*undefended.values(), *found]
 
 
@@ -96,8 +110,8 @@ def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
     """Return the share of images of which nothing was found within eps, at 0 and at every distance.
 
     Args:
-        distance: (N,) to the nearest image of another class, in units of a pixel's range; 0 where the image itself is
-            misclassified.
+        distance: (N,) to the nearest image of another class, in units of a pixel's range; 0 where
+            the image itself is misclassified.
         found: (N,) whether there is one; if not, the image withstands attacks of any size.
     """
     broken = np.sort(adversarial.LEVELS * distance[found.astype(bool)])
@@ -120,18 +134,22 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
     figure, panels = drawing.panels(title, height, len(norms), len(norms), sharey=True)
     for axes, norm in zip(panels, norms, strict=True):
         shown = [curve for curve in found if curve.norm == norm]
-        end = 1.1 * max(_end(curve.steps) for curve in shown) or 1.0  # nothing found: all curves are level
+        # nothing found: all curves are level
+        end = 1.1 * max(_end(curve.steps) for curve in shown) or 1.0
         for curve in shown:
             index = models.index(curve.model)
             accuracy, low, high = (np.append(values, values[-1]) for values in curve.steps[1:])
             eps, look = np.append(curve.steps.eps, end), drawing.line(index, curve.colour)
-            axes.fill_between(eps, low, high, step="post", color=look["color"], alpha=0.15, linewidth=0)
+            axes.fill_between(
+                eps, low, high, step="post", color=look["color"], alpha=0.15, linewidth=0
+            )
             some = (0.02 * index, 0.15)  # of the points have markers, in every curve others
             axes.step(eps, accuracy, where="post", markevery=some, **look)
         axes.set(title=adversarial.NORMS[norm], xlabel="ε, 1/255", xlim=(0, end), ylim=(-1, 101))
     panels[0].set_ylabel("accuracy, %")
     for index, (label, colour) in enumerate(zip(labels, colours.values(), strict=True)):
-        panels[0].plot([], [], label=label, **drawing.line(index, colour))  # also of a curve in another panel alone
+        # also of a curve in another panel alone
+        panels[0].plot([], [], label=label, **drawing.line(index, colour))
     drawing.legend_below(figure, panels[0], columns=columns)
     rows: list[dict[str, Any]] = []
     for model, norm, images, steps, _ in found:
@@ -141,6 +159,8 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
 
 
 def _end(steps: Accuracy) -> float:
-    """Return the size at which few images are still classified rightly. The last ones are in the CSV."""
+    """Return the size at which few images are still classified rightly. The last ones are in the
+    CSV.
+    """
     few = steps.eps[steps.accuracy <= FEW]
     return float(few[0] if len(few) else steps.eps[-1])

@@ -50,28 +50,38 @@ def read_history(path: Path) -> History:
     """
     try:
         lines = io.StringIO(read_bytes(path).decode(), newline="")
-        return [{name: float(text) for name, text in row.items() if text} for row in csv.DictReader(lines)]
+        return [
+            {name: float(text) for name, text in row.items() if text}
+            for row in csv.DictReader(lines)
+        ]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
-        raise StoreError(f"{path} is not the history of a fit ({error}); its curves cannot be drawn.") from error
+        raise StoreError(
+            f"{path} is not the history of a fit ({error}); its curves cannot be drawn."
+        ) from error
 
 
-# --- curves of all models ---------------------------------------------------------------------------------------------
+# --- curves of all models
+# ---------------------------------------------------------------------------------------------
 
 
 _QUANTITIES = headings.table_of("figures/training.toml")
-"""The figures by name, in order: the label of the axis, and the words of each column in the legend."""
+"""The figures by name, in order: the label of the axis, and the words of each column in the legend.
+"""
 
 _COUNTS = {"iteration", "iterations", "attempt", "passes"}
 _SPAN = 100.0
-"""Ratio of the largest to the 10th percentile of absolute values beyond which a scale is logarithmic."""
+"""Ratio of the largest to the 10th percentile of absolute values beyond which a scale is
+logarithmic.
+"""
 
 
 def curves_of(
     fits: Iterable[FitKey], store: Store, left_out: Callable[[str], None], names: Names = NO_NAMES
 ) -> Iterator[Planned]:
-    """Plan a figure for each dataset and each quantity in the histories of some fits, with the curves of all models.
+    """Plan a figure for each dataset and each quantity in the histories of some fits, with the
+    curves of all models.
 
     Args:
         fits: in the order of the models.
@@ -92,7 +102,9 @@ def curves_of(
         known = dict.fromkeys(name for name, value in cells if math.isfinite(value))
         placed = _COUNTS.union(*_QUANTITIES.values())
         others = {
-            name.replace("_", "-"): {"axis": name.replace("_", " "), name: ""} for name in known if name not in placed
+            name.replace("_", "-"): {"axis": name.replace("_", " "), name: ""}
+            for name in known
+            if name not in placed
         }
         for name, columns in (_QUANTITIES | others).items():
             if shown := {column: words for column, words in columns.items() if column in known}:
@@ -108,10 +120,11 @@ def curves(
     trainings: Iterable[tuple[str, int, History]],
     colours: Mapping[str, str],
 ) -> Drawing:
-    """Draw some columns of histories over the iterations: a colour for each model, thin lines for several seeds.
+    """Draw some columns of histories over the iterations: a colour for each model, thin lines for
+    several seeds.
 
-    A vertical line in the colour of the model marks where the guard has intervened. The scale is logarithmic where the
-    values span decades, and linear around 0 if some are negative.
+    A vertical line in the colour of the model marks where the guard has intervened. The scale is
+    logarithmic where the values span decades, and linear around 0 if some are negative.
 
     Args:
         title: of the figure.
@@ -151,9 +164,14 @@ def curves(
 
 
 def _points_alone(values: Sequence[float]) -> dict[str, Any]:
-    """Return options of ``Axes.plot`` that give a marker to each point without a finite neighbour: it makes no line."""
+    """Return options of ``Axes.plot`` that give a marker to each point without a finite neighbour:
+    it makes no line.
+    """
     finite = [False, *map(math.isfinite, values), False]
-    alone = [own and not (left or right) for left, own, right in zip(finite, finite[1:], finite[2:], strict=False)]
+    alone = [
+        own and not (left or right)
+        for left, own, right in zip(finite, finite[1:], finite[2:], strict=False)
+    ]
     return {"marker": "o", "markevery": alone}
 
 
@@ -163,7 +181,8 @@ def _scale(axes: Axes, values: Numbers) -> None:
     low = float(np.percentile(sizes, 10)) if sizes.size else math.inf
     if sizes.max(initial=0) > _SPAN * low:
         if (values < 0).any():
-            linear = 10.0 ** math.ceil(math.log10(low))  # a power of ten, so that the ticks beside 0 are apart from it
+            # a power of ten, so that the ticks beside 0 are apart from it
+            linear = 10.0 ** math.ceil(math.log10(low))
             decades = math.log10(sizes.max() / linear)
             axes.set_yscale("symlog", linthresh=linear, linscale=max(1, decades / 3))
             axes.locator_params(axis="y", numticks=7)
@@ -172,7 +191,8 @@ def _scale(axes: Axes, values: Numbers) -> None:
         axes.yaxis.set_major_formatter("{x:g}")
 
 
-# --- chains -----------------------------------------------------------------------------------------------------------
+# --- chains
+# -----------------------------------------------------------------------------------------------------------
 
 SHOWN = 36
 """Chains of each buffer that are drawn."""
@@ -182,11 +202,14 @@ def buffers_of(fits: Sequence[FitKey], store: Store, names: Names = NO_NAMES) ->
     """Plan a figure for each fit whose training has kept the chains of its last epochs."""
     for fit in fits:
         if _buffer_files(folder := store.fit_folder(fit)):
-            yield planned("chains", [fit], partial(buffers, f"kept chains: {title_of(fit, names)}", folder))
+            yield planned(
+                "chains", [fit], partial(buffers, f"kept chains: {title_of(fit, names)}", folder)
+            )
 
 
 def buffers(title: str, folder: Path) -> Drawing:
-    """Draw a grid of images for each kept buffer: the same chains, epoch by epoch, with the iteration above.
+    """Draw a grid of images for each kept buffer: the same chains, epoch by epoch, with the
+    iteration above.
 
     Their score is the age of the chain, in steps.
 
@@ -206,14 +229,25 @@ def buffers(title: str, folder: Path) -> Drawing:
         arranged(np.arange(count), side, side),
         [samples.labels for samples in kept if samples.labels is not None],
     )
-    ages = [np.full(count, math.nan) if samples.ages is None else samples.ages[:count].numpy() for samples in kept]
+    ages = [
+        np.full(count, math.nan) if samples.ages is None else samples.ages[:count].numpy()
+        for samples in kept
+    ]
     arrays = {
         "images": np.concatenate([samples.images[:count].numpy() for samples in kept]),
         "shown": np.arange(len(kept) * count),
     }
-    classes = np.concatenate([labels[:count].numpy() for labels in known]) if len(known) == len(kept) else None
+    classes = (
+        np.concatenate([labels[:count].numpy() for labels in known])
+        if len(known) == len(kept)
+        else None
+    )
     panels = [
-        Panel(f"iteration {iteration:,}", np.where(grid < 0, -1, grid + number * count), np.concatenate(ages))
+        Panel(
+            f"iteration {iteration:,}",
+            np.where(grid < 0, -1, grid + number * count),
+            np.concatenate(ages),
+        )
         for number, iteration in enumerate(iterations)
     ]
     return grids(title, arrays, classes, panels, columns=len(kept))

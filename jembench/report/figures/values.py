@@ -1,4 +1,6 @@
-"""Figures of values of any metric: those of several seeds, and accuracy against the hours of training."""
+"""Figures of values of any metric: those of several seeds, and accuracy against the hours of
+training.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from jembench.report.rows import grouped
 
 def seeds(results: Sequence[Result]) -> Iterator[Planned]:
     """Plan a figure for each metric and dataset with a model that was trained from several seeds."""
-    alike = grouped(results, lambda one: (one.cell.metric, one.cell.outcome.protocol, one.fit.dataset, one.cell.limit))
+    alike = grouped(
+        results,
+        lambda one: (one.cell.metric, one.cell.outcome.protocol, one.fit.dataset, one.cell.limit),
+    )
     for group in alike:
         if max(map(len, grouped(group, lambda one: one.fit.names))) > 1:
             options = (f"{key} {value}" for key, value in group[0].options.items())
@@ -24,7 +29,9 @@ def seeds(results: Sequence[Result]) -> Iterator[Planned]:
 
 
 def strips(title: str, results: Sequence[Result]) -> Drawing:
-    """Draw a panel for each value, a line for each model: its seeds from top to bottom, their mean and their sd."""
+    """Draw a panel for each value, a line for each model: its seeds from top to bottom, their mean
+    and their sd.
+    """
     units = {label: value.unit for result in results for label, value in result.values.items()}
     colours = {result.model: result.colour for result in results}
     models = list(colours)
@@ -41,11 +48,21 @@ def strips(title: str, results: Sequence[Result]) -> Drawing:
             values = [numbers[seed] for seed in seeds]
             rows += rows_of({"seed": seeds, "value": values}, label=name, model=model)
             look = drawing.line(place, colours[model]) | {"linestyle": "none"}
-            spread = [place + 0.5 * ((index + 0.5) / len(values) - 0.5) for index in range(len(values))]
+            spread = [
+                place + 0.5 * ((index + 0.5) / len(values) - 0.5) for index in range(len(values))
+            ]
             axes.plot(values, spread, **look, alpha=0.6, markersize=3)
             if len(values) > 1 and all(map(math.isfinite, values)):
                 mean, deviation = statistics.mean(values), statistics.stdev(values)
-                axes.errorbar(mean, place, xerr=deviation, color=drawing.BLACK, marker="|", markersize=12, capsize=3)
+                axes.errorbar(
+                    mean,
+                    place,
+                    xerr=deviation,
+                    color=drawing.BLACK,
+                    marker="|",
+                    markersize=12,
+                    capsize=3,
+                )
         axes.set_yticks(range(len(models)), [drawing.wrapped(model, 1.3) for model in models])
         axes.set(xlabel=name, ylim=(len(models) - 0.5, -0.5))
         axes.locator_params(axis="x", nbins=5 if room > 2 else 3)

@@ -59,15 +59,22 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
         own_claims: of the experiment, to be judged beside those of papers.
     """
     from jembench.report.claims import document, judge
-    from jembench.report.figures import base, planning, training, values  # imports numpy, which tables need not
+
+    # imports numpy, which tables need not
+    from jembench.report.figures import base, planning, training, values
     from jembench.report.page.overview import byline, overview
 
     cells, rows, significance = report.cells, report.joined, report.significance
-    pictures, names = Pictures(store), base.display_names((cell.fit for cell in cells), report.names)
+    pictures, names = (
+        Pictures(store),
+        base.display_names((cell.fit for cell in cells), report.names),
+    )
     colours = base.colours_of((cell.fit for cell in cells), names)
     in_overview = {cell.fit.names: colours[base.model_of(cell.fit, names)] for cell in cells}
     ours, published = report.tables_of(significance)
-    trained = {fit: store.read_fit(fit) for fit in {cell.fit.id: cell.fit for cell in cells}.values()}
+    trained = {
+        fit: store.read_fit(fit) for fit in {cell.fit.id: cell.fit for cell in cells}.values()
+    }
     figures = {}
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
     for group in grouped(measured, lambda cell: bare_name(cell.metric)):
@@ -77,10 +84,13 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
     shown = [base.Result(cell, {}, names, colours) for cell in measured if cell.metric in metrics]
     figures["seeds"] = pictures.drawn(values.seeds(shown))
     models = grouped(cells, lambda cell: cell.fit.names)
-    samples = {group[0].fit.names: grid for group in models if (grid := pictures.of_samples(group, names))}
+    samples = {
+        group[0].fit.names: grid for group in models if (grid := pictures.of_samples(group, names))
+    }
     images = [picture for name in _SAMPLES for picture in figures.pop(name, ())]
     of_own, of_papers = (  # p values are adjusted in each group
-        judge(each, cells, store.read_arrays, store=store.root) for each in (own_claims, claims.load())
+        judge(each, cells, store.read_arrays, store=store.root)
+        for each in (own_claims, claims.load())
     )
     findings = [of_own, [finding for finding in of_papers if finding.row.dataset]]
     return Page(
@@ -95,12 +105,17 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
         trainings=pictures.drawn(training.curves_of(trained, store, pictures.note, names)),
         claims=[table for each in findings for table in document(each).tables()],
         origin=[origin(cells, trained, rows)] if cells else (),
-        recipes={fit.recipe: json.dumps(of.recipe, indent=1, ensure_ascii=False) for fit, of in trained.items() if of},
+        recipes={
+            fit.recipe: json.dumps(of.recipe, indent=1, ensure_ascii=False)
+            for fit, of in trained.items()
+            if of
+        },
         left_out=list(pictures.left_out),
     )
 
 
-# --- origin -----------------------------------------------------------------------------------------------------------
+# --- origin
+# -----------------------------------------------------------------------------------------------------------
 
 _ORIGIN = ("model", "dataset", "recipe", "seed", "iterations", "seconds", "measured")
 
@@ -110,8 +125,11 @@ def fit_anchor(fit: str) -> str:
     return f"#fit-{slug(fit)}"
 
 
-def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None], results: Sequence[Row] = ()) -> Table:
-    """Return a row for each trained model, which opens to its specs and the commands that it was measured by.
+def origin(
+    cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None], results: Sequence[Row] = ()
+) -> Table:
+    """Return a row for each trained model, which opens to its specs and the commands that it was
+    measured by.
 
     Footnotes say with which hardware and versions.
 
@@ -134,7 +152,9 @@ def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None], re
         environments = tuple(dict.fromkeys(map(_environment, group)))
         first = TableCell(model, href=fit_anchor(fit.id), details=details)
         rows.append((first, *numbers, TableCell(measured, notes=environments)))
-    headings = (Heading(name, identifies=name not in ("seed", "iterations", "seconds")) for name in _ORIGIN)
+    headings = (
+        Heading(name, identifies=name not in ("seed", "iterations", "seconds")) for name in _ORIGIN
+    )
     return numbered([Table(title="Trained models", headings=tuple(headings), rows=tuple(rows))])[0]
 
 

@@ -1,4 +1,6 @@
-"""Test images of a page: those at the ends of what models say of them, chosen by stored per-example values."""
+"""Test images of a page: those at the ends of what models say of them, chosen by stored per-example
+values.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from jembench.interfaces import DataSpec, Split
 
 _METRICS = ("energy-gap", "ece", "log-density")
-"""The metrics with per-example values of the test images; of two with the same values the later one is read."""
+"""The metrics with per-example values of the test images; of two with the same values the later one
+is read.
+"""
 
 _SHOWN = 8  # images of a list, at most
 _SIDE = 64  # pixels: smaller images are enlarged, larger ones reduced to less than twice as many
@@ -48,19 +52,24 @@ class Gallery(NamedTuple):
 
     dataset: str
     examples: Mapping[int, Example] = {}  # by index
-    lists: Mapping[str, Mapping[str, Sequence[int]]] = {}  # indices, by the kind of the list and the model
+    # indices, by the kind of the list and the model
+    lists: Mapping[str, Mapping[str, Sequence[int]]] = {}
 
 
 def galleries(cells: Sequence[Cell], store: Store, names: Names = NO_NAMES) -> list[Gallery]:
-    """Return a gallery for each dataset with models that classify its test images or give their log p(x).
+    """Return a gallery for each dataset with models that classify its test images or give their log
+    p(x).
 
     Args:
-        cells: the results, measured on the same test images of a dataset. Of each model the first seed is shown.
+        cells: the results, measured on the same test images of a dataset. Of each model the first
+            seed is shown.
         store: of the results.
         names: display names by canonical specs and recipes.
     """
     of_images = [cell for cell in cells if cell.arrays and _is_plain(cell.metric)]
-    return [_gallery(group, store, names) for group in grouped(of_images, lambda cell: cell.fit.dataset)]
+    return [
+        _gallery(group, store, names) for group in grouped(of_images, lambda cell: cell.fit.dataset)
+    ]
 
 
 def _is_plain(metric: str) -> bool:
@@ -80,7 +89,9 @@ def _gallery(cells: Sequence[Cell], store: Store, names: Names) -> Gallery:
     models = {}
     try:
         data, test = _test_images(cells[0])
-        for of_model in grouped(sorted(cells, key=lambda cell: cell.fit.seed), lambda cell: cell.fit.names):
+        for of_model in grouped(
+            sorted(cells, key=lambda cell: cell.fit.seed), lambda cell: cell.fit.names
+        ):
             first = [cell for cell in of_model if cell.fit == of_model[0].fit]
             models[model_of(first[0].fit, names)] = _values(first, store, len(test.images))
     except Exception:  # of a plugin's dataset
@@ -88,10 +99,17 @@ def _gallery(cells: Sequence[Cell], store: Store, names: Names) -> Gallery:
     images, labels = test.images.numpy(), None if test.labels is None else test.labels.numpy()
     lists = {model: _lists(values, labels) for model, values in models.items()}
     kinds = dict.fromkeys(kind for of_model in lists.values() for kind in of_model)
-    pixels = min(2 * _SIDE, images.shape[2]) * min(2 * _SIDE, images.shape[3]) * len(kinds) * len(models)
+    pixels = (
+        min(2 * _SIDE, images.shape[2]) * min(2 * _SIDE, images.shape[3]) * len(kinds) * len(models)
+    )
     count = max(1, min(_SHOWN, _PIXELS // max(1, pixels)))
-    shown = {kind: {model: lists[model][kind][:count] for model in models if kind in lists[model]} for kind in kinds}
-    chosen = {index for of_kind in shown.values() for indices in of_kind.values() for index in indices}
+    shown = {
+        kind: {model: lists[model][kind][:count] for model in models if kind in lists[model]}
+        for kind in kinds
+    }
+    chosen = {
+        index for of_kind in shown.values() for indices in of_kind.values() for index in indices
+    }
     whole = np.zeros((1, 1), dtype=np.int64)
     examples = {
         index: Example(
@@ -131,7 +149,11 @@ def _values(cells: Sequence[Cell], store: Store, n: int) -> dict[str, Any]:
     for cell in sorted(cells, key=lambda cell: _METRICS.index(bare_name(cell.metric))):
         arrays = store.read_arrays(cell)
         values |= {"log-px": -arrays["energy-data"]} if "energy-data" in arrays else {}
-        values |= {name: arrays[name] for name in ("predicted", "confidence", "log-odds", "log-px") if name in arrays}
+        values |= {
+            name: arrays[name]
+            for name in ("predicted", "confidence", "log-odds", "log-px")
+            if name in arrays
+        }
     if any(array.shape != (n,) for array in values.values()):
         raise SpecError("There is another number of images.")
     return values
@@ -150,7 +172,10 @@ def _lists(values: Mapping[str, Any], labels: Any) -> dict[str, list[int]]:
         found |= {"Least confident": surest[::-1], "Most confident": surest}
     if "log-px" in values:
         likeliest = highest_first(values["log-px"])
-        found |= {"Least likely: lowest log p(x)": likeliest[::-1], "Most likely: highest log p(x)": likeliest}
+        found |= {
+            "Least likely: lowest log p(x)": likeliest[::-1],
+            "Most likely: highest log p(x)": likeliest,
+        }
     return {kind: order.tolist() for kind, order in found.items()}
 
 

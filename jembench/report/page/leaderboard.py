@@ -24,10 +24,12 @@ class Entry(NamedTuple):
 
 
 def leaderboard(entries: Sequence[Entry]) -> list[Table]:
-    """Return a table for each dataset: the models of all stores by the values of the joint view, best ones first.
+    """Return a table for each dataset: the models of all stores by the values of the joint view,
+    best ones first.
 
-    Values of different protocols stand in columns of their own. A model leads to its training, a store to its page and
-    a number to its place there. A result that several stores hold stands with the first of them.
+    Values of different protocols stand in columns of their own. A model leads to its training, a
+    store to its page and a number to its place there. A result that several stores hold stands with
+    the first of them.
     """
     of_row: dict[Row, Entry] = {}
     for entry in entries:
@@ -53,7 +55,9 @@ def _table(rows: Sequence[Row], of_row: Mapping[Row, Entry]) -> Table:
             columns[alike[0].label, protocol] = head._replace(detail=", ".join(filter(None, parts)))
 
     def rank(line: Sequence[Row]) -> tuple[bool, float]:
-        values = [row.value or 0.0 for row in line if (row.label, row.protocol) == next(iter(columns))]
+        values = [
+            row.value or 0.0 for row in line if (row.label, row.protocol) == next(iter(columns))
+        ]
         return not values, -sum(values) if line[0].better == "higher" else sum(values)
 
     lines = sorted(grouped(rows, lambda row: (of_row[row].page, row.fit)), key=rank)
@@ -76,4 +80,9 @@ def _linked(line: Sequence[TableCell], of_row: Mapping[Row, Entry]) -> tuple[Tab
     entry, (model, store, recipe, *values) = of_row[row], line
     model = model._replace(href=f"{entry.page}{fit_anchor(entry.fits[row.fit])}")
     store = store._replace(href=f"{entry.page}#overview")
-    return (model, store, recipe, *(cell._replace(href=entry.page if cell.row else "") for cell in values))
+    return (
+        model,
+        store,
+        recipe,
+        *(cell._replace(href=entry.page if cell.row else "") for cell in values),
+    )

@@ -1,4 +1,6 @@
-"""The first view of a page: a line on the results, the overview with samples of each model, and its dot plot."""
+"""The first view of a page: a line on the results, the overview with samples of each model, and its
+dot plot.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,12 @@ class Scale(NamedTuple):
     better: Better = ""
 
     def place(self, value: float) -> float:
-        """Return the position of a value in % of the axis; that of the nearer end for a value beyond it."""
-        return round(100 * (min(max(value, self.low), self.high) - self.low) / (self.high - self.low), 2)
+        """Return the position of a value in % of the axis; that of the nearer end for a value
+        beyond it.
+        """
+        return round(
+            100 * (min(max(value, self.low), self.high) - self.low) / (self.high - self.low), 2
+        )
 
     @property
     def labels(self) -> list[TickLabel]:
@@ -83,7 +89,8 @@ class Overview(NamedTuple):
 
     table: Table
     labels: Sequence[str]  # of each line: the model, with dataset and recipe where names are alike
-    strips: Sequence[Picture]  # of each line: some samples side by side; without an image, there are none
+    # of each line: some samples side by side; without an image, there are none
+    strips: Sequence[Picture]
     scales: Sequence[Scale | None]  # of each column; None: it has no numbers
     colours: Sequence[str]  # of each line: that of the model in figures; grey: published
 
@@ -110,10 +117,15 @@ def overview(
     (table,) = numbered([table])
     firsts = [next(cell.row for cell in line if cell.row) for line in table.rows]
     samples = [grids.get(row.fit, Picture("", "")) for row in firsts]
-    looks = ["gray" if row.source else _on_page(colours.get(row.fit, drawing.BLACK)) for row in firsts]
+    looks = [
+        "gray" if row.source else _on_page(colours.get(row.fit, drawing.BLACK)) for row in firsts
+    ]
     strips = [grid._replace(image=strip(grid)) for grid in samples]
-    columns = ([cell.row for cell in column if cell.row] for column in zip(*table.rows, strict=True))
-    title = [part for part in table.title.split(" · ") if not part.startswith(("dataset ", "seed"))]  # as the byline
+    columns = (
+        [cell.row for cell in column if cell.row] for column in zip(*table.rows, strict=True)
+    )
+    # as the byline
+    title = [part for part in table.title.split(" · ") if not part.startswith(("dataset ", "seed"))]
     table = replace(table, title=" · ".join(title))
     return Overview(table, _labels(table), strips, [scale(column) for column in columns], looks)
 
@@ -124,14 +136,20 @@ def _on_page(colour: str) -> str:
 
 
 def _labels(table: Table) -> list[str]:
-    names = [index for index, heading in enumerate(table.headings) if heading.identifies and heading.label != "seeds"]
+    names = [
+        index
+        for index, heading in enumerate(table.headings)
+        if heading.identifies and heading.label != "seeds"
+    ]
     lines = [[line[index].value for index in names] for line in table.rows]
     short = distinct({" · ".join(line): line[0] for line in lines})
     return [short[" · ".join(line)] for line in lines]
 
 
 def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
-    """Return when the results were measured, on which data, of which seeds, with which hardware and version."""
+    """Return when the results were measured, on which data, of which seeds, with which hardware and
+    version.
+    """
     made = [cell.provenance for cell in cells]
     hardware = [one.get("hardware") or {} for one in made]
     seeds = sorted({cell.fit.seed for cell in cells})
@@ -141,12 +159,19 @@ def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
         [f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"] if seeds else [],
         dict.fromkeys(f"{cell.limit:,} test images" for cell in cells if cell.limit),
         (str(one.get("gpu") or one.get("processor") or "") for one in hardware),
-        (f"jembench {version}" for one in made if (version := (one.get("packages") or {}).get("jembench"))),
+        (
+            f"jembench {version}"
+            for one in made
+            if (version := (one.get("packages") or {}).get("jembench"))
+        ),
     )
-    return " · ".join(filter(None, (", ".join(filter(None, dict.fromkeys(part))) for part in parts)))
+    return " · ".join(
+        filter(None, (", ".join(filter(None, dict.fromkeys(part))) for part in parts))
+    )
 
 
-# --- dot plot ---------------------------------------------------------------------------------------------------------
+# --- dot plot
+# ---------------------------------------------------------------------------------------------------------
 
 _FAR = 10.0
 """Values farther than this many spreads from the median are outliers."""
@@ -156,9 +181,11 @@ _LARGEST = 1e100
 
 
 def scale(rows: Sequence[Row]) -> Scale | None:
-    """Return an axis for the values of a column and their intervals, without outliers; None without finite values.
+    """Return an axis for the values of a column and their intervals, without outliers; None without
+    finite values.
 
-    The spread is the median distance from the median or, if it is larger, the median half-width of the intervals.
+    The spread is the median distance from the median or, if it is larger, the median half-width of
+    the intervals.
     """
     values = [row.value for row in rows if row.value is not None and abs(row.value) < _LARGEST]
     if not values:
@@ -167,7 +194,9 @@ def scale(rows: Sequence[Row]) -> Scale | None:
     intervals = [(low, high) for low, high in ends if -_LARGEST < low <= high < _LARGEST]
     centre, halves = median(values), [(high - low) / 2 for low, high in intervals]
     spread = max(median(abs(value - centre) for value in values), median(halves) if halves else 0.0)
-    within = [one for one in (*values, *itertools.chain(*intervals)) if abs(one - centre) <= _FAR * spread]
+    within = [
+        one for one in (*values, *itertools.chain(*intervals)) if abs(one - centre) <= _FAR * spread
+    ]
     inside = within if spread else values
     margin = 0.06 * (max(inside) - min(inside)) or 0.1 * abs(centre) or 1.0
     low, high = min(inside) - margin, max(inside) + margin
@@ -177,7 +206,8 @@ def scale(rows: Sequence[Row]) -> Scale | None:
     return Scale(low, high, tuple(tick for tick in ticks if low <= tick <= high), rows[0].better)
 
 
-# --- samples ----------------------------------------------------------------------------------------------------------
+# --- samples
+# ----------------------------------------------------------------------------------------------------------
 
 _SAMPLES = 8  # in a strip
 _SIDE = 32  # pixels of the shorter side of a sample, at most twice as many
@@ -185,21 +215,27 @@ _MOST_PIXELS = 2**24  # of a grid
 
 
 def strip(grid: Picture) -> str:
-    """Return some samples of a grid side by side, as a data URI; "" if it has none, or is damaged or too large.
+    """Return some samples of a grid side by side, as a data URI; "" if it has none, or is damaged
+    or too large.
 
     Args:
         grid: images on a grey ground, as :func:`jembench.data.grid.write_png` writes them.
     """
     try:
-        with Image.open(io.BytesIO(base64.b64decode(grid.image.partition(",")[2])), formats=["PNG"]) as picture:
+        with Image.open(
+            io.BytesIO(base64.b64decode(grid.image.partition(",")[2])), formats=["PNG"]
+        ) as picture:
             if picture.width * picture.height > _MOST_PIXELS:
                 return ""
             pixels = np.asarray(picture.convert("RGB"))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):  # SyntaxError: a damaged PNG
+    # SyntaxError: a damaged PNG
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         return ""
     ground = (pixels == GROUND).all(axis=2)
     rows, columns = (
-        np.flatnonzero(np.diff(np.pad(ground.all(axis=axis), 1, constant_values=True))).reshape(-1, 2)
+        np.flatnonzero(np.diff(np.pad(ground.all(axis=axis), 1, constant_values=True))).reshape(
+            -1, 2
+        )
         for axis in (1, 0)
     )
     places = [np.s_[slice(*row), slice(*column)] for row in rows for column in columns]
@@ -207,7 +243,9 @@ def strip(grid: Picture) -> str:
     images = [image for image in images if image.shape == images[0].shape]
     if not images:
         return ""
-    chosen = [images[index * len(images) // _SAMPLES] for index in range(min(_SAMPLES, len(images)))]
+    chosen = [
+        images[index * len(images) // _SAMPLES] for index in range(min(_SAMPLES, len(images)))
+    ]
     side = min(images[0].shape[:2])
     gap = np.full_like(images[0][:, : max(1, side // 8)], GROUND)
     parts = [part for image in chosen for part in (gap, image)]

@@ -72,12 +72,16 @@ class Pictures:
             except Exception as error:  # of a plugin
                 self.note(f"The figure {one.stem} cannot be drawn: {error_text(error)}")
             else:
-                title, width = str(figure.get_label()) or one.stem, round(figure.get_figwidth() * _PIXELS)
+                title, width = (
+                    str(figure.get_label()) or one.stem,
+                    round(figure.get_figwidth() * _PIXELS),
+                )
                 found.append(Picture(title, image, width, name=one.stem))
         return found
 
     def of_samples(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> Picture | None:
-        """Return the samples of a model, of its first seed that has some: those that a metric measured, or its own.
+        """Return the samples of a model, of its first seed that has some: those that a metric
+        measured, or its own.
 
         Args:
             cells: of one model.
@@ -86,13 +90,17 @@ class Pictures:
         from jembench.report.figures.base import title_of
 
         for group in grouped(sorted(cells, key=lambda cell: cell.fit.seed), lambda cell: cell.fit):
-            measured = sorted(filter(_source, group), key=lambda cell: bare_name(cell.metric) not in _SCORES)
+            measured = sorted(
+                filter(_source, group), key=lambda cell: bare_name(cell.metric) not in _SCORES
+            )
             for cell in measured[:1]:
                 source = f"{source_in_words(_source(cell))}, measured for {in_words(bare_name(cell.metric))}"
                 if image := (self._own if _source(cell) in _OWN else self._new_chains)(cell):
                     return Picture(title_of(cell.fit, names), image, source=source)
             if image := self._own(group[0]):
-                return Picture(title_of(group[0].fit, names), image, source="the model's own samples")
+                return Picture(
+                    title_of(group[0].fit, names), image, source="the model's own samples"
+                )
         return None
 
     def _own(self, cell: Cell) -> str:
@@ -109,19 +117,30 @@ class Pictures:
         return ""
 
     def _new_chains(self, cell: Cell) -> str:
-        """Return a grid of the new chains that a metric measured, as a data URI; "" if they are not stored."""
+        """Return a grid of the new chains that a metric measured, as a data URI; "" if they are not
+        stored.
+        """
         import numpy as np
 
         from jembench.data.grid import GROUND, arranged, sheet
         from jembench.running.fit_samples import FRESH_SAMPLES, drawn_name
 
-        options, steps = dict(spec.parse(cell.metric).arguments), parts_of(_source(cell)).get("steps", "0")
+        options, steps = (
+            dict(spec.parse(cell.metric).arguments),
+            parts_of(_source(cell)).get("steps", "0"),
+        )
         n = int(options.get("images", FRESH_SAMPLES))
         try:
             trust.refuse_code([options.get("sampler", "")], "A result of the store")
-            sampler = registry.resolve("samplers", options["sampler"]) if "sampler" in options else None
-            folder = self.store.readings_of(cell.fit.id, weights_digest(self.store.fit_folder(cell.fit)))
-            for name in (drawn_name(n, int(steps), conditional, sampler) for conditional in (False, True)):
+            sampler = (
+                registry.resolve("samplers", options["sampler"]) if "sampler" in options else None
+            )
+            folder = self.store.readings_of(
+                cell.fit.id, weights_digest(self.store.fit_folder(cell.fit))
+            )
+            for name in (
+                drawn_name(n, int(steps), conditional, sampler) for conditional in (False, True)
+            ):
                 if (path := folder / f"{name}.safetensors").exists():
                     images = tensors.read(path, "", placed=True).tensors["images"].numpy()
                     images = images[: 10 * max(1, min(10, LARGEST // (10 * images[0].size)))]
@@ -142,7 +161,9 @@ def _source(cell: Cell) -> str:
 
 
 def png(pixels: NDArray[np.uint8], side: int) -> str:
-    """Return an image (H, W, 3) as a data URI, reduced by a whole factor to less than twice ``side`` pixels."""
+    """Return an image (H, W, 3) as a data URI, reduced by a whole factor to less than twice
+    ``side`` pixels.
+    """
     from PIL import Image
 
     stream = io.BytesIO()

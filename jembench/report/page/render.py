@@ -1,4 +1,6 @@
-"""The format ``html``: a page with all that is known of some results, in one file that works without a network."""
+"""The format ``html``: a page with all that is known of some results, in one file that works
+without a network.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
 
 def html(document: Document) -> str:
-    """Return a page in one file: tables that sort and filter, figures, samples, and the protocol of each number."""
+    """Return a page in one file: tables that sort and filter, figures, samples, and the protocol of
+    each number.
+    """
     if page := document.page():
         return render(page)
     tables = document.tables()
@@ -39,7 +43,8 @@ def render(page: Page, refresh: int | None = None) -> str:
 
     Args:
         page: its content.
-        refresh: seconds after which a browser loads it again; None: only when the reader asks for it.
+        refresh: seconds after which a browser loads it again; None: only when the reader asks for
+            it.
     """
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
@@ -90,7 +95,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"key": key, "breakable": breakable, "details": details, "anchor": anchor}
+    environment.filters |= {
+        "key": key,
+        "breakable": breakable,
+        "details": details,
+        "anchor": anchor,
+    }
     environment.filters |= {"slug": slug, "csv": _csv, "latex": _latex}
     return environment
 
@@ -98,9 +108,17 @@ def _environment() -> Environment:
 def details(row: Row) -> list[tuple[str, str]]:
     """Return a number's origin and its protocol part by part, as pairs of a name and a text."""
     protocol = parsed(row.protocol)
-    shown = {name: value for name, value in row.as_dict().items() if name not in _SHOWN or protocol is None}
+    shown = {
+        name: value
+        for name, value in row.as_dict().items()
+        if name not in _SHOWN or protocol is None
+    }
     parts = protocol.arguments if protocol else ()
-    return [(name, _text(value)) for name, value in (*shown.items(), *parts) if value not in (None, "", ())]
+    return [
+        (name, _text(value))
+        for name, value in (*shown.items(), *parts)
+        if value not in (None, "", ())
+    ]
 
 
 def anchor(row: Row) -> str:
@@ -108,7 +126,9 @@ def anchor(row: Row) -> str:
 
     It has dots, which no other id of the page has.
     """
-    return ".".join(map(slug, dict.fromkeys((row.name, row.dataset, row.recipe, row.metric, row.label))))
+    return ".".join(
+        map(slug, dict.fromkeys((row.name, row.dataset, row.recipe, row.metric, row.label)))
+    )
 
 
 def _csv(table: Table) -> str:

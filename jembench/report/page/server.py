@@ -14,7 +14,8 @@ LOOPBACK = "127.0.0.1"
 
 
 class PageServer(ThreadingHTTPServer):
-    """A server of one page, by the method GET, under a path that other users of the machine do not know.
+    """A server of one page, by the method GET, under a path that other users of the machine do not
+    know.
 
     Args:
         port: to listen on; 0: any that is free.
@@ -59,7 +60,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with the page."""
-        if self.headers.get("Host") not in self.server.hosts:  # a foreign name that leads here is an attack
+        # a foreign name that leads here is an attack
+        if self.headers.get("Host") not in self.server.hosts:
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
             return
         if not secrets.compare_digest(self.path.encode(), self.server.path.encode()):

@@ -1,4 +1,6 @@
-"""Promises of a metric's behaviour: reproducibility, protocols that tell options apart, no side effects."""
+"""Promises of a metric's behaviour: reproducibility, protocols that tell options apart, no side
+effects.
+"""
 
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
@@ -20,8 +22,8 @@ from jembench.testing.metrics.subject import MetricSubject, compute
 def same_twice(subject: MetricSubject) -> None:
     """Two evaluations of one model give the same measurement, bit for bit.
 
-    Draw random numbers only from evaluation.services.generator(purpose), and depend neither on the time nor on the
-    order of a set.
+    Draw random numbers only from evaluation.services.generator(purpose), and depend neither on the
+    time nor on the order of a set.
     """
     first, second = subject.run.measurement, compute(subject.build(), stage.trained()).measurement
     parts = ("protocol", "values", "arrays", "details")
@@ -42,22 +44,32 @@ def one_protocol_one_number(subject: MetricSubject) -> None:
         except JembenchError:
             continue
         tried += 1
-        shared = first.values.keys() & second.values.keys() if isinstance(second, Measurement) else set()
-        changed = sorted(label for label in shared if not same(first.values[label].value, second.values[label].value))
+        shared = (
+            first.values.keys() & second.values.keys() if isinstance(second, Measurement) else set()
+        )
+        changed = sorted(
+            label
+            for label in shared
+            if not same(first.values[label].value, second.values[label].value)
+        )
         found = f"With another {option}, {', '.join(changed)} is another value under the protocol {first.protocol!r}."
         require(not changed or second.protocol != first.protocol, found)
     only_if(tried > 0, "The metric has no option that the check can change.")
 
 
 def _with_other_options(subject: MetricSubject) -> Iterator[tuple[str, Metric]]:
-    """Yield each option that can be changed at a moderate cost, with the metric for another value of it."""
+    """Yield each option that can be changed at a moderate cost, with the metric for another value
+    of it.
+    """
     resolved = subject.resolved
     for name, option in options_of(resolved.factory).items():
         other = _choose_other(resolved.arguments[name], option.annotation)
         if name in resolved.incidental or other is None:
             continue
         try:
-            metric = registry.resolve("metrics", with_options(str(resolved), {name: format_value(other)})).make()
+            metric = registry.resolve(
+                "metrics", with_options(str(resolved), {name: format_value(other)})
+            ).make()
         except JembenchError:
             continue
         if getattr(metric, "parts", 1) == 1:
@@ -79,9 +91,11 @@ def _choose_other(value: Scalar, annotation: Any) -> Scalar:
 def nothing_changed(subject: MetricSubject) -> None:
     """The metric does not change the model, the sampler, shared data or the global generators.
 
-    jembench.parts.execution has mode and frozen, which restore a model; torch.autograd.grad with respect to x leaves no
-    gradients. init and finish of a sampler are for training: use evaluation.samples, or jembench.parts.chain.run. Draw
-    from evaluation.services.generator(purpose), and change only copies of images, logits, energies and samples.
+    jembench.parts.execution has mode and frozen, which restore a model; torch.autograd.grad with
+    respect to x leaves no gradients. init and finish of a sampler are for training: use
+    evaluation.samples, or jembench.parts.chain.run. Draw from
+    evaluation.services.generator(purpose), and change only copies of images, logits, energies and
+    samples.
     """
     changed = subject.run.changed
     require(not changed, f"It changes {' and '.join(changed)}.")

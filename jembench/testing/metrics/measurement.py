@@ -39,13 +39,17 @@ def needs_are_capabilities(subject: MetricSubject) -> None:
 def computes(subject: MetricSubject) -> None:
     """The metric measures a model with all capabilities, under a protocol.
 
-    Return a Measurement with at least one value, and a protocol that names the metric, the data and everything else
-    that the value depends on. Raise Unavailable, with the remedy, if the metric cannot be measured.
+    Return a Measurement with at least one value, and a protocol that names the metric, the data and
+    everything else that the value depends on. Raise Unavailable, with the remedy, if the metric
+    cannot be measured.
     """
     found = subject.compute().measurement
     require(isinstance(found, Measurement), f"It returns a {type(found).__name__}.")
     require(len(found.values) > 0, "It returns no values.")
-    require(isinstance(found.protocol, str) and bool(found.protocol.strip()), f"The protocol is {found.protocol!r}.")
+    require(
+        isinstance(found.protocol, str) and bool(found.protocol.strip()),
+        f"The protocol is {found.protocol!r}.",
+    )
 
 
 @promise("metrics")
@@ -63,23 +67,29 @@ def needs_are_all(subject: MetricSubject) -> None:
 def values_are_numbers(subject: MetricSubject) -> None:
     """Every value is a finite number with its unit, and with the number of observations.
 
-    n is the number of images, samples or timings of a value. Leave out values that cannot be computed, or raise
-    Unavailable; a model whose output is NaN has diverged (jembench.plugin.Diverged).
+    n is the number of images, samples or timings of a value. Leave out values that cannot be
+    computed, or raise Unavailable; a model whose output is NaN has diverged
+    (jembench.plugin.Diverged).
     """
     for label, value in _values(subject):
         require(_is_finite(value.value), f"{label} is {value.value!r}, not a finite number.")
         n: Any = value.n  # numpy's whole numbers count as well
         require(isinstance(n, Integral) and int(n) > 0, f"{label} has n = {n!r}.")
-        require(isinstance(value.unit, str), f"{label} has the unit {value.unit!r}; it must be a text.")
+        require(
+            isinstance(value.unit, str), f"{label} has the unit {value.unit!r}; it must be a text."
+        )
         right = value.better in ("higher", "lower", "")
-        require(right, f'{label} is better when {value.better!r}; it must be "higher", "lower" or "".')
+        require(
+            right, f'{label} is better when {value.better!r}; it must be "higher", "lower" or "".'
+        )
 
 
 @promise("metrics")
 def intervals_hold_their_values(subject: MetricSubject) -> None:
     """Intervals have low <= value <= high and a width, or both ends are None.
 
-    Use None for an unknown interval. For a share of 0 or 1, Wilson's interval has a width (jembench.plugin.share).
+    Use None for an unknown interval. For a share of 0 or 1, Wilson's interval has a width
+    (jembench.plugin.share).
     """
     for label, (value, low, high, *_) in _values(subject):
         if low is None and high is None:
@@ -94,8 +104,14 @@ def _is_finite(number: Any) -> bool:
 
 def _values(subject: MetricSubject) -> Iterator[tuple[str, Value]]:
     for label, value in subject.run.measurement.values.items():
-        require(isinstance(label, str) and bool(label), f"A value's label is {label!r}; it must be a text.")
-        require(isinstance(value, Value), f"{label} is a {type(value).__name__}, not a jembench.interfaces.Value.")
+        require(
+            isinstance(label, str) and bool(label),
+            f"A value's label is {label!r}; it must be a text.",
+        )
+        require(
+            isinstance(value, Value),
+            f"{label} is a {type(value).__name__}, not a jembench.interfaces.Value.",
+        )
         yield label, value
 
 
@@ -114,7 +130,8 @@ def details_are_json(subject: MetricSubject) -> None:
 def arrays_are_numbers(subject: MetricSubject) -> None:
     """Arrays are plain numpy arrays of finite numbers.
 
-    .cpu().numpy() makes an array of booleans, whole numbers or floats. Give a mask for missing numbers.
+    .cpu().numpy() makes an array of booleans, whole numbers or floats. Give a mask for missing
+    numbers.
     """
     for label, array in subject.run.measurement.arrays.items():
         right = isinstance(array, np.ndarray) and array.dtype.kind in "biuf"
@@ -131,15 +148,28 @@ def resamplings_give_the_values(subject: MetricSubject) -> None:
     Compute the value by the same formula. A statistic returns (R,) for index matrices (R, N).
     """
     metric, measurement = subject.build(), subject.run.measurement
-    only_if(isinstance(metric, Resampled) and bool(measurement.arrays), "The metric keeps no arrays.")
+    only_if(
+        isinstance(metric, Resampled) and bool(measurement.arrays), "The metric keeps no arrays."
+    )
     for label, resampling in metric.resamplings(measurement.arrays).items():
         labels = ", ".join(measurement.values)
-        require(label in measurement.values, f"resamplings names {label!r}, and the values are {labels}.")
+        require(
+            label in measurement.values,
+            f"resamplings names {label!r}, and the values are {labels}.",
+        )
         unchanged = np.stack([np.arange(max(resampling.sizes))] * 2)
         found = resampling.statistic(*(unchanged[:, :size] for size in resampling.sizes))
         right = isinstance(found, np.ndarray) and found.shape == (2,)
-        require(right, f"The statistic of {label} gives the shape {np.shape(found)} for two resamples.")
+        require(
+            right, f"The statistic of {label} gives the shape {np.shape(found)} for two resamples."
+        )
         value, (low, high) = measurement.values[label].value, resampling.within
         close = bool(np.allclose(found, value, rtol=CLOSE, atol=CLOSE))
-        require(close, f"{label} is {value}, and from the arrays of the same images its statistic is {found[0]}.")
-        require(low <= value <= high, f"{label} is {value}, outside of the range that its resampling gives.")
+        require(
+            close,
+            f"{label} is {value}, and from the arrays of the same images its statistic is {found[0]}.",
+        )
+        require(
+            low <= value <= high,
+            f"{label} is {value}, outside of the range that its resampling gives.",
+        )

@@ -59,7 +59,10 @@ def compute(metric: Metric, fit: TrainedFit) -> Run:
 
 
 def _take_snapshot(evaluation: Evaluation) -> dict[str, Any]:
-    parameters, buffers = dict(evaluation.model.named_parameters()), dict(evaluation.model.named_buffers())
+    parameters, buffers = (
+        dict(evaluation.model.named_parameters()),
+        dict(evaluation.model.named_buffers()),
+    )
     images, labels = evaluation.data.part("test")
     snapshot = {
         **{f"the global generator of {name}": state for name, state in global_states().items()},
@@ -80,4 +83,6 @@ def _take_snapshot(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _hash(tensors: Mapping[str, Tensor | None]) -> dict[str, str]:
-    return {name: "none" if values is None else fingerprint(values) for name, values in tensors.items()}
+    return {
+        name: "none" if values is None else fingerprint(values) for name, values in tensors.items()
+    }

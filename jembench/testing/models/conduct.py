@@ -24,8 +24,8 @@ LOSSES = 3
 def weights_by_seed(subject: ModelSubject) -> None:
     """Made twice under the same seed, the model has the same weights.
 
-    Draw weights from torch's global generator, which is seeded when a model is made, not from numpy's or Python's, the
-    clock or a generator that is shared between models.
+    Draw weights from torch's global generator, which is seeded when a model is made, not from
+    numpy's or Python's, the clock or a generator that is shared between models.
     """
     first, second = subject.model.state_dict(), subject.build().state_dict()
     others = different(first, second)
@@ -34,10 +34,12 @@ def weights_by_seed(subject: ModelSubject) -> None:
 
 @promise("models")
 def same_output_twice(subject: ModelSubject) -> None:
-    """In evaluation mode two calls with the same images, or equal generators, give the same outputs, bit for bit.
+    """In evaluation mode two calls with the same images, or equal generators, give the same
+    outputs, bit for bit.
 
-    Switch dropout and noise off in evaluation mode, or draw the noise from a generator that is seeded at every
-    call. Pass the generator of sample to every function that draws: torch.randn(..., generator=generator).
+    Switch dropout and noise off in evaluation mode, or draw the noise from a generator that is
+    seeded at every call. Pass the generator of sample to every function that draws:
+    torch.randn(..., generator=generator).
     """
     first, second = (subject.outputs(subject.model) for _ in range(2))
     require_equal(first, second, "computed twice")
@@ -51,9 +53,13 @@ def samples_by_generator(subject: ModelSubject) -> None:
     """
     model = needs(subject.model, "sample")
     with torch.no_grad():
-        first, other = ({name: draw() for name, draw in subject.draws(model, seed).items()} for seed in (0, 1))
+        first, other = (
+            {name: draw() for name, draw in subject.draws(model, seed).items()} for seed in (0, 1)
+        )
     for name, images in first.items():
-        require(not same(images, other[name]), f"{name} returns the same images for another generator.")
+        require(
+            not same(images, other[name]), f"{name} returns the same images for another generator."
+        )
 
 
 @promise("models")
@@ -66,11 +72,12 @@ def global_randomness(subject: ModelSubject) -> None:
 
 @promise("models")
 def nothing_changed(subject: ModelSubject) -> None:
-    """No method changes a mode or its arguments; in evaluation mode none changes weights, buffers or gradients.
+    """No method changes a mode or its arguments; in evaluation mode none changes weights, buffers
+    or gradients.
 
-    Call neither train() nor eval(). Write x = x + 1 instead of x += 1. Update buffers only if self.training. Use
-    torch.autograd.grad(energy.sum(), x) instead of backward(), and jembench.parts.execution.frozen, which restores
-    requires_grad.
+    Call neither train() nor eval(). Write x = x + 1 instead of x += 1. Update buffers only if
+    self.training. Use torch.autograd.grad(energy.sum(), x) instead of backward(), and
+    jembench.parts.execution.frozen, which restores requires_grad.
     """
     model, x, y = subject.model, subject.x, subject.y
     calls: dict[str, Callable[[], Any]] = {
@@ -78,37 +85,50 @@ def nothing_changed(subject: ModelSubject) -> None:
         **subject.draws(model),
     }
     for name, call in calls.items():
-        _require_unchanged(name, call, lambda: _modes(model) | _values(model) | {"x": x.detach(), "y": y})
+        _require_unchanged(
+            name, call, lambda: _modes(model) | _values(model) | {"x": x.detach(), "y": y}
+        )
     if isinstance(model, Trainable):
         batch, trained = subject.batch, subject.trained
         loss = partial(subject.loss, trained, batch)
         _require_unchanged("training_loss", loss, lambda: _modes(trained) | batch._asdict())
 
 
-def _require_unchanged(name: str, call: Callable[[], Any], watch: Callable[[], dict[str, Any]]) -> None:
-    before = {key: value.clone() if isinstance(value, Tensor) else value for key, value in watch().items()}
+def _require_unchanged(
+    name: str, call: Callable[[], Any], watch: Callable[[], dict[str, Any]]
+) -> None:
+    before = {
+        key: value.clone() if isinstance(value, Tensor) else value for key, value in watch().items()
+    }
     call()
     changed = different(before, watch())
     require(not changed, f"{name} changes {', '.join(changed[:3])}.")
 
 
 def _modes(model: Any) -> dict[str, bool]:
-    return {f"the mode of {name or 'the model'}": module.training for name, module in model.named_modules()}
+    return {
+        f"the mode of {name or 'the model'}": module.training
+        for name, module in model.named_modules()
+    }
 
 
 def _values(model: Any) -> dict[str, Any]:
     parameters = list(model.named_parameters())
-    gradients = {f"the gradient of {name}": parameter.grad is None for name, parameter in parameters}
+    gradients = {
+        f"the gradient of {name}": parameter.grad is None for name, parameter in parameters
+    }
     frozen = {f"requires_grad of {name}": parameter.requires_grad for name, parameter in parameters}
     return {**gradients, **frozen, **model.state_dict()}
 
 
 @promise("models")
 def saved_and_loaded(subject: ModelSubject) -> None:
-    """The state, saved and loaded into a model of another seed, gives the same outputs, samples and losses.
+    """The state, saved and loaded into a model of another seed, gives the same outputs, samples and
+    losses.
 
-    A part of the state is neither a parameter nor a buffer: call register_buffer. The state may only hold tensors, each
-    once, with shapes that are determined by the spec and the data, unless the model has fit.
+    A part of the state is neither a parameter nor a buffer: call register_buffer. The state may
+    only hold tensors, each once, with shapes that are determined by the spec and the data, unless
+    the model has fit.
     """
     model, loaded = _compute_losses(subject), subject.build(seed=1)
     with tempfile.TemporaryDirectory() as folder:
@@ -118,8 +138,12 @@ def saved_and_loaded(subject: ModelSubject) -> None:
     require_equal(subject.outputs(loaded), subject.outputs(model), "after saving and loading")
     if isinstance(model, Trainable):
         models: tuple[Any, ...] = (model, _compute_losses(replace(subject)), loaded)
-        uninterrupted, again, resumed = (subject.loss(each.train()).total.detach() for each in models)
-        only_if(same(uninterrupted, again), "Its loss is not deterministic: see the check loss-by-seed.")
+        uninterrupted, again, resumed = (
+            subject.loss(each.train()).total.detach() for each in models
+        )
+        only_if(
+            same(uninterrupted, again), "Its loss is not deterministic: see the check loss-by-seed."
+        )
         found = f"After {LOSSES} losses the next is {uninterrupted.tolist()}, and after loading {resumed.tolist()}"
         require(same(uninterrupted, resumed), f"{found}: a resumed training would differ.")
 

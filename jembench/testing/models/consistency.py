@@ -13,13 +13,25 @@ from jembench.models.capabilities import is_differentiable
 from jembench.models.energies import marginal_energy
 from jembench.testing.checks import DoesNotApply, only_if, promise, require
 from jembench.testing.comparing import same
-from jembench.testing.models.subject import IMAGES, ModelSubject, close, distance, has, needs, sampling
+from jembench.testing.models.subject import (
+    IMAGES,
+    ModelSubject,
+    close,
+    distance,
+    has,
+    needs,
+    sampling,
+)
 
 TOLERANCE = 1e-4
-"""The largest error of equations between outputs, relative to the largest output: rounding of sums in float32."""
+"""The largest error of equations between outputs, relative to the largest output: rounding of sums
+in float32.
+"""
 
 STEPS = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3)
-"""Lengths of a finite difference: kinks and curvature limit the larger ones, rounding the smaller ones."""
+"""Lengths of a finite difference: kinks and curvature limit the larger ones, rounding the smaller
+ones.
+"""
 
 AGREEMENT = 0.03
 """The largest error of a finite difference, relative to the derivatives; networks have kinks."""
@@ -37,20 +49,25 @@ def energy_is_minus_log_density(subject: ModelSubject) -> None:
 
 @promise("models")
 def energy_sums_over_classes(subject: ModelSubject) -> None:
-    """A model with energy(x, y) has energy(x) = -logsumexp over y of -energy(x, y), up to a constant.
+    """A model with energy(x, y) has energy(x) = -logsumexp over y of -energy(x, y), up to a
+    constant.
 
-    Both energies are of one joint density p(x, y): jembench.parts.marginal_energy computes E(x) from the logits -E(x,
-    y).
+    Both energies are of one joint density p(x, y): jembench.parts.marginal_energy computes E(x)
+    from the logits -E(x, y).
     """
     energy, joint = subject.output("energy"), subject.each_class("energy")
-    _require_constant("energy(x) + logsumexp_y(-energy(x, y))", energy + (-joint).logsumexp(dim=1), energy, joint)
+    _require_constant(
+        "energy(x) + logsumexp_y(-energy(x, y))", energy + (-joint).logsumexp(dim=1), energy, joint
+    )
 
 
 @promise("models")
 def energy_follows_from_logits(subject: ModelSubject) -> None:
-    """A model with energy_follows_from_logits has energy(x) = -logsumexp of logits(x), and is evaluated in one pass.
+    """A model with energy_follows_from_logits has energy(x) = -logsumexp of logits(x), and is
+    evaluated in one pass.
 
-    Leave out the attribute energy_follows_from_logits, or return jembench.parts.marginal_energy(logits).
+    Leave out the attribute energy_follows_from_logits, or return
+    jembench.parts.marginal_energy(logits).
     """
     follows = predictions.energy_follows_from_logits(needs(subject.perturbed, "energy"))
     only_if(bool(follows), "It does not set energy_follows_from_logits.")
@@ -74,7 +91,8 @@ def class_energies_agree_with_logits(subject: ModelSubject) -> None:
 
 @promise("models")
 def class_densities_agree_with_logits(subject: ModelSubject) -> None:
-    """A model with both has logits(x) and log_prob(x, y) that give the same p(y|x) by Bayes' rule, for some p(y).
+    """A model with both has logits(x) and log_prob(x, y) that give the same p(y|x) by Bayes' rule,
+    for some p(y).
 
     Return log p(x|y) + log p(y), or p(y|x) of the same joint density.
     """
@@ -101,7 +119,10 @@ def density_within_its_classes(subject: ModelSubject) -> None:
 def _require_constant(name: str, values: Tensor, *terms: Tensor) -> None:
     """Fail the check unless the values are equal, up to the rounding of their terms."""
     worst = float((values - values.mean()).abs().max())
-    require(worst <= TOLERANCE * _scale(*terms), f"{name} varies by {worst:.2g} nats from image to image.")
+    require(
+        worst <= TOLERANCE * _scale(*terms),
+        f"{name} varies by {worst:.2g} nats from image to image.",
+    )
 
 
 def _scale(*values: Tensor) -> float:
@@ -112,15 +133,18 @@ def _scale(*values: Tensor) -> float:
 def depends_on_the_class(subject: ModelSubject) -> None:
     """A model that takes labels has energy(x, y), log_prob(x, y) and sample(n, y) that depend on y.
 
-    Use y; or raise jembench.plugin.SpecError for labels if the model has no classes: its chains and samples are then of
-    p(x).
+    Use y; or raise jembench.plugin.SpecError for labels if the model has no classes: its chains and
+    samples are then of p(x).
     """
-    methods = [method for method in ("energy", "log_prob", "sample") if subject.takes_labels(method)]
+    methods = [
+        method for method in ("energy", "log_prob", "sample") if subject.takes_labels(method)
+    ]
     only_if(bool(methods) and subject.data.num_classes >= 2, "It has no method that takes labels.")
     for method in methods:
         first, *others = _by_class(subject, method)
         low, high = subject.data.bounds
-        clamped = method == "sample" and bool(((first == low) | (first == high)).all())  # as of some initial weights
+        # as of some initial weights
+        clamped = method == "sample" and bool(((first == low) | (first == high)).all())
         found = f"{method} with y is the same for all {subject.data.num_classes} classes, with other weights too."
         require(clamped or not all(same(first, other) for other in others), found)
 
@@ -137,14 +161,17 @@ def _by_class(subject: ModelSubject, method: str) -> list[Tensor]:
 def energy_has_a_gradient(subject: ModelSubject) -> None:
     """dE/dx, or -d log p(x)/dx, exists, is finite, and is not zero everywhere.
 
-    Do not use detach, no_grad, item, rounding, clamps or saturated layers between x and the energy; look for square
-    roots and logarithms of 0, and for where().
+    Do not use detach, no_grad, item, rounding, clamps or saturated layers between x and the energy;
+    look for square roots and logarithms of 0, and for where().
     """
     _needs_energy(subject.model)
     for model in (subject.model, subject.perturbed):
         gradient = subject.gradient(model)
         require(bool(gradient.isfinite().all()), "dE/dx is not finite.")
-    require(bool(gradient.any()), "dE/dx is zero everywhere, with other weights too, so that no chain moves.")
+    require(
+        bool(gradient.any()),
+        "dE/dx is zero everywhere, with other weights too, so that no chain moves.",
+    )
 
 
 @promise("models")
@@ -157,12 +184,21 @@ def gradient_is_of_the_energy(subject: ModelSubject) -> None:
     try:
         gradient = subject.gradient(model)
     except RuntimeError as error:
-        raise DoesNotApply("It cannot be differentiated: see the check energy-has-a-gradient.") from error
-    direction = _scale_to_unit(_scale_to_unit(gradient) + _scale_to_unit(subject.images("direction") - subject.x))
+        raise DoesNotApply(
+            "It cannot be differentiated: see the check energy-has-a-gradient."
+        ) from error
+    direction = _scale_to_unit(
+        _scale_to_unit(gradient) + _scale_to_unit(subject.images("direction") - subject.x)
+    )
     slopes = (gradient * direction).flatten(1).sum(dim=1)
     with torch.no_grad():
-        ends = [[subject.energies(model, subject.x + s * direction) for s in (step, -step)] for step in STEPS]
-    differences = [(end - start) / (2 * step) for (end, start), step in zip(ends, STEPS, strict=True)]
+        ends = [
+            [subject.energies(model, subject.x + s * direction) for s in (step, -step)]
+            for step in STEPS
+        ]
+    differences = [
+        (end - start) / (2 * step) for (end, start), step in zip(ends, STEPS, strict=True)
+    ]
     off = min(float((difference - slopes).norm()) for difference in differences)
     expected, found = float(slopes[0]), float(differences[2][0])
     message = f"Along a direction dE/dx is {expected:.3g} for the first image, and the energy changes by {found:.3g}."

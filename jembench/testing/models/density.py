@@ -1,12 +1,13 @@
 """The promise that a density integrates to 1, which bits per dimension assume.
 
-Images of one pixel are few enough for an integral over all of them. The midpoint rule covers the bounds, and
+Images of one pixel are few enough for an integral over all of them. The midpoint rule covers the
+bounds, and
 
     x = m + h r sinh(t),   int p(x) dx = int p(x(t)) h r cosh(t) dt,
 
-all x, with m the middle of the bounds and h half of their range. Equal steps of t are fine around the middle, and the
-points reach 550 h, which covers heavy tails. The trapezoidal rule converges faster than any power of the
-step where p is smooth.
+all x, with m the middle of the bounds and h half of their range. Equal steps of t are fine around
+the middle, and the points reach 550 h, which covers heavy tails. The trapezoidal rule converges
+faster than any power of the step where p is smooth.
 """
 
 import dataclasses
@@ -19,7 +20,9 @@ from jembench.testing.checks import DoesNotApply, only_if, promise, require
 from jembench.testing.models.subject import ModelSubject, needs
 
 POINTS = 2561
-"""Ten for each of the 256 levels of a pixel, and one more, so that every other point includes both ends."""
+"""Ten for each of the 256 levels of a pixel, and one more, so that every other point includes both
+ends.
+"""
 
 NARROW, FAR = 0.05, 10.0
 """r and the largest t."""
@@ -28,16 +31,19 @@ TOLERANCE = 0.02
 """The largest distance of the integral from 1, which is 0.03 bits."""
 
 PRECISION = 0.005
-"""The largest relative difference of an integral from one over every other point, and from one without the ends."""
+"""The largest relative difference of an integral from one over every other point, and from one
+without the ends.
+"""
 
 
 @promise("models")
 def density_integrates_to_1(subject: ModelSubject) -> None:
-    """exp(log_prob(x)) integrates to 1 over all images of one pixel, or over those within the bounds.
+    """exp(log_prob(x)) integrates to 1 over all images of one pixel, or over those within the
+    bounds.
 
-    Add the log-determinant of every transformation of x, the scaling of pixels included, and the constant of the prior.
-    If log_prob is the probability of one of the 256 levels of a pixel, subtract log((high - low) / 255) for each of the
-    D pixels of all channels.
+    Add the log-determinant of every transformation of x, the scaling of pixels included, and the
+    constant of the prior. If log_prob is the probability of one of the 256 levels of a pixel,
+    subtract log((high - low) / 255) for each of the D pixels of all channels.
     """
     needs(subject.model, "log_prob")
     pixel = ModelSubject(subject.resolved, (dataclasses.replace(subject.data, shape=(1, 1, 1)),))
@@ -45,7 +51,9 @@ def density_integrates_to_1(subject: ModelSubject) -> None:
         with torch.no_grad():
             pixel.perturbed.log_prob(pixel.x)
     except Exception as error:  # the check shapes-from-data reports faults
-        raise DoesNotApply("It cannot be made for one pixel, over which its density could be integrated.") from error
+        raise DoesNotApply(
+            "It cannot be made for one pixel, over which its density could be integrated."
+        ) from error
     low, high = subject.data.bounds
     centres = (torch.arange(POINTS) + 0.5) / POINTS
     within = float(_integrate(pixel, low + (high - low) * centres, (high - low) / POINTS).sum())
@@ -57,9 +65,14 @@ def density_integrates_to_1(subject: ModelSubject) -> None:
     others = 2 * float(parts[::2].sum()), float(parts[2:-2].sum())
     converged = all(abs(total - other) <= PRECISION * total for other in others)  # False for NaN
     is_mass = _is_one(within / level_width(subject.data.bounds))
-    only_if(converged or is_mass, "Its density is too sharp, too wide or not smooth enough to be integrated.")
+    only_if(
+        converged or is_mass,
+        "Its density is too sharp, too wide or not smooth enough to be integrated.",
+    )
     found = total if converged else within
-    require(_is_one(found), f"For one pixel exp(log_prob(x)) integrates to {found:.4g}, and not to 1.")
+    require(
+        _is_one(found), f"For one pixel exp(log_prob(x)) integrates to {found:.4g}, and not to 1."
+    )
 
 
 def _integrate(pixel: ModelSubject, points: Tensor, steps: Tensor | float) -> Tensor:

@@ -24,14 +24,17 @@ OTHER = DataSpec(name="other", shape=(3, 16, 16), num_classes=4, bounds=(0.0, 1.
 def has_a_capability(subject: ModelSubject) -> None:
     """The model can be trained and measured.
 
-    Define a method logits(x), energy(x, y=None), log_prob(x, y=None) or sample(n, y=None, *, generator), and
-    training_loss with the attribute chains, or fit; or mark the factory of a model that was trained elsewhere with
-    @jembench.plugin.pretrained.
+    Define a method logits(x), energy(x, y=None), log_prob(x, y=None) or sample(n, y=None, *,
+    generator), and training_loss with the attribute chains, or fit; or mark the factory of a model
+    that was trained elsewhere with @jembench.plugin.pretrained.
     """
     require(bool(capabilities(subject.model)), "It has none of the methods that are measured.")
     trained = isinstance(subject.model, (Trainable, Fittable)) or subject.resolved.is_pretrained
     begun = has(subject.model, "training_loss") or has(subject.model, "chains")
-    only_if(trained or begun, "It cannot be trained here: import its weights, or mark its factory @pretrained.")
+    only_if(
+        trained or begun,
+        "It cannot be trained here: import its weights, or mark its factory @pretrained.",
+    )
     require(trained, "It cannot be trained: it lacks training_loss or chains.")
 
 
@@ -39,7 +42,8 @@ def has_a_capability(subject: ModelSubject) -> None:
 def output_shapes(subject: ModelSubject) -> None:
     """logits are (B, K), energy and log_prob (B,), with labels too, and samples (N, C, H, W).
 
-    Take sizes from data.shape and data.num_classes, or check the model for the images that it is made for.
+    Take sizes from data.shape and data.num_classes, or check the model for the images that it is
+    made for.
     """
     for name, output in subject.outputs(subject.model).items():
         _require_shape(name, output, subject.data)
@@ -49,7 +53,10 @@ def _require_shape(name: str, output: Any, data: DataSpec) -> None:
     shapes = {"logits": (IMAGES, data.num_classes), "sample": (IMAGES, *data.shape)}
     shape = shapes.get(name.partition("(")[0], (IMAGES,))
     found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-    require(found == shape, f"{name} returns {found} for {IMAGES} images of {data.shape}. Return a tensor of {shape}.")
+    require(
+        found == shape,
+        f"{name} returns {found} for {IMAGES} images of {data.shape}. Return a tensor of {shape}.",
+    )
 
 
 @promise("models")
@@ -74,14 +81,18 @@ def shapes_from_data(subject: ModelSubject) -> None:
     Take sizes from data.shape and data.num_classes, or raise SpecError for unsupported data.
     """
     subject.outputs(subject.model)
-    only_if(not subject.resolved.is_pretrained, "It was trained elsewhere, for images of one shape.")
+    only_if(
+        not subject.resolved.is_pretrained, "It was trained elsewhere, for images of one shape."
+    )
     other = ModelSubject(subject.resolved, (OTHER,))
     try:
         outputs = other.outputs(other.build())
     except SpecError as refusal:
         raise DoesNotApply(f"It refuses {OTHER.shape}: {refusal}") from refusal
     except Exception:
-        only_if(subject.data == DIGITS, f"It takes {subject.data.shape} alone, for which it is checked.")
+        only_if(
+            subject.data == DIGITS, f"It takes {subject.data.shape} alone, for which it is checked."
+        )
         raise
     for name, output in outputs.items():
         _require_shape(name, output, OTHER)
@@ -90,14 +101,19 @@ def shapes_from_data(subject: ModelSubject) -> None:
 
 @promise("models")
 def labels_taken_or_refused(subject: ModelSubject) -> None:
-    """energy, log_prob and sample take y, which may be None; a model without classes raises a SpecError for labels.
+    """energy, log_prob and sample take y, which may be None; a model without classes raises a
+    SpecError for labels.
 
-    Define y=None, and raise jembench.plugin.SpecError for labels if the model has no classes. energy and log_prob of a
-    model without logits may leave out y.
+    Define y=None, and raise jembench.plugin.SpecError for labels if the model has no classes.
+    energy and log_prob of a model without logits may leave out y.
     """
     model = subject.model
     named = [method for method in ("energy", "log_prob", "sample") if has(model, method)]
-    methods = [one for one in named if one == "sample" or has(model, "logits") or accepts(getattr(model, one), 2)]
+    methods = [
+        one
+        for one in named
+        if one == "sample" or has(model, "logits") or accepts(getattr(model, one), 2)
+    ]
     only_if(bool(methods), "It has no method that takes labels.")
     for method in methods:
         with torch.no_grad(), suppress(SpecError):
@@ -116,15 +132,20 @@ def outputs_are_finite(subject: ModelSubject) -> None:
     for name, output in subject.outputs(subject.model).items():
         require(output.dtype == torch.float32, f"{name} is {output.dtype}.")
         bad = int((~output.isfinite()).sum())
-        require(not bad, f"{bad} of {output.numel()} values of {name} are not finite, with initial weights.")
+        require(
+            not bad,
+            f"{bad} of {output.numel()} values of {name} are not finite, with initial weights.",
+        )
 
 
 @promise("models")
 def each_image_alone(subject: ModelSubject) -> None:
-    """In evaluation mode the output for an image depends neither on the other images of the batch nor on its order.
+    """In evaluation mode the output for an image depends neither on the other images of the batch
+    nor on its order.
 
-    Compute no statistics over the batch in evaluation mode: batch norm uses its running statistics there. Name the
-    dimensions that are squeezed or reduced, and keep the first: squeeze(1) instead of squeeze().
+    Compute no statistics over the batch in evaluation mode: batch norm uses its running statistics
+    there. Name the dimensions that are squeezed or reduced, and keep the first: squeeze(1) instead
+    of squeeze().
     """
     parts = [torch.tensor([4, 2]), torch.tensor([0]), torch.tensor([1, 3])]
     order, model = torch.cat(parts), subject.model
@@ -132,7 +153,9 @@ def each_image_alone(subject: ModelSubject) -> None:
         for name, call in subject.calls(model).items():
             together = call(subject.x, subject.y)
             apart = torch.cat([call(subject.x[part], subject.y[part]) for part in parts])
-            require_equal({name: apart}, {name: together[order]}, "of the same images in other batches", close)
+            require_equal(
+                {name: apart}, {name: together[order]}, "of the same images in other batches", close
+            )
 
 
 @promise("models")
@@ -143,8 +166,14 @@ def follows_its_device(subject: ModelSubject) -> None:
     """
     only_if(torch.cuda.is_available(), "There is no GPU here.")
     model = subject.model.to("cuda")
-    outputs = {name: call(subject.x.cuda(), subject.y.cuda()) for name, call in subject.calls(model).items()}
+    outputs = {
+        name: call(subject.x.cuda(), subject.y.cuda())
+        for name, call in subject.calls(model).items()
+    }
     if has(model, "sample"):
         outputs["sample(n)"] = model.sample(IMAGES, generator=torch.Generator("cuda"))
     for name, output in outputs.items():
-        require(output.device.type == "cuda", f"{name} is on {output.device}, and the images are on a GPU.")
+        require(
+            output.device.type == "cuda",
+            f"{name} is on {output.device}, and the images are on a GPU.",
+        )

@@ -55,7 +55,9 @@ class ModelSubject(Subject):
         n = FITTED * max(self.data.num_classes, 1)
         labels = self.labels(n) if self.data.num_classes else None
         with torch.no_grad():
-            model.fit(self.images(purpose, n), labels, generator=seeds.generator(seed, "testing/fit"))
+            model.fit(
+                self.images(purpose, n), labels, generator=seeds.generator(seed, "testing/fit")
+            )
 
     @cached_property
     def model(self) -> Any:
@@ -64,14 +66,17 @@ class ModelSubject(Subject):
 
     @cached_property
     def perturbed(self) -> Any:
-        """Another model with slightly changed parameters, since a last layer of zeros hides all other layers."""
+        """Another model with slightly changed parameters, since a last layer of zeros hides all
+        other layers.
+        """
         model, generator = self.build(), seeds.generator(0, "testing/shaken")
         with torch.no_grad():
             for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
                 parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
         return model
 
-    # --- images and labels --------------------------------------------------------------------------------------------
+    # --- images and labels
+    # --------------------------------------------------------------------------------------------
 
     @property
     def x(self) -> Tensor:
@@ -90,10 +95,13 @@ class ModelSubject(Subject):
     def images(self, purpose: str, n: int = IMAGES) -> Tensor:
         """Return random images (n, C, H, W), different for each purpose."""
         low, high = self.data.bounds
-        uniform = torch.rand(n, *self.data.shape, generator=seeds.generator(0, f"testing/{purpose}"))
+        uniform = torch.rand(
+            n, *self.data.shape, generator=seeds.generator(0, f"testing/{purpose}")
+        )
         return low + (high - low) * (0.1 + 0.8 * uniform)
 
-    # --- outputs ------------------------------------------------------------------------------------------------------
+    # --- outputs
+    # ------------------------------------------------------------------------------------------------------
 
     def calls(self, model: Any) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         """Return the methods of the model for images, without and with labels, by their call."""
@@ -110,7 +118,9 @@ class ModelSubject(Subject):
         if has(model, "sample"):
             calls["sample(n)"] = lambda: model.sample(IMAGES, generator=sampling(seed))
             if self.takes_labels("sample"):
-                calls["sample(n, y)"] = lambda: model.sample(IMAGES, self.y, generator=sampling(seed))
+                calls["sample(n, y)"] = lambda: model.sample(
+                    IMAGES, self.y, generator=sampling(seed)
+                )
         return calls
 
     @torch.no_grad()
@@ -128,7 +138,8 @@ class ModelSubject(Subject):
     def _by_class(self) -> set[str]:
         model, methods = self.build(), set()
         for method in ("energy", "log_prob", "sample") if self.data.num_classes else ():
-            with suppress(Exception), torch.no_grad():  # the check labels-taken-or-refused reports faults
+            # the check labels-taken-or-refused reports faults
+            with suppress(Exception), torch.no_grad():
                 self.call_by_class(model, method)
                 methods.add(method)
         return methods
@@ -157,7 +168,9 @@ class ModelSubject(Subject):
         """Return E(x), or -log p(x) of a model that has only a density, (B,), with gradients."""
         only_if(isinstance(model, Energy | Density), "It has neither an energy nor a density.")
         energies: Tensor = model.energy(x) if isinstance(model, Energy) else -model.log_prob(x)
-        only_if(energies.shape == (len(x),), "Its energies are not (B,): see the check output-shapes.")
+        only_if(
+            energies.shape == (len(x),), "Its energies are not (B,): see the check output-shapes."
+        )
         return energies
 
     def gradient(self, model: Any) -> Tensor:
@@ -166,7 +179,8 @@ class ModelSubject(Subject):
         (gradient,) = torch.autograd.grad(self.energies(model, x).sum(), x)
         return gradient
 
-    # --- training -----------------------------------------------------------------------------------------------------
+    # --- training
+    # -----------------------------------------------------------------------------------------------------
 
     @property
     def trained(self) -> Any:
@@ -188,12 +202,25 @@ class ModelSubject(Subject):
         """Return the samples that the model's loss needs, if any."""
         if model.chains == "none":
             return None
-        return Negatives(self.images("negatives", BATCH), self.labels(BATCH) if model.chains == "conditional" else None)
+        return Negatives(
+            self.images("negatives", BATCH),
+            self.labels(BATCH) if model.chains == "conditional" else None,
+        )
 
-    def loss(self, model: Any, batch: Batch | None = None, negatives: Negatives | None = None, phase: str = "") -> Loss:
-        """Compute the loss of a phase under a seed, by default training_loss with the subject's batch and negatives."""
+    def loss(
+        self,
+        model: Any,
+        batch: Batch | None = None,
+        negatives: Negatives | None = None,
+        phase: str = "",
+    ) -> Loss:
+        """Compute the loss of a phase under a seed, by default training_loss with the subject's
+        batch and negatives.
+        """
         with seeds.drawing(0, "initialisation"):
-            return phases_of(model)[phase].loss(batch or self.batch, negatives or self.negatives(model))
+            return phases_of(model)[phase].loss(
+                batch or self.batch, negatives or self.negatives(model)
+            )
 
 
 def _call_without_labels(method: Callable[..., Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -216,10 +243,15 @@ def needs(model: Any, method: str) -> Any:
     return model
 
 
-def require_equal(found: Outputs, expected: Outputs, how: str, equal: Callable[[Tensor, Tensor], bool] = same) -> None:
+def require_equal(
+    found: Outputs, expected: Outputs, how: str, equal: Callable[[Tensor, Tensor], bool] = same
+) -> None:
     """Fail the check if outputs differ, by default bit for bit."""
     for name, output in found.items():
-        require(equal(output, expected[name]), f"{name}, {how}, differs by {distance(output, expected[name])}.")
+        require(
+            equal(output, expected[name]),
+            f"{name}, {how}, differs by {distance(output, expected[name])}.",
+        )
 
 
 def close(a: Tensor, b: Tensor, tolerance: float = 2e-5) -> bool:

@@ -24,57 +24,80 @@ ROUNDING = 1e-5
 """The largest relative change of a loss by rounding."""
 
 UNPAIRED = 0.01
-"""Labels count as paired with x if they change the loss through x_labelled by less than this share of the change
-through x. A loss that mixes x and x_labelled passes the check."""
+"""Labels count as paired with x if they change the loss through x_labelled by less than this share
+of the change through x. A loss that mixes x and x_labelled passes the check.
+"""
 
 
 @promise("models")
 def loss_is_a_number(subject: ModelSubject) -> None:
-    """training_loss, and the loss of each phase, returns a Loss whose total is a finite number with a gradient.
+    """training_loss, and the loss of each phase, returns a Loss whose total is a finite number with
+    a gradient.
 
-    Return jembench.interfaces.Loss(total, parts), with the mean over the batch as total; do not use detach and no_grad
-    in its computation.
+    Return jembench.interfaces.Loss(total, parts), with the mean over the batch as total; do not use
+    detach and no_grad in its computation.
     """
     chains, known = subject.trained.chains, get_args(Chains)
     require(chains in known, f"chains is {chains!r}; it must be one of {', '.join(known)}.")
     for phase in phases_of(subject.trained):
         loss = subject.loss(subject.trained, phase=phase)
-        require(isinstance(loss, Loss), f"{phase or 'training_loss'} returns a {type(loss).__name__}.")
-        require(loss.total.shape == () and bool(loss.total.isfinite()), f"The total of the loss is {loss.total}.")
+        require(
+            isinstance(loss, Loss), f"{phase or 'training_loss'} returns a {type(loss).__name__}."
+        )
+        require(
+            loss.total.shape == () and bool(loss.total.isfinite()),
+            f"The total of the loss is {loss.total}.",
+        )
         require(loss.total.requires_grad, "The total of the loss has no gradient.")
 
 
 @promise("models")
 def energies_of_the_loss(subject: ModelSubject) -> None:
-    """The loss increases with the energies of the data, (B,), and decreases with those of the samples, (B,), if any.
+    """The loss increases with the energies of the data, (B,), and decreases with those of the
+    samples, (B,), if any.
 
-    The loss is mean E(data) - mean E(samples), to be minimised: compute it from Energies(data, samples), finite and
-    with gradients.
+    The loss is mean E(data) - mean E(samples), to be minimised: compute it from Energies(data,
+    samples), finite and with gradients.
     """
     loss = subject.loss(subject.trained)
     if loss.energies is None:
-        raise DoesNotApply("Its loss has no energies, which only the energy penalty and the divergence guard need.")
+        raise DoesNotApply(
+            "Its loss has no energies, which only the energy penalty and the divergence guard need."
+        )
     for name, energies in loss.energies._asdict().items():
         right = energies.ndim == 1 and bool(energies.isfinite().all())
-        require(right, f"The energies of the {name} have the shape {tuple(energies.shape)}, or are not finite.")
+        require(
+            right,
+            f"The energies of the {name} have the shape {tuple(energies.shape)}, or are not finite.",
+        )
     data, samples = torch.autograd.grad(loss.total, loss.energies, allow_unused=True)
     apart = data is not None and samples is not None and float(data.mean()) > float(samples.mean())
-    require(apart, "A lower energy of the data, or a higher one of the samples, does not lower the loss.")
+    require(
+        apart,
+        "A lower energy of the data, or a higher one of the samples, does not lower the loss.",
+    )
 
 
 @promise("models")
 def every_parameter_is_trained(subject: ModelSubject) -> None:
-    """training_loss, or the loss of its phase, has a finite gradient for every parameter that requires one.
+    """training_loss, or the loss of its phase, has a finite gradient for every parameter that
+    requires one.
 
-    Use the parameter in the loss without detach; or call parameter.requires_grad_(False), or make it a buffer.
+    Use the parameter in the loss without detach; or call parameter.requires_grad_(False), or make
+    it a buffer.
     """
     model = subject.trained
     for name, phase in phases_of(model).items():
         inputs = [parameter for parameter in phase.parameters if parameter.requires_grad]
         torch.autograd.backward(subject.loss(model, phase=name).total, inputs=inputs)
-    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    trained = {
+        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
+    }
     without = [name for name, parameter in trained.items() if parameter.grad is None]
-    require(bool(trained) and not without, f"No gradient reaches {', '.join(without[:3]) or 'any parameter'}.")
+    require(
+        bool(trained) and not without,
+        f"No gradient reaches {', '.join(without[:3]) or 'any parameter'}.",
+    )
     bad = [name for name, parameter in trained.items() if not bool(parameter.grad.isfinite().all())]
     require(not bad, f"The gradient of {', '.join(bad[:3])} is not finite at the first step.")
 
@@ -83,7 +106,8 @@ def every_parameter_is_trained(subject: ModelSubject) -> None:
 def loss_by_seed(subject: ModelSubject) -> None:
     """Random numbers in training_loss come from seeded generators: equal seeds give equal losses.
 
-    Draw noise from the global generators of torch, Python or NumPy, or from one that the model's state determines.
+    Draw noise from the global generators of torch, Python or NumPy, or from one that the model's
+    state determines.
     """
     first = subject.trained
     second = subject.build().train()
@@ -98,7 +122,8 @@ def loss_by_seed(subject: ModelSubject) -> None:
 def labels_belong_to_x_labelled(subject: ModelSubject) -> None:
     """The loss pairs the labels of a batch with x_labelled and not with x.
 
-    batch.x are other images, of unknown classes: use logits(batch.x_labelled) with batch.y_labelled.
+    batch.x are other images, of unknown classes: use logits(batch.x_labelled) with
+    batch.y_labelled.
     """
     _ = subject.trained
     only_if(subject.data.num_classes >= 2, f"{subject.data.name} has fewer than two classes.")
@@ -108,7 +133,8 @@ def labels_belong_to_x_labelled(subject: ModelSubject) -> None:
 
 
 def _changes_by_rolling_labels(subject: ModelSubject) -> list[float]:
-    """Return the change of the loss by exchanging labels, if only x varies, and if only x_labelled varies.
+    """Return the change of the loss by exchanging labels, if only x varies, and if only x_labelled
+    varies.
 
     The other images and the samples are copies of one image.
     """
@@ -121,7 +147,10 @@ def _changes_by_rolling_labels(subject: ModelSubject) -> list[float]:
     for other in ("x_labelled", "x"):
         images = batch._replace(**{other: _repeat_first(getattr(batch, other))})
         rolled = images._replace(y_labelled=images.y_labelled.roll(1))
-        before, after = (subject.loss(model, batch=shown, negatives=samples).total.item() for shown in (images, rolled))
+        before, after = (
+            subject.loss(model, batch=shown, negatives=samples).total.item()
+            for shown in (images, rolled)
+        )
         change = abs(after - before)
         changes.append(change if change > ROUNDING * max(1.0, abs(before)) else 0.0)
     return changes
@@ -143,13 +172,17 @@ def training_lowers_the_loss(subject: ModelSubject) -> None:
         if any(total < totals[0] for total in totals[-3:]):
             return
     first, last = totals[0], totals[-1]
-    raise CheckFailed(f"{STEPS} steps of Adam on one batch take the loss from {first:.4g} to {last:.4g} at every rate.")
+    raise CheckFailed(
+        f"{STEPS} steps of Adam on one batch take the loss from {first:.4g} to {last:.4g} at every rate."
+    )
 
 
 def _train(subject: ModelSubject, learning_rate: float) -> list[float]:
     """Return the loss before each step on the same batch, until it is not finite."""
     model = subject.build().train()
-    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=learning_rate)
+    optimizer = torch.optim.Adam(
+        [p for p in model.parameters() if p.requires_grad], lr=learning_rate
+    )
     totals: list[float] = []
     while len(totals) < STEPS and all(map(math.isfinite, totals)):
         loss = subject.loss(model)
@@ -164,8 +197,8 @@ def _train(subject: ModelSubject, learning_rate: float) -> list[float]:
 def fitted_by_generator(subject: ModelSubject) -> None:
     """fit stores its result in buffers, and equal generators give equal results.
 
-    Register a buffer in __init__, of any shape, and assign to it in fit. Draw only from the generator; for
-    scikit-learn: random_state=int(torch.randint(2**31, (), generator=generator)).
+    Register a buffer in __init__, of any shape, and assign to it in fit. Draw only from the
+    generator; for scikit-learn: random_state=int(torch.randint(2**31, (), generator=generator)).
     """
     model = subject.model
     only_if(is_fitted(model), "It is not fitted at once: it has no fit.")
@@ -176,4 +209,7 @@ def fitted_by_generator(subject: ModelSubject) -> None:
     require(not others, f"Fitted twice to the same images, it differs in {', '.join(others[:3])}.")
     subject.fit(model, purpose="other training")
     learnt = different(model.state_dict(), first)
-    require(bool(learnt), "Fitted to other images, its buffers are the same, so that the result of fit is not stored.")
+    require(
+        bool(learnt),
+        "Fitted to other images, its buffers are the same, so that the result of fit is not stored.",
+    )

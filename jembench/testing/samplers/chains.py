@@ -9,10 +9,20 @@ from torch import Tensor
 from jembench.interfaces import ChainState
 from jembench.testing.checks import CheckFailed, only_if, promise, require
 from jembench.testing.comparing import same
-from jembench.testing.samplers.subject import CHAINS, STEPS, SamplerSubject, copy_tensors, move, require_tensor, seeded
+from jembench.testing.samplers.subject import (
+    CHAINS,
+    STEPS,
+    SamplerSubject,
+    copy_tensors,
+    move,
+    require_tensor,
+    seeded,
+)
 
 STEEPNESS = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0)
-"""The steepnesses c of the quadratic energies that chains descend; the step size of a sampler suits some of them."""
+"""The steepnesses c of the quadratic energies that chains descend; the step size of a sampler suits
+some of them.
+"""
 
 DOWNHILL_STEPS = 200
 DOWNHILL_SHARE = 0.2
@@ -21,7 +31,8 @@ DOWNHILL_SHARE = 0.2
 
 @promise("samplers")
 def begins_as_images(subject: SamplerSubject) -> None:
-    """Chains begin as float32 (n, C, H, W) on the generator's device, new ones within the pixels' bounds.
+    """Chains begin as float32 (n, C, H, W) on the generator's device, new ones within the pixels'
+    bounds.
 
     Scale new chains to DataSpec.bounds, or clamp them.
     """
@@ -29,7 +40,10 @@ def begins_as_images(subject: SamplerSubject) -> None:
     for y in subject.kinds:
         for begin in ("start", "init"):
             state = getattr(subject.build(), begin)(CHAINS, y, generator=seeded())
-            require(isinstance(state, ChainState), f"{begin} returns a {type(state).__name__}, not a ChainState.")
+            require(
+                isinstance(state, ChainState),
+                f"{begin} returns a {type(state).__name__}, not a ChainState.",
+            )
             require_tensor(state.x, (CHAINS, *subject.data.shape), begin)
             least, most = float(state.x.min()), float(state.x.max())
             within = begin == "init" or (least >= low and most <= high)
@@ -48,10 +62,16 @@ def step_gives_images(subject: SamplerSubject) -> None:
         with torch.enable_grad():
             begun = sampler.init(CHAINS, y, generator=seeded())
             state = sampler.step(begun, subject.bowl(), seeded())
-        require(isinstance(state, ChainState), f"step returns a {type(state).__name__}, not a ChainState.")
+        require(
+            isinstance(state, ChainState),
+            f"step returns a {type(state).__name__}, not a ChainState.",
+        )
         require_tensor(state.x, shape, "step")
         steps = begun.steps, move(sampler, begun, subject.bowl()).steps
-        require(steps == (0, STEPS), f"ChainState.steps is {steps[0]} at first and {steps[1]} after {STEPS} steps.")
+        require(
+            steps == (0, STEPS),
+            f"ChainState.steps is {steps[0]} at first and {steps[1]} after {STEPS} steps.",
+        )
 
 
 @promise("samplers")
@@ -65,7 +85,9 @@ def labels_stay(subject: SamplerSubject) -> None:
         sampler = subject.build()
         for begin in (sampler.start, sampler.init):
             state = begin(CHAINS, copy_tensors(y), generator=seeded())
-            require(same(state.y, y), f"{begin.__name__} gets the labels {y} and returns {state.y}.")
+            require(
+                same(state.y, y), f"{begin.__name__} gets the labels {y} and returns {state.y}."
+            )
             moved = move(sampler, state, subject.bowl())
             require(same(moved.y, y), "step changes the labels of its chains, or loses them.")
 
@@ -90,9 +112,15 @@ def asks_grad_energy(subject: SamplerSubject) -> None:
         sampler.step(state, grad_energy, seeded())
         require(bool(asked), "step does not ask for the gradient.")
         x, labels = asked[0]
-        require(x.shape[1:] == subject.data.shape and len(x) > 0, f"step asks for the gradient of {tuple(x.shape)}.")
+        require(
+            x.shape[1:] == subject.data.shape and len(x) > 0,
+            f"step asks for the gradient of {tuple(x.shape)}.",
+        )
         if len(x) == CHAINS:
-            require(same(labels, y), "step asks for the gradient with other labels than those of its chains.")
+            require(
+                same(labels, y),
+                "step asks for the gradient with other labels than those of its chains.",
+            )
 
 
 @promise("samplers")
@@ -124,7 +152,9 @@ def stays_finite(subject: SamplerSubject) -> None:
     """
     sampler = subject.build()
     state = move(sampler, sampler.init(CHAINS, generator=seeded()), subject.bowl(0), steps=10)
-    require(bool(state.x.isfinite().all()), "Chains become NaN or infinite if the energy is constant.")
+    require(
+        bool(state.x.isfinite().all()), "Chains become NaN or infinite if the energy is constant."
+    )
 
 
 @promise("samplers")
@@ -143,4 +173,6 @@ def goes_downhill(subject: SamplerSubject) -> None:
         if end < DOWNHILL_SHARE * start:
             return
         changes.append(f"from {start:.3g} to {end:.3g} with c = {steepness:g}")
-    raise CheckFailed(f"With E = c |x - m|^2 / 2, {DOWNHILL_STEPS} steps take the mean energy {', '.join(changes)}.")
+    raise CheckFailed(
+        f"With E = c |x - m|^2 / 2, {DOWNHILL_STEPS} steps take the mean energy {', '.join(changes)}."
+    )

@@ -10,23 +10,35 @@ from torch import Tensor
 from jembench.interfaces import ChainState, Sampler
 from jembench.testing.checks import DoesNotApply, promise, require
 from jembench.testing.comparing import same
-from jembench.testing.samplers.subject import CHAINS, SamplerSubject, copy_tensors, require_tensor, seeded
+from jembench.testing.samplers.subject import (
+    CHAINS,
+    SamplerSubject,
+    copy_tensors,
+    require_tensor,
+    seeded,
+)
 
 
 @promise("samplers")
 def resumes(subject: SamplerSubject) -> None:
     """A sampler that loads the state of another continues as that one does, bit for bit.
 
-    state_dict must hold everything that outlives a chain: otherwise a resumed training differs. Checkpoints only hold
-    tensors: torch.tensor(...) makes one.
+    state_dict must hold everything that outlives a chain: otherwise a resumed training differs.
+    Checkpoints only hold tensors: torch.tensor(...) makes one.
     """
     for y in subject.kinds:
         first, second = subject.build(), subject.build()
         subject.iterate(first, y)
         state = first.state_dict()
-        wrong = [f"{key} is a {type(value).__name__}" for key, value in state.items() if not isinstance(value, Tensor)]
+        wrong = [
+            f"{key} is a {type(value).__name__}"
+            for key, value in state.items()
+            if not isinstance(value, Tensor)
+        ]
         require(not wrong, f"In state_dict, {'; '.join(wrong)}.")
-        safetensors.torch.save({name: value.detach().cpu().contiguous() for name, value in state.items()})
+        safetensors.torch.save(
+            {name: value.detach().cpu().contiguous() for name, value in state.items()}
+        )
         second.load_state_dict(copy_tensors(state))
         subject.require_deterministic()
         require(same(first.kept(), second.kept()), "The kept chains are not in state_dict.")
@@ -49,7 +61,9 @@ def kept_are_chains(subject: SamplerSubject) -> None:
         require_tensor(kept.x, (n, *subject.data.shape), "kept")
         for name, values in {"y": kept.y, "ages": kept.ages}.items():
             right = values is None or (
-                values.dtype == torch.int64 and tuple(values.shape) == (n,) and bool((values >= 0).all())
+                values.dtype == torch.int64
+                and tuple(values.shape) == (n,)
+                and bool((values >= 0).all())
             )
             require(right, f"kept returns {values} for {name}.")
         before = copy_tensors(kept)
@@ -69,14 +83,20 @@ def goes_on(subject: SamplerSubject) -> None:
         sampler = subject.build()
         ended, kept = _keep(subject, sampler, y)
         lost = sum(not _is_among(x, kept.x) for x in ended.x)
-        require(lost == 0, f"After finish, the ends of {lost} of {CHAINS} chains are not in kept().")
+        require(
+            lost == 0, f"After finish, the ends of {lost} of {CHAINS} chains are not in kept()."
+        )
         begun = [x for seed in range(20) for x in sampler.init(CHAINS, y, generator=seeded(seed)).x]
         found = "The sampler keeps chains, and its init continues none of them."
         require(any(_is_among(x, kept.x) for x in begun), found)
 
 
-def _keep(subject: SamplerSubject, sampler: Sampler, y: Tensor | None) -> tuple[ChainState, ChainState]:
-    """Return the ends of an iteration's chains, and the kept chains. Skip the check if the sampler keeps none."""
+def _keep(
+    subject: SamplerSubject, sampler: Sampler, y: Tensor | None
+) -> tuple[ChainState, ChainState]:
+    """Return the ends of an iteration's chains, and the kept chains. Skip the check if the sampler
+    keeps none.
+    """
     ended, kept = subject.iterate(sampler, y), sampler.kept()
     if kept is None:
         raise DoesNotApply("The sampler keeps no chains.")

@@ -1,4 +1,5 @@
-"""Promises of a sampler's randomness: independent chains, and random numbers from the generator alone.
+"""Promises of a sampler's randomness: independent chains, and random numbers from the generator
+alone.
 
 Legend: n chains, C channels, H height, W width.
 """
@@ -31,21 +32,34 @@ def chains_do_not_disturb_each_other(subject: SamplerSubject) -> None:
     low, high = subject.data.bounds
     for y in subject.kinds:
         for steepness in BOWLS:
-            (alone, drawn), (disturbed, drawn_too) = (_step(subject, y, steepness, factor) for factor in (1, STEEPER))
-            only_if(same(drawn, drawn_too), "The number of random numbers of a step depends on the gradients.")
+            (alone, drawn), (disturbed, drawn_too) = (
+                _step(subject, y, steepness, factor) for factor in (1, STEEPER)
+            )
+            only_if(
+                same(drawn, drawn_too),
+                "The number of random numbers of a step depends on the gradients.",
+            )
             limit = ROUNDING * (high - low)
             undisturbed = torch.allclose(alone, disturbed, rtol=0, atol=limit, equal_nan=True)
             require(
-                undisturbed, f"With {STEEPER:g} times the gradient of the first chain, other chains move differently."
+                undisturbed,
+                f"With {STEEPER:g} times the gradient of the first chain, other chains move differently.",
             )
 
 
-def _step(subject: SamplerSubject, y: Tensor | None, steepness: float, factor: float) -> tuple[Tensor, Tensor]:
-    """Return all chains but the first after a step in a bowl, steeper for the first, and the generator's state."""
+def _step(
+    subject: SamplerSubject, y: Tensor | None, steepness: float, factor: float
+) -> tuple[Tensor, Tensor]:
+    """Return all chains but the first after a step in a bowl, steeper for the first, and the
+    generator's state.
+    """
     sampler, generator, bowl = subject.build(), seeded(1), subject.bowl(steepness)
 
     def grad_energy(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        only_if(len(x) == CHAINS, "It evaluates parts of the chains, in which the first chain cannot be recognised.")
+        only_if(
+            len(x) == CHAINS,
+            "It evaluates parts of the chains, in which the first chain cannot be recognised.",
+        )
         energy, grad = bowl(x, y)
         energy[0] *= factor
         grad[0] *= factor
@@ -91,6 +105,10 @@ def inspection(subject: SamplerSubject) -> None:
         sampler: Sampler = subject.build()
         for number in (0, 1):
             if inspected:
-                _ = sampler.kept(), sampler.state_dict(), sampler.start(CHAINS, subject.labels, generator=seeded(7))
+                _ = (
+                    sampler.kept(),
+                    sampler.state_dict(),
+                    sampler.start(CHAINS, subject.labels, generator=seeded(7)),
+                )
             ends.append(subject.iterate(sampler, subject.labels, number))
     require(same(ends[:2], ends[2:]), "kept, state_dict or start changes the next chains.")

@@ -39,7 +39,10 @@ class SamplerSubject(Subject):
     def build(self) -> Any:
         """Make a sampler, with training images if it needs them."""
         sampler = super().build()
-        require(is_count(sampler.steps, 0), f"steps is {sampler.steps!r}; it must be a whole number, 0 or more.")
+        require(
+            is_count(sampler.steps, 0),
+            f"steps is {sampler.steps!r}; it must be a whole number, 0 or more.",
+        )
         if hasattr(sampler, "inform"):
             sampler.inform(copy_tensors(self.train))
         return sampler
@@ -47,7 +50,9 @@ class SamplerSubject(Subject):
     @property
     def labels(self) -> Tensor | None:
         """Labels of chains on E(x, y); None if there are no classes."""
-        return torch.arange(CHAINS).flip(0) % self.data.num_classes if self.data.num_classes else None
+        return (
+            torch.arange(CHAINS).flip(0) % self.data.num_classes if self.data.num_classes else None
+        )
 
     @property
     def kinds(self) -> list[Tensor | None]:
@@ -55,7 +60,9 @@ class SamplerSubject(Subject):
         return [None] if self.labels is None else [None, self.labels]
 
     def bowl(self, steepness: float = GENTLE) -> GradEnergy:
-        """Return E(x) = c |x - m|^2 / 2 with m at three quarters of the pixels' range; in E(x, y) m depends on y."""
+        """Return E(x) = c |x - m|^2 / 2 with m at three quarters of the pixels' range; in E(x, y) m
+        depends on y.
+        """
         low, high = self.data.bounds
 
         def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -68,7 +75,9 @@ class SamplerSubject(Subject):
     def iterate(self, sampler: Sampler, y: Tensor | None, seed: int = 0) -> ChainState:
         """Run a training iteration with seeded global generators."""
         with known_randomness():
-            state = move(sampler, sampler.init(CHAINS, y, generator=seeded(seed)), self.bowl(), seed + 1)
+            state = move(
+                sampler, sampler.init(CHAINS, y, generator=seeded(seed)), self.bowl(), seed + 1
+            )
             sampler.finish(state)
         return state
 
@@ -85,7 +94,9 @@ class SamplerSubject(Subject):
 
     def require_deterministic(self) -> None:
         """Skip the check for a sampler that is not deterministic."""
-        only_if(self.is_deterministic, "It is not deterministic: see the check randomness-by-generator.")
+        only_if(
+            self.is_deterministic, "It is not deterministic: see the check randomness-by-generator."
+        )
 
 
 def seeded(seed: int = 0) -> Generator:
@@ -93,7 +104,9 @@ def seeded(seed: int = 0) -> Generator:
     return Generator().manual_seed(seed)
 
 
-def move(sampler: Sampler, state: ChainState, grad_energy: GradEnergy, seed: int = 1, steps: int = STEPS) -> ChainState:
+def move(
+    sampler: Sampler, state: ChainState, grad_energy: GradEnergy, seed: int = 1, steps: int = STEPS
+) -> ChainState:
     """Move chains by some steps."""
     generator = seeded(seed)
     for _ in range(steps):
@@ -112,7 +125,21 @@ def copy_tensors(values: Any) -> Any:
 
 def require_tensor(x: Any, shape: tuple[int, ...], name: str) -> None:
     """Fail the check unless ``x`` is float32 of a shape, on the CPU, and detached."""
-    found = f"{x.dtype} {tuple(x.shape)} on {x.device}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
-    right = isinstance(x, Tensor) and x.dtype == torch.float32 and x.shape == shape and x.device.type == "cpu"
-    require(right, f"{name} returns {found}; it must be torch.float32 {shape} on the generator's device.")
-    require(not x.requires_grad, f"The result of {name} requires gradients. Work on detached tensors.")
+    found = (
+        f"{x.dtype} {tuple(x.shape)} on {x.device}"
+        if isinstance(x, Tensor)
+        else f"a {type(x).__name__}"
+    )
+    right = (
+        isinstance(x, Tensor)
+        and x.dtype == torch.float32
+        and x.shape == shape
+        and x.device.type == "cpu"
+    )
+    require(
+        right,
+        f"{name} returns {found}; it must be torch.float32 {shape} on the generator's device.",
+    )
+    require(
+        not x.requires_grad, f"The result of {name} requires gradients. Work on detached tensors."
+    )

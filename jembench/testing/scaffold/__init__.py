@@ -1,7 +1,8 @@
 """New plugins: complete distributions, written from the templates in this folder.
 
-A template is a file whose name ends in ``.template``, with placeholders such as ``$name``, and ``PACKAGE`` and ``NAME``
-in its path. All kinds share ``templates/shared``; a kind may replace files of it.
+A template is a file whose name ends in ``.template``, with placeholders such as ``$name``, and
+``PACKAGE`` and ``NAME`` in its path. All kinds share ``templates/shared``; a kind may replace files
+of it.
 """
 
 import importlib.metadata
@@ -20,7 +21,8 @@ from jembench.errors import SpecError
 from jembench.interfaces import API
 
 NAME = r"(?=.{1,40}$)[a-z][a-z0-9]*(-[a-z0-9]+)*"
-"""The pattern of names: at most 40 lower-case letters and digits, with single hyphens between them."""
+"""The pattern of names: at most 40 lower-case letters and digits, with single hyphens between them.
+"""
 
 RESERVED = sys.stdlib_module_names | {"test", "tests", "dist", "runs"}
 """Names of Python's modules, and of folders beside the package."""
@@ -39,17 +41,35 @@ _RUN = "jembench run hybrid"
 
 KINDS: Mapping[str, Kind] = {
     "model": Kind(
-        "models", "model", "A small convolutional network, read as p(y|x) and p(x)", f"{_RUN} --models $name"
+        "models",
+        "model",
+        "A small convolutional network, read as p(y|x) and p(x)",
+        f"{_RUN} --models $name",
     ),
     "sampler": Kind(
-        "samplers", "sampler", "Langevin dynamics that cools down", f"{_RUN} --models jem --set chains.sampler=$name"
+        "samplers",
+        "sampler",
+        "Langevin dynamics that cools down",
+        f"{_RUN} --models jem --set chains.sampler=$name",
     ),
     "metric": Kind(
-        "metrics", "metric", "The margin between the two most probable classes", f"{_RUN} --metrics accuracy,$name"
+        "metrics",
+        "metric",
+        "The margin between the two most probable classes",
+        f"{_RUN} --metrics accuracy,$name",
     ),
-    "dataset": Kind("datasets", "data", "Discs, rings and crosses", f"{_RUN} --dataset $name --recipe digits"),
-    "tracker": Kind("trackers", "log", "A log of training as lines of JSON", f"{_RUN} --trackers $name:file=log.jsonl"),
-    "suite": Kind("suites", "", "How well models classify digits from 200 labels", "jembench run $name"),
+    "dataset": Kind(
+        "datasets", "data", "Discs, rings and crosses", f"{_RUN} --dataset $name --recipe digits"
+    ),
+    "tracker": Kind(
+        "trackers",
+        "log",
+        "A log of training as lines of JSON",
+        f"{_RUN} --trackers $name:file=log.jsonl",
+    ),
+    "suite": Kind(
+        "suites", "", "How well models classify digits from 200 labels", "jembench run $name"
+    ),
 }
 
 
@@ -72,7 +92,9 @@ def render(kind: str, name: str) -> dict[str, str]:
     root = importlib.resources.files(__package__) / "templates"
     templates = dict(_read_templates(root / "shared")) | dict(_read_templates(root / kind))
     return {
-        path.replace("PACKAGE", package).replace("NAME", name): string.Template(text).substitute(values)
+        path.replace("PACKAGE", package).replace("NAME", name): string.Template(text).substitute(
+            values
+        )
         for path, text in sorted(templates.items())
     }
 
@@ -88,13 +110,17 @@ def write(kind: str, name: str, folder: Path) -> list[Path]:
     """
     files = render(kind, name)
     if folder.exists() and not (folder.is_dir() and next(folder.iterdir(), None) is None):
-        raise SpecError(f"{folder} exists already and is not an empty folder. Choose another one with --folder.")
+        raise SpecError(
+            f"{folder} exists already and is not an empty folder. Choose another one with --folder."
+        )
     try:
         for path, text in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise SpecError(f"Cannot write {folder}: {error.strerror}. Choose another place with --folder.") from error
+        raise SpecError(
+            f"Cannot write {folder}: {error.strerror}. Choose another place with --folder."
+        ) from error
     return [folder / path for path in files]
 
 
@@ -123,6 +149,10 @@ def _check_name(kind: str, name: str) -> None:
     if keyword.iskeyword(package) or package in RESERVED:
         raise SpecError(f"{refusal}: {package} has another meaning. Try my-{name}.")
     taken = any(importlib.metadata.distributions(name=name))
-    taken = taken or name in {component.name for component in discovery.components(KINDS[kind].group)}
-    if taken or (kind == "suite" and (name in packages.files() or name in packages.files("recipes"))):
+    taken = taken or name in {
+        component.name for component in discovery.components(KINDS[kind].group)
+    }
+    if taken or (
+        kind == "suite" and (name in packages.files() or name in packages.files("recipes"))
+    ):
         raise SpecError(f"The name {name!r} is taken. Choose another one, such as my-{name}.")

@@ -32,17 +32,18 @@ def dat(
     steps: Count = 10,
     step_size: Positive = 0.1,
 ) -> DAT:
-    """DAT: a classifier of attacked images that also tells data from ascended outliers by its energies.
+    """DAT: a classifier of attacked images that also tells data from ascended outliers by its
+    energies.
 
     With ``logit="code"``, as in the authors' code, outliers ascend f(x)[y] and the curriculum ranks
     by it, while the binary cross-entropy is on logsumexp f(x). All are on f(x)[y] with ``joint``,
     and on logsumexp f(x), as in the paper, with ``marginal``.
 
-    ``marginal`` is the weight of the binary cross-entropy: .5 in the authors' code, 1 in the paper; it rises
-    linearly from 0 over the first ``ramp`` iterations. ``clean`` is the weight of a further cross-entropy, of the
-    images before the attack. The attack takes ``steps`` of ``step_size`` in L2 within
-    ``eps``, in units of a pixel's range. ``freeze`` keeps the statistics of batch norm as they are, for a second stage
-    that starts from a trained fit.
+    ``marginal`` is the weight of the binary cross-entropy: .5 in the authors' code, 1 in the paper;
+    it rises linearly from 0 over the first ``ramp`` iterations. ``clean`` is the weight of a
+    further cross-entropy, of the images before the attack. The attack takes ``steps`` of
+    ``step_size`` in L2 within ``eps``, in units of a pixel's range. ``freeze`` keeps the statistics
+    of batch norm as they are, for a second stage that starts from a trained fit.
     """
     from jembench.parts import threat
     from jembench_dat.model import DAT
@@ -61,12 +62,16 @@ def ascent_curriculum(
     step_size: Positive = 0.1,
     start: Annotated[str, Names("starts")] = "uniform",
 ) -> Curriculum:
-    """The sampler ascent, with one step more after each window in which training tells samples from data well.
+    """The sampler ascent, with one step more after each window in which training tells samples from
+    data well.
 
-    Chains have ``steps`` at first, and ``most`` in the end. A step is added if the mean AUROC of the energies of data
-    against samples over a window (``log_every`` iterations) is at least ``auroc``.
+    Chains have ``steps`` at first, and ``most`` in the end. A step is added if the mean AUROC of
+    the energies of data against samples over a window (``log_every`` iterations) is at least
+    ``auroc``.
     """
     from jembench.parts import ascent
     from jembench_dat.curriculum import Curriculum
 
-    return Curriculum(ascent(data, steps=steps, step_size=step_size, start=start), auroc=auroc, most=most)
+    return Curriculum(
+        ascent(data, steps=steps, step_size=step_size, start=start), auroc=auroc, most=most
+    )

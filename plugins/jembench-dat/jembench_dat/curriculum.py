@@ -15,7 +15,8 @@ from jembench.parts import ShortRun
 
 
 def auroc(energies: Energies) -> Tensor:
-    """Return the share of pairs of a training image and a sample in which the image has the lower energy, ().
+    """Return the share of pairs of a training image and a sample in which the image has the lower
+    energy, ().
 
     A tie counts as one half.
     """
@@ -24,7 +25,8 @@ def auroc(energies: Energies) -> Tensor:
 
 
 class Curriculum(ShortRun):
-    """Chains from new starts, one step longer after each window in which the mean AUROC reached a threshold.
+    """Chains from new starts, one step longer after each window in which the mean AUROC reached a
+    threshold.
 
     The sum of the AUROCs lies on the device of training until the window has ended.
 

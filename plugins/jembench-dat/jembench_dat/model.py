@@ -38,10 +38,11 @@ class DAT(threat.AttackedModel):
         data: the description of the images.
         attack: of training, in L2.
         logit: the energies of the binary cross-entropy and of the chains, see above.
-        marginal: the weight w, .5 in the authors' code, whose binary cross-entropy is the mean over data and outliers.
+        marginal: the weight w, .5 in the authors' code, whose binary cross-entropy is the mean over
+            data and outliers.
         ramp: the first iterations of a training, over which w rises from 0.
-        clean: the weight of a further cross-entropy, of the images before the attack, which then serve both terms; 0 in
-            the paper.
+        clean: the weight of a further cross-entropy, of the images before the attack, which then
+            serve both terms; 0 in the paper.
         freeze: batch norm uses its running statistics in training too, and keeps them.
     """
 
@@ -74,7 +75,8 @@ class DAT(threat.AttackedModel):
         return self
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the loss above, with the accuracy on attacked images and the AUROC of data against samples.
+        """Return the loss above, with the accuracy on attacked images and the AUROC of data against
+        samples.
 
         All images pass through the network together. The AUROC is of the energy of the chains.
         """
@@ -119,8 +121,12 @@ class DAT(threat.AttackedModel):
             energies["joint_energy"] = Energies(_joint_energy(data, y), of_samples)
         return energies
 
-    def _attacked(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
-        """Return the last images of an attack on the cross-entropy of images, which are first clamped to the bounds."""
+    def _attacked(
+        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
+    ) -> Float[Tensor, "B C H W"]:
+        """Return the last images of an attack on the cross-entropy of images, which are first
+        clamped to the bounds.
+        """
         low, high = self.data.bounds
 
         def loss(unit: Tensor) -> Tensor:

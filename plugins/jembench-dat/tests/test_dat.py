@@ -1,4 +1,6 @@
-"""DAT's loss and one training step against plain PyTorch, its frozen batch norm, and its curriculum."""
+"""DAT's loss and one training step against plain PyTorch, its frozen batch norm, and its
+curriculum.
+"""
 
 import dataclasses
 
@@ -54,7 +56,9 @@ def by_hand(net, x, y, outliers, outlier_labels, *, logit, weight, eps, steps, s
         loss = nn.functional.cross_entropy(net(moved), y, reduction="sum")
         (slope,) = torch.autograd.grad(loss, moved)
         with torch.no_grad():
-            unit = (moved + 0.5) / 2 + step_size * slope / slope.flatten(1).norm(dim=1)[:, None, None, None]
+            unit = (moved + 0.5) / 2 + step_size * slope / slope.flatten(1).norm(dim=1)[
+                :, None, None, None
+            ]
             away = unit - (x + 0.5) / 2
             length = away.flatten(1).norm(dim=1)[:, None, None, None]
             unit = (x + 0.5) / 2 + away * (eps / length).clamp(max=1)
@@ -68,7 +72,9 @@ def by_hand(net, x, y, outliers, outlier_labels, *, logit, weight, eps, steps, s
 
     inside, outside = energy(x, y), energy(outliers, outlier_labels)
     binary = (1 + inside.exp()).log().mean() + (1 + (-outside).exp()).log().mean()
-    attacked, before = (-net(images).log_softmax(1)[torch.arange(len(x)), y].mean() for images in (moved, x))
+    attacked, before = (
+        -net(images).log_softmax(1)[torch.arange(len(x)), y].mean() for images in (moved, x)
+    )
     return attacked + clean * before + weight * binary
 
 
@@ -144,12 +150,16 @@ def test_recipes_of_the_code_have_nesterov_momentum(name):
 
 
 def split(n=12):
-    values = torch.randint(256, (n, *DATA.shape), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+    values = torch.randint(
+        256, (n, *DATA.shape), generator=torch.Generator().manual_seed(2), dtype=torch.uint8
+    )
     return Split(values, torch.arange(n) % 3)
 
 
 def trainer(model=None, recipe=RECIPE):
-    return Trainer(model or make(",steps=2"), DATA, split(), recipe, seed=0, device=torch.device("cpu"))
+    return Trainer(
+        model or make(",steps=2"), DATA, split(), recipe, seed=0, device=torch.device("cpu")
+    )
 
 
 def test_a_step_of_training_is_that_of_plain_sgd_with_ascended_outliers_of_the_same_labels():
@@ -159,7 +169,9 @@ def test_a_step_of_training_is_that_of_plain_sgd_with_ascended_outliers_of_the_s
     plain.load_state_dict(run.model.net.state_dict())
     shown = []
     loss = run.model.training_loss
-    run._losses = {"": lambda batch, negatives: shown.append((batch, negatives)) or loss(batch, negatives)}
+    run._losses = {
+        "": lambda batch, negatives: shown.append((batch, negatives)) or loss(batch, negatives)
+    }
     start = run.sampler.starts.draw
     drawn = []
     run.sampler.starts.draw = lambda *arguments: drawn.append(start(*arguments)) or drawn[-1]
@@ -184,16 +196,23 @@ def test_frozen_batch_norm_keeps_its_statistics_and_learns_its_scales():
     run = trainer(model)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     run.window(2)
-    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    changed = {
+        name for name, value in model.state_dict().items() if not torch.equal(value, before[name])
+    }
     assert changed == {name for name, _ in model.named_parameters()}
     free = make(",norm=batch,steps=1,freeze=false")
     trainer(free).window(1)
-    assert not torch.equal(free.state_dict()["net.norm.running_mean"], before["net.norm.running_mean"])
+    assert not torch.equal(
+        free.state_dict()["net.norm.running_mean"], before["net.norm.running_mean"]
+    )
 
 
 def test_auroc_is_that_of_scikit_learn_with_ties():
     generator = np.random.default_rng(0)
-    data, samples = generator.integers(0, 8, 40).astype(np.float32), generator.integers(2, 12, 30).astype(np.float32)
+    data, samples = (
+        generator.integers(0, 8, 40).astype(np.float32),
+        generator.integers(2, 12, 30).astype(np.float32),
+    )
     labels = np.r_[np.zeros(40), np.ones(30)]
     found = auroc(Energies(torch.from_numpy(data), torch.from_numpy(samples)))
     assert float(found) == pytest.approx(roc_auc_score(labels, np.r_[data, samples]))
@@ -208,7 +227,10 @@ def curriculum(options):
 def seen(*aurocs):
     """Energies of one image and as many samples as give an AUROC, in tenths."""
     for value in aurocs:
-        yield Energies(torch.zeros(1), torch.tensor([1.0] * round(10 * value) + [-1.0] * round(10 - 10 * value)))
+        yield Energies(
+            torch.zeros(1),
+            torch.tensor([1.0] * round(10 * value) + [-1.0] * round(10 - 10 * value)),
+        )
 
 
 def test_chains_grow_where_the_mean_of_a_window_reaches_the_threshold():

@@ -36,15 +36,18 @@ BLOCK = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ChainDrift(Metric):
-    """Drift of the model's chains, continued by its own sampler from test images, from noise and from the buffer.
+    """Drift of the model's chains, continued by its own sampler from test images, from noise and
+    from the buffer.
 
-    After 10, 30, 100 ... ``steps`` steps (1,000 by default), or those of ``at=5+20+100``, and after as many as in
-    training: the mean energy minus that of the test images (``drift-energy``), FID towards the training images
-    (``drift-fid``), and root mean square distances of pixels, on the scale of -1 to 1, to the nearest training image
-    (``drift-nearest``) and to the start of the chain (``drift-moved``). Values have the start and the number of steps
-    in their labels, after as many as in training and after the longest; the arrays have all. ``images`` is the number
-    of chains of each start, at most that of the test images and of the buffer. Few images raise FID: compare it with
-    that at step 0 of test images. ``start`` chooses one start; ``features``: as for ``is``.
+    After 10, 30, 100 ... ``steps`` steps (1,000 by default), or those of ``at=5+20+100``, and after
+    as many as in training: the mean energy minus that of the test images (``drift-energy``), FID
+    towards the training images (``drift-fid``), and root mean square distances of pixels, on the
+    scale of -1 to 1, to the nearest training image (``drift-nearest``) and to the start of the
+    chain (``drift-moved``). Values have the start and the number of steps in their labels, after as
+    many as in training and after the longest; the arrays have all. ``images`` is the number of
+    chains of each start, at most that of the test images and of the buffer. Few images raise FID:
+    compare it with that at step 0 of test images. ``start`` chooses one start; ``features``: as for
+    ``is``.
     """
 
     start: Literal["all", "data", "noise", "buffer"] = "all"
@@ -73,8 +76,15 @@ class ChainDrift(Metric):
             SpecError: if ``at`` is no list of numbers of steps, or ``steps`` is given as well.
         """
         last = self.steps or LONGEST
-        given = [*(str(steps) for steps in GRID if steps < last), str(last)] if self.at is None else self.at.split("+")
-        if not all(one.isdecimal() and 0 < int(one) <= MOST for one in given) or None not in (self.at, self.steps):
+        given = (
+            [*(str(steps) for steps in GRID if steps < last), str(last)]
+            if self.at is None
+            else self.at.split("+")
+        )
+        if not all(one.isdecimal() and 0 < int(one) <= MOST for one in given) or None not in (
+            self.at,
+            self.steps,
+        ):
             raise SpecError(
                 f"at of {self.name} is {self.at!r}; it must be numbers of steps joined by +, such as 5+20+100, and "
                 "steps must then be left out."
@@ -98,20 +108,31 @@ class ChainDrift(Metric):
             images = self._run(evaluation, sampler, state, times, start, arrays)
             fids = [_fid(pool_of(evaluation, self.features, one, "chains"), real) for one in images]
             arrays[f"fid-{start}"] = np.array([fid.value for fid in fids])
-            distances |= {f"drift-fid-{start}-{times[place]}": fids[place] for place in reported(arrays)}
+            distances |= {
+                f"drift-fid-{start}-{times[place]}": fids[place] for place in reported(arrays)
+            }
             parts: dict[str, Scalar] = {"images": len(state.x), "reference_images": len(real)}
         parts["at"] = "+".join(map(str, times[1:]))
-        parts["features"] = evaluation.services.features(features_spec(self.features, evaluation.data)).identity
-        return self.measurement(evaluation, arrays, estimates=self.estimates(arrays) | distances, parts=parts)
+        parts["features"] = evaluation.services.features(
+            features_spec(self.features, evaluation.data)
+        ).identity
+        return self.measurement(
+            evaluation, arrays, estimates=self.estimates(arrays) | distances, parts=parts
+        )
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the values by start after as many steps as in training and after the longest chains, without FID."""
+        """Return the values by start after as many steps as in training and after the longest
+        chains, without FID.
+        """
         test, estimates = arrays["energy-test"].astype("float64"), dict[str, Estimate]()
         for start in (name.removeprefix("moved-") for name in arrays if name.startswith("moved-")):
             for place in reported(arrays):
-                energy, nearest, moved = (arrays[f"{quantity}-{start}"][place] for quantity in QUANTITIES)
+                energy, nearest, moved = (
+                    arrays[f"{quantity}-{start}"][place] for quantity in QUANTITIES
+                )
                 gap = Resampling(
-                    lambda i, j, energy=energy: energy[i].mean(axis=1) - test[j].mean(axis=1), (len(energy), len(test))
+                    lambda i, j, energy=energy: energy[i].mean(axis=1) - test[j].mean(axis=1),
+                    (len(energy), len(test)),
                 )
                 of_place = f"{start}-{arrays['times'][place]}"
                 estimates[f"drift-energy-{of_place}"] = Estimate(gap, "nats")
@@ -119,7 +140,9 @@ class ChainDrift(Metric):
                 estimates[f"drift-moved-{of_place}"] = mean(moved)
         return estimates
 
-    def _starts(self, evaluation: Evaluation, sampler: Sampler) -> Iterator[tuple[Start, ChainState]]:
+    def _starts(
+        self, evaluation: Evaluation, sampler: Sampler
+    ) -> Iterator[tuple[Start, ChainState]]:
         """Yield the starts that are wanted, with as many chains each.
 
         Raises:
@@ -130,18 +153,32 @@ class ChainDrift(Metric):
         from jembench.data.pixels import to_float
         from jembench.parts import seeds
 
-        test, kept, bounds = evaluation.data.part("test"), sampler.kept(), evaluation.data.spec.bounds
+        test, kept, bounds = (
+            evaluation.data.part("test"),
+            sampler.kept(),
+            evaluation.data.spec.bounds,
+        )
         if kept is None and self.start == "buffer":
-            raise NotApplicable("The model's sampler keeps no chains to continue. Choose start=noise or start=data.")
+            raise NotApplicable(
+                "The model's sampler keeps no chains to continue. Choose start=noise or start=data."
+            )
         n = min(self.images, len(test.images), *([] if kept is None else [len(kept.x)]))
         generator = evaluation.services.generator(f"{self.name} starts")
-        conditional = evaluation.model.chains == "conditional" or (kept is not None and kept.y is not None)
+        conditional = evaluation.model.chains == "conditional" or (
+            kept is not None and kept.y is not None
+        )
         x = to_float(test.images[:n], bounds).to(evaluation.device)
-        y = test.labels[:n].to(evaluation.device) if conditional and test.labels is not None else None
+        y = (
+            test.labels[:n].to(evaluation.device)
+            if conditional and test.labels is not None
+            else None
+        )
         if self.start in ("all", "data"):
             yield "data", ChainState(x, y)
         if self.start in ("all", "noise"):
-            on_device = seeds.seeded(int(torch.randint(2**62, (), generator=generator)), evaluation.device)
+            on_device = seeds.seeded(
+                int(torch.randint(2**62, (), generator=generator)), evaluation.device
+            )
             yield "noise", sampler.start(n, y, generator=on_device)
         if kept is not None and self.start in ("all", "buffer"):
             chosen = torch.randperm(len(kept.x), generator=generator)[:n]
@@ -149,9 +186,17 @@ class ChainDrift(Metric):
             yield "buffer", ChainState(kept.x[chosen].to(evaluation.device), y)
 
     def _run(
-        self, evaluation: Evaluation, sampler: Sampler, state: ChainState, times: list[int], start: str, arrays: Any
+        self,
+        evaluation: Evaluation,
+        sampler: Sampler,
+        state: ChainState,
+        times: list[int],
+        start: str,
+        arrays: Any,
     ) -> list[Tensor]:
-        """Run chains, add their energies and distances at each number of steps to the arrays, and return the images."""
+        """Run chains, add their energies and distances at each number of steps to the arrays, and
+        return the images.
+        """
         import torch
 
         from jembench.data.pixels import to_uint8
@@ -160,16 +205,28 @@ class ChainDrift(Metric):
         from jembench.parts import chain, seeds
 
         data, device, begin = evaluation.data.spec, evaluation.device, state.x
-        seed = int(torch.randint(2**62, (), generator=evaluation.services.generator(f"{self.name} {start}")))
-        gradient, generator = batched(grad_energy(evaluation.model), data), seeds.seeded(seed, device)
+        seed = int(
+            torch.randint(
+                2**62, (), generator=evaluation.services.generator(f"{self.name} {start}")
+            )
+        )
+        gradient, generator = (
+            batched(grad_energy(evaluation.model), data),
+            seeds.seeded(seed, device),
+        )
         train, scale = evaluation.data.images("train").flatten(1), data.dimensions**0.5
-        found: dict[str, list[Tensor]] = {f"{quantity}-{start}": [] for quantity in (*QUANTITIES, "images")}
+        found: dict[str, list[Tensor]] = {
+            f"{quantity}-{start}": [] for quantity in (*QUANTITIES, "images")
+        }
         for before, steps in zip([0, *times], times, strict=False):
             state = chain.run(sampler, state, gradient, generator, steps - before)
             images = to_uint8(state.x, data.bounds).cpu()
             moved = (state.x - begin).flatten(1).norm(dim=1) * 2 / (data.bounds[1] - data.bounds[0])
             # exact in float64: sums of squares of pixels are whole numbers
-            blocks = (torch.cdist(images.flatten(1).double(), part.double()) for part in torch.split(train, BLOCK))
+            blocks = (
+                torch.cdist(images.flatten(1).double(), part.double())
+                for part in torch.split(train, BLOCK)
+            )
             distance = torch.stack([block.amin(dim=1) for block in blocks]).amin(dim=0) / 127.5
             values = gradient(state.x, state.y)[0], distance / scale, moved / scale, images
             for every, value in zip(found.values(), values, strict=True):

@@ -1,6 +1,7 @@
 """Long chains: energies and distances against the number of steps, and images of a few chains.
 
-With ``chain-drift:at=5+10+20+50+100`` it is Figure 3 of the reproducibility report of Grathwohl et al. (2020).
+With ``chain-drift:at=5+10+20+50+100`` it is Figure 3 of the reproducibility report of Grathwohl et
+al. (2020).
 """
 
 from collections.abc import Iterator
@@ -50,13 +51,24 @@ def drift(title: str, arrays: Arrays) -> Drawing:
             means = values if values.ndim == 1 else values.mean(axis=1)
             means = means - arrays["energy-test"].mean() * (quantity == "energy")
             axes.plot(places, means, label=_STARTS[start], **drawing.line(number))
-            drawn.append(means[start == "noise" :])  # noise itself is far away, and its curve comes in from above
+            # noise itself is far away, and its curve comes in from above
+            drawn.append(means[start == "noise" :])
             rows += rows_of({"steps": times, "value": means}, quantity=quantity, start=start)
-        axes.axvline(trained, color=drawing.BLACK, linewidth=drawing.HAIR, linestyle=":", label="steps in training")
+        axes.axvline(
+            trained,
+            color=drawing.BLACK,
+            linewidth=drawing.HAIR,
+            linestyle=":",
+            label="steps in training",
+        )
         low, high = np.concatenate(drawn).min(), np.concatenate(drawn).max()
         margin = 0.06 * (high - low)
         axes.set(
-            xscale="log", xlabel="steps", ylabel=unit, title=drawing.above(name, 2), ylim=(low - margin, high + margin)
+            xscale="log",
+            xlabel="steps",
+            ylabel=unit,
+            title=drawing.above(name, 2),
+            ylim=(low - margin, high + margin),
         )
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xticks(places, texts)

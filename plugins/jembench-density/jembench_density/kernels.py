@@ -1,11 +1,13 @@
 """Kernel density estimation, a density without training to compare others with.
 
-    p(x) = 1/N sum_i prod_d N(x_d; x_id, h^2) / (Phi((high - x_id) / h) - Phi((low - x_id) / h)),   low <= x_d <= high:
+    p(x) = 1/N sum_i prod_d N(x_d; x_id, h^2) / (Phi((high - x_id) / h) - Phi((low - x_id) / h)),
+    low <= x_d <= high:
 
-Gaussian kernels at the training images x_i, each cut off at the bounds and normalised within them, so that no mass is
-outside of the box of images.
+Gaussian kernels at the training images x_i, each cut off at the bounds and normalised within them,
+so that no mass is outside of the box of images.
 
-Legend: B batch, N training images, L of them left out, n samples, C channels, H height, W width, D = C H W.
+Legend: B batch, N training images, L of them left out, n samples, C channels, H height, W width, D
+    = C H W.
 """
 
 from __future__ import annotations
@@ -22,14 +24,17 @@ from jembench.parts import dequantisation
 from jembench.plugin import SpecError
 
 LEFT_OUT = 1000
-"""Training images that are left out, one at a time, to choose the bandwidth; random ones of more."""
+"""Training images that are left out, one at a time, to choose the bandwidth; random ones of more.
+"""
 
 NEGLIGIBLE = 80.0
-"""The distance of a log kernel to the highest, in nats, from which on it has no weight in the sum."""
+"""The distance of a log kernel to the highest, in nats, from which on it has no weight in the sum.
+"""
 
 
 class KernelDensity(nn.Module):
-    """The density above with the bandwidth h of the highest leave-one-out likelihood, half a level to the whole box.
+    """The density above with the bandwidth h of the highest leave-one-out likelihood, half a level
+    to the whole box.
 
     Args:
         data: the images' shape and bounds.
@@ -53,7 +58,9 @@ class KernelDensity(nn.Module):
         from scipy.optimize import minimize_scalar
 
         if len(x) < 2:
-            raise SpecError("A kernel density needs two training images at least: one is left out. Use more images.")
+            raise SpecError(
+                "A kernel density needs two training images at least: one is left out. Use more images."
+            )
         self.centres = x.flatten(1)
         left = torch.randperm(len(x), generator=generator)[:LEFT_OUT]
         squared = _squared_distances(self.centres[left], self.centres)
@@ -72,16 +79,22 @@ class KernelDensity(nn.Module):
         log_kernels = self._log_kernels(_squared_distances(x.flatten(1), self.centres))
         return log_kernels.logsumexp(dim=1) - math.log(len(self.centres))
 
-    def sample(self, n: int, y: Tensor | None = None, *, generator: Generator) -> Float[Tensor, "n C H W"]:
+    def sample(
+        self, n: int, y: Tensor | None = None, *, generator: Generator
+    ) -> Float[Tensor, "n C H W"]:
         """Draw n images exactly: a training image, and truncated Gaussian noise by inversion.
 
         Raises:
             SpecError: for labels.
         """
         if y is not None:
-            raise SpecError("kde has no classes, so that it draws no images of a class. Leave the labels out.")
+            raise SpecError(
+                "kde has no classes, so that it draws no images of a class. Leave the labels out."
+            )
         device = generator.device
-        centres = self.centres[torch.randint(len(self.centres), (n,), generator=generator, device=device)]
+        centres = self.centres[
+            torch.randint(len(self.centres), (n,), generator=generator, device=device)
+        ]
         below, above = self._tails(centres)
         uniform = torch.rand(centres.shape, generator=generator, device=device)
         x: Tensor = centres + self.bandwidth * ndtri(below + uniform * (above - below))

@@ -1,7 +1,8 @@
 """Log Z of an energy, and with it the normalised log-likelihood of the test images.
 
-Neal (2001), Statistics and Computing 11, 125-139: annealed importance sampling. Burda, Grosse & Salakhutdinov (2015),
-arXiv:1412.8566: the reverse from samples. Grosse, Ghahramani & Adams (2015), arXiv:1511.02543: both as bounds.
+Neal (2001), Statistics and Computing 11, 125-139: annealed importance sampling. Burda, Grosse &
+Salakhutdinov (2015), arXiv:1412.8566: the reverse from samples. Grosse, Ghahramani & Adams (2015),
+arXiv:1511.02543: both as bounds.
 
 Legend: B chains, N test images, R resamples, D dimensions.
 """
@@ -13,7 +14,17 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from jembench.interfaces import Evaluation, Generative, Measurement, Need, Planned, Quantity, Resampling, Source, Value
+from jembench.interfaces import (
+    Evaluation,
+    Generative,
+    Measurement,
+    Need,
+    Planned,
+    Quantity,
+    Resampling,
+    Source,
+    Value,
+)
 from jembench.metrics.base import MOST, Array, Arrays, Count, describe_test_images
 from jembench.metrics.classification import require_finite
 from jembench.metrics.sample_protocol import SamplerSpec
@@ -38,25 +49,28 @@ Z95 = 1.96
 
 @dataclass(frozen=True, kw_only=True)
 class LogZ(Metric):
-    """Log of Z, the integral of exp(-E(x)) over the box of the pixels' bounds, by annealed importance sampling.
+    """Log of Z, the integral of exp(-E(x)) over the box of the pixels' bounds, by annealed
+    importance sampling.
 
-    ``log-z-lower`` is annealed from uniform noise to the model: on average it is at most log Z. ``log-z-upper`` is
-    annealed back from samples of the model: on average it is at least log Z if they are exact. Both
-    hold in expectation only: few chains may exceed them by chance. Direct samples of a model with a
-    density (``log_prob``) are exact, if all pixels lie inside of the box. Otherwise half of the chains
-    start at samples and half at test images, each runs ``temperatures`` transitions on E first, and
-    the upper bound is an estimate: a mode that no chain visits is missing in both bounds.
+    ``log-z-lower`` is annealed from uniform noise to the model: on average it is at most log Z.
+    ``log-z-upper`` is annealed back from samples of the model: on average it is at least log Z if
+    they are exact. Both hold in expectation only: few chains may exceed them by chance. Direct
+    samples of a model with a density (``log_prob``) are exact, if all pixels lie inside of the box.
+    Otherwise half of the chains start at samples and half at test images, each runs
+    ``temperatures`` transitions on E first, and the upper bound is an estimate: a mode that no
+    chain visits is missing in both bounds.
 
-    ``log-z-ess`` is the smaller effective sample size of the two directions, out of ``chains``. Where
-    it is below ``effective``, or the bounds differ by more than their errors, they have not converged.
-    Else ``log-z`` is their mean, whose interval holds those of both, and ``log-likelihood`` the mean
-    of log2 p(x) of the test images per dimension, with p(x) = exp(-E(x)) / Z: minus their bits per
-    dimension, of which noise has 8. For a density that is normalised over all of space, Z is the mass
-    in the box.
+    ``log-z-ess`` is the smaller effective sample size of the two directions, out of ``chains``.
+    Where it is below ``effective``, or the bounds differ by more than their errors, they have not
+    converged. Else ``log-z`` is their mean, whose interval holds those of both, and
+    ``log-likelihood`` the mean of log2 p(x) of the test images per dimension, with p(x) =
+    exp(-E(x)) / Z: minus their bits per dimension, of which noise has 8. For a density that is
+    normalised over all of space, Z is the mass in the box.
 
-    Each of ``chains`` chains passes ``temperatures`` temperatures, with a transition of ``leapfrog`` steps at each (1:
-    MALA). Step sizes come from a pilot run, for an acceptance rate of 65 %. The details give the rates, and the number
-    of images that passed forward and backward through the network. ``sampler``: as for ``is``.
+    Each of ``chains`` chains passes ``temperatures`` temperatures, with a transition of
+    ``leapfrog`` steps at each (1: MALA). Step sizes come from a pilot run, for an acceptance rate
+    of 65 %. The details give the rates, and the number of images that passed forward and backward
+    through the network. ``sampler``: as for ``is``.
     """
 
     chains: Annotated[int, Range(least=2, most=MOST)] = 100
@@ -70,7 +84,9 @@ class LogZ(Metric):
     @property
     def requires(self) -> frozenset[Need]:
         """A differentiable energy, and samples unless a sampler draws them."""
-        return frozenset({"energy", "gradients"} if self.sampler else {"energy", "gradients", "samples"})
+        return frozenset(
+            {"energy", "gradients"} if self.sampler else {"energy", "gradients", "samples"}
+        )
 
     def check(self, planned: Planned) -> None:
         """Check that the model will have samples."""
@@ -84,7 +100,11 @@ class LogZ(Metric):
 
         arrays, details, source = self._anneal(evaluation)
         energy = evaluation.predictions.read("energy").double()
-        for values, images in ((energy, "test images"), (arrays["forward"], "noise"), (arrays["reverse"], "samples")):
+        for values, images in (
+            (energy, "test images"),
+            (arrays["forward"], "noise"),
+            (arrays["reverse"], "samples"),
+        ):
             require_finite(values, "energies", images)
         arrays["log2-px"] = -dequantisation.bits_per_dim(-energy, evaluation.data.spec)
         numbers = {name: values.cpu().numpy() for name, values in arrays.items()}
@@ -95,11 +115,15 @@ class LogZ(Metric):
             remedy = f"{reason} Raise temperatures (now {self.temperatures:,})."
             details["undefined"] = {"log-z": remedy, "log-likelihood": remedy}
         parts = describe_test_images(len(energy)) | {"source": source}
-        measured = self.measurement(evaluation, numbers, estimates=estimates, parts=parts, details=details)
+        measured = self.measurement(
+            evaluation, numbers, estimates=estimates, parts=parts, details=details
+        )
         return dataclasses.replace(measured, values=self._with_ess(measured))
 
     def _with_ess(self, measured: Measurement) -> dict[str, Value]:
-        """Return the values with the effective sample size, and log Z with the interval of both bounds."""
+        """Return the values with the effective sample size, and log Z with the interval of both
+        bounds.
+        """
         values = dict(measured.values)
         bounds = [values.pop(label) for label in BOUNDS]
         sizes = effective_sizes(measured.arrays["forward"], measured.arrays["reverse"])
@@ -124,7 +148,8 @@ class LogZ(Metric):
         }
         estimates = {label: Estimate(statistic, "nats") for label, statistic in statistics.items()}
         of_images = Resampling(
-            lambda images, *drawn: log2_px[images].mean(axis=1) - middle(*drawn) / bits, (len(log2_px), *sizes)
+            lambda images, *drawn: log2_px[images].mean(axis=1) - middle(*drawn) / bits,
+            (len(log2_px), *sizes),
         )
         estimates["log-likelihood"] = Estimate(of_images, "bits", "higher", len(log2_px))
         if not_converged(forward, reverse, self.effective):
@@ -132,7 +157,9 @@ class LogZ(Metric):
         return estimates
 
     def _anneal(self, evaluation: Evaluation) -> tuple[dict[str, Tensor], dict[str, Any], str]:
-        """Return each chain's estimate of log Z by direction, details, and the source of the samples."""
+        """Return each chain's estimate of log Z by direction, details, and the source of the
+        samples.
+        """
         from jembench.models.energies import grad_energy
         from jembench.models.predictions import batched
         from jembench.sampling.starts import UniformStart
@@ -141,9 +168,13 @@ class LogZ(Metric):
         data, uniform = evaluation.data.spec, UniformStart(evaluation.data.spec)
         generator = evaluation.services.generator(self.name)
         energy = batched(grad_energy(evaluation.model), data)
-        path = Annealing(energy, data.bounds, temperatures=self.temperatures, leapfrog=self.leapfrog)
+        path = Annealing(
+            energy, data.bounds, temperatures=self.temperatures, leapfrog=self.leapfrog
+        )
         path.adapt(uniform.draw(PILOT_CHAINS, None, generator).to(evaluation.device), generator)
-        forward, rate = path.run(uniform.draw(self.chains, None, generator).to(evaluation.device), generator)
+        forward, rate = path.run(
+            uniform.draw(self.chains, None, generator).to(evaluation.device), generator
+        )
         samples, source = self._samples(evaluation, generator)
         if source != EXACT:
             samples = path.equilibrate(samples, generator)
@@ -155,8 +186,8 @@ class LogZ(Metric):
     def _samples(self, evaluation: Evaluation, generator: Generator) -> tuple[Tensor, str]:
         """Return the starts of the way back (B, C, H, W) and their source.
 
-        They are direct samples of a density inside of the box if there are enough. Else half are the
-        model's samples and half test images, whose modes chains from noise may all have missed.
+        They are direct samples of a density inside of the box if there are enough. Else half are
+        the model's samples and half test images, whose modes chains from noise may all have missed.
         """
         import torch
 
@@ -169,7 +200,9 @@ class LogZ(Metric):
         if has_density and isinstance(evaluation.model, Generative) and not self.sampler:
             seed = int(torch.randint(2**62, (), generator=generator))
             with torch.no_grad():
-                x = evaluation.model.sample(DRAWS * self.chains, generator=seeds.seeded(seed, device))
+                x = evaluation.model.sample(
+                    DRAWS * self.chains, generator=seeds.seeded(seed, device)
+                )
             inside = x[((x > low) & (x < high)).flatten(1).all(dim=1)][: self.chains]
             if len(inside) == self.chains:
                 return inside, EXACT
@@ -194,15 +227,17 @@ def effective_sizes(forward: Array, reverse: Array) -> tuple[float, float]:
     """Return the effective sample size (sum w)^2 / sum w^2 of each direction's weights (B,)."""
     from scipy.special import logsumexp
 
-    forth, back = (math.exp(2 * logsumexp(values) - logsumexp(2 * values)) for values in (forward, -reverse))
+    forth, back = (
+        math.exp(2 * logsumexp(values) - logsumexp(2 * values)) for values in (forward, -reverse)
+    )
     return forth, back
 
 
 def not_converged(forward: Array, reverse: Array, least: int) -> str:
     """Return why the bounds of chains' estimates (B,) have not converged; empty: they have.
 
-    By the delta method, the variance of a bound is 1 / ESS - 1 / B. It is too small where the largest
-    weights were not drawn, so that a least ESS is required as well.
+    By the delta method, the variance of a bound is 1 / ESS - 1 / B. It is too small where the
+    largest weights were not drawn, so that a least ESS is required as well.
     """
     low, high = float(log_mean_exp(forward)), -float(log_mean_exp(-reverse))
     bounds = f"not converged: the bounds of log Z, {low:,.4g} and {high:,.4g} nats,"

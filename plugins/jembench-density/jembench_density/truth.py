@@ -10,7 +10,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from jembench.interfaces import DataSpec, Evaluation, Measurement, Need, Planned, Quantity, Resampling, Value
+from jembench.interfaces import (
+    DataSpec,
+    Evaluation,
+    Measurement,
+    Need,
+    Planned,
+    Quantity,
+    Resampling,
+    Value,
+)
 from jembench.interfaces.data import Truth
 from jembench.metrics.base import Arrays
 from jembench.metrics.densities import log_px
@@ -24,14 +33,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DensityError(Metric):
-    """Error of the model's density on synthetic images of known density, such as `toy:rings`; 0 is best.
+    """Error of the model's density on synthetic images of known density, such as `toy:rings`; 0 is
+    best.
 
-    For images of one or two numbers, exp(-E) is normalised by its sum over all cells: ``kl`` is KL(data || model) in
-    nats and ``total-variation`` the total variation distance, 0 to 1, both exact and so without intervals. Mass of the
-    model outside of the cells does not count. ``log-px-error`` is the standard deviation over test images of the
-    model's log p(x) minus the true one, free of the unknown constant. ``mode-mass`` is the total variation distance, 0
-    to 1, between the probabilities of the modes and the mean of their true posterior over the model's samples; of
-    1,000 exact samples of 8 modes it is about .03. It is left out for models without samples.
+    For images of one or two numbers, exp(-E) is normalised by its sum over all cells: ``kl`` is
+    KL(data || model) in nats and ``total-variation`` the total variation distance, 0 to 1, both
+    exact and so without intervals. Mass of the model outside of the cells does not count.
+    ``log-px-error`` is the standard deviation over test images of the model's log p(x) minus the
+    true one, free of the unknown constant. ``mode-mass`` is the total variation distance, 0 to 1,
+    between the probabilities of the modes and the mean of their true posterior over the model's
+    samples; of 1,000 exact samples of 8 modes it is about .03. It is left out for models without
+    samples.
     """
 
     name: ClassVar[str] = "density-error"
@@ -47,13 +59,22 @@ class DensityError(Metric):
         known(planned)
 
     def arrays(self, evaluation: Evaluation) -> Arrays:
-        """Return log p(x) of the test images and of all cells, and the true posteriors of the samples (n, K)."""
+        """Return log p(x) of the test images and of all cells, and the true posteriors of the
+        samples (n, K).
+        """
         import torch
 
         from jembench.models.capabilities import capabilities
 
-        truth, data, test = known(evaluation.data), evaluation.data.spec, evaluation.data.part("test").images
-        arrays = {"log-px": log_px(evaluation), "true-log-px": _log_joint(truth, test, data).logsumexp(1).numpy()}
+        truth, data, test = (
+            known(evaluation.data),
+            evaluation.data.spec,
+            evaluation.data.part("test").images,
+        )
+        arrays = {
+            "log-px": log_px(evaluation),
+            "true-log-px": _log_joint(truth, test, data).logsumexp(1).numpy(),
+        }
         if data.dimensions <= 2:
             cells = all_cells(data.shape)
             arrays["log-cells"] = torch.from_numpy(log_px(evaluation, cells)).log_softmax(0).numpy()
@@ -69,17 +90,23 @@ class DensityError(Metric):
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the model; sums over all cells have no interval."""
         measured = self.measurement(evaluation, self.arrays(evaluation))
-        return dataclasses.replace(measured, values={**_of_cells(measured.arrays), **measured.values})
+        return dataclasses.replace(
+            measured, values={**_of_cells(measured.arrays), **measured.values}
+        )
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the values that depend on test images or samples."""
         error = arrays["log-px"] - arrays["true-log-px"]
-        spread = Resampling(lambda drawn: error[drawn].std(axis=1), (len(error),), (0.0, float("inf")))
+        spread = Resampling(
+            lambda drawn: error[drawn].std(axis=1), (len(error),), (0.0, float("inf"))
+        )
         estimates = {"log-px-error": Estimate(spread, "nats", "lower")}
         if "posteriors" in arrays:
             posteriors, shares = arrays["posteriors"], arrays["shares"]
             mass = Resampling(
-                lambda drawn: abs(posteriors[drawn].mean(axis=1) - shares).sum(axis=1) / 2, (len(posteriors),), (0, 1)
+                lambda drawn: abs(posteriors[drawn].mean(axis=1) - shares).sum(axis=1) / 2,
+                (len(posteriors),),
+                (0, 1),
             )
             estimates["mode-mass"] = Estimate(mass, "", "lower")
         return estimates
@@ -100,7 +127,9 @@ def known(data: Data | Planned) -> Truth:
 
 
 def all_cells(shape: tuple[int, int, int]) -> Tensor:
-    """Return every image of a shape with one or two numbers, uint8 (M, C, H, W); the last number changes fastest."""
+    """Return every image of a shape with one or two numbers, uint8 (M, C, H, W); the last number
+    changes fastest.
+    """
     import torch
 
     levels = torch.arange(256, dtype=torch.uint8)
@@ -124,4 +153,7 @@ def _of_cells(arrays: Arrays) -> dict[str, Value]:
     p, log_q = arrays["true-cells"], arrays["log-cells"]
     kl, variation = float((xlogy(p, p) - p * log_q).sum()), float(abs(p - np.exp(log_q)).sum() / 2)
     values = {"kl": (kl, "nats"), "total-variation": (variation, "")}
-    return {label: Value(value, None, None, len(p), unit, "lower") for label, (value, unit) in values.items()}
+    return {
+        label: Value(value, None, None, len(p), unit, "lower")
+        for label, (value, unit) in values.items()
+    }

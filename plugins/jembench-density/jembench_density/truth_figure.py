@@ -23,7 +23,9 @@ _DOTS = 500
 
 def plan(results: list[Result]) -> Iterator[Planned]:
     """Plan a figure for each dataset of the plane, with all models."""
-    planar = [result for result in results if np.size(result.arrays.get("true-cells", ())) == _LEVELS**2]
+    planar = [
+        result for result in results if np.size(result.arrays.get("true-cells", ())) == _LEVELS**2
+    ]
     for group in grouped(planar, lambda result: result.place):
         yield figure_of(group, "density-error", densities, group)
 
@@ -34,7 +36,9 @@ def densities(results: Sequence[Result]) -> Drawing:
     columns = drawing.fitting(min(_COLUMNS, 1 + len(results)))
     width = drawing.page() if columns > 2 else drawing.column()
     side = width / columns - 0.06
-    shown: list[tuple[str, Numbers, NDArray[Any] | None]] = [("truth", first["true-cells"], first["test"])]
+    shown: list[tuple[str, Numbers, NDArray[Any] | None]] = [
+        ("truth", first["true-cells"], first["test"])
+    ]
     for result in results:
         title = f"{drawing.wrapped(result.model, side)}\nKL {result.values['kl'].value:.3f}"
         shown.append((title, np.exp(result.arrays["log-cells"]), result.arrays.get("samples")))
@@ -49,15 +53,36 @@ def densities(results: Sequence[Result]) -> Drawing:
         above = 2 * columns * (place // columns) + place % columns
         _draw(grid[above], title, cells, float(first["true-cells"].max()))
         if samples is not None:
-            drawn = np.random.default_rng(0).permutation(samples)[:_DOTS]  # those of classes may come in turns
+            # those of classes may come in turns
+            drawn = np.random.default_rng(0).permutation(samples)[:_DOTS]
             _scatter(grid[above + columns], drawn)
-    scale: dict[str, Any] = {"extend": "max", "extendfrac": 0.02, "aspect": 60, "shrink": 0.6, "ticks": []}
-    figure.colorbar(grid[0].images[0], ax=grid, location="bottom", label="p(x): 0 to the highest true one", **scale)
-    values = [(result.model, label, value) for result in results for label, value in result.values.items()]
+    scale: dict[str, Any] = {
+        "extend": "max",
+        "extendfrac": 0.02,
+        "aspect": 60,
+        "shrink": 0.6,
+        "ticks": [],
+    }
+    figure.colorbar(
+        grid[0].images[0],
+        ax=grid,
+        location="bottom",
+        label="p(x): 0 to the highest true one",
+        **scale,
+    )
+    values = [
+        (result.model, label, value) for result in results for label, value in result.values.items()
+    ]
     return Drawing(
         figure,
         [
-            {"model": model, "quantity": label, "value": value.value, "low": value.low, "high": value.high}
+            {
+                "model": model,
+                "quantity": label,
+                "value": value.value,
+                "low": value.low,
+                "high": value.high,
+            }
             for model, label, value in values
         ],
     )
@@ -67,7 +92,9 @@ def _draw(axes: Axes, title: str, cells: Numbers, top: float) -> None:
     """Draw the masses of all cells, (M,); the first number of an image is horizontal."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    colours = LinearSegmentedColormap.from_list("", [drawing.WHITE, drawing.SKY, drawing.BLUE, drawing.BLACK])
+    colours = LinearSegmentedColormap.from_list(
+        "", [drawing.WHITE, drawing.SKY, drawing.BLUE, drawing.BLACK]
+    )
     axes.imshow(cells.reshape(_LEVELS, _LEVELS).T, origin="lower", cmap=colours, vmin=0, vmax=top)
     _frame(axes)
     axes.set_title(title)

@@ -60,7 +60,9 @@ def test_every_value_of_a_contracting_chain(evaluation):
     for start, x in starts.items():
         if x is None:  # known by its energies alone
             begin = found.arrays["energy-noise"][0]
-            np.testing.assert_allclose(found.arrays["energy-noise"][3], begin * (1 - RATE) ** 60, rtol=1e-4)
+            np.testing.assert_allclose(
+                found.arrays["energy-noise"][3], begin * (1 - RATE) ** 60, rtol=1e-4
+            )
             continue
         for place, steps in enumerate((0, 4, 10, 30)):
             at = x * (1 - RATE) ** steps
@@ -90,7 +92,12 @@ def test_chains_do_not_depend_on_batches_and_leave_the_buffer_alone(evaluation, 
     found = metric.compute(evaluation)
     monkeypatch.setenv("JEMBENCH_BATCH", "7")
     again = metric.compute(evaluation)
-    assert {name.rpartition("-")[2] for name in found.arrays} == {"times", "trained", "test", "buffer"}
+    assert {name.rpartition("-")[2] for name in found.arrays} == {
+        "times",
+        "trained",
+        "test",
+        "buffer",
+    }
     for name, values in found.arrays.items():
         np.testing.assert_allclose(again.arrays[name], values, atol=1e-5)
     assert found.arrays["times"].tolist() == [0, 1, 4, 5]

@@ -37,7 +37,9 @@ def test_far_from_the_bounds_it_is_that_of_scikit_learn_with_its_bandwidth(inner
     expected = Reference(bandwidth=h).fit(images).score_samples(x.flatten(1))
     np.testing.assert_allclose(inner.log_prob(x), expected, atol=1e-4)
     near = {"bandwidth": [h * factor for factor in (0.9, 0.97, 1, 1.03, 1.1)]}
-    assert GridSearchCV(Reference(), near, cv=LeaveOneOut()).fit(images).best_params_["bandwidth"] == h
+    assert (
+        GridSearchCV(Reference(), near, cv=LeaveOneOut()).fit(images).best_params_["bandwidth"] == h
+    )
 
 
 def test_at_the_bounds_kernels_are_truncated_normal_distributions_and_samples_exact():
@@ -49,7 +51,12 @@ def test_at_the_bounds_kernels_are_truncated_normal_distributions_and_samples_ex
     np.testing.assert_allclose(model.log_prob(x.view(-1, 1, 1, 1)), expected, atol=1e-5)
     drawn = model.sample(2000, generator=seeded(3)).flatten().numpy()
     assert np.abs(drawn).max() <= 1
-    assert stats.kstest(drawn, lambda at: np.mean([kernel.cdf(at) for kernel in kernels], axis=0)).pvalue > 0.01
+    assert (
+        stats.kstest(
+            drawn, lambda at: np.mean([kernel.cdf(at) for kernel in kernels], axis=0)
+        ).pvalue
+        > 0.01
+    )
 
 
 def test_its_result_is_in_its_buffers_and_it_has_no_classes(inner):

@@ -33,7 +33,9 @@ class Gaussian:
         return -self.energy(x)
 
     def sample(self, n, y=None, *, generator):
-        return torch.from_numpy(TRUNCATED.rvs((n, 1, 1, 2), random_state=generator.initial_seed() % 2**32)).float()
+        return torch.from_numpy(
+            TRUNCATED.rvs((n, 1, 1, 2), random_state=generator.initial_seed() % 2**32)
+        ).float()
 
 
 class Banana:
@@ -41,7 +43,9 @@ class Banana:
 
     def energy(self, x, y=None):
         a, b = x.flatten(1).unbind(1)
-        return -torch.logaddexp(-((b - a**2) ** 2) / 0.08 - a**2, 1.0 - ((a - 1) ** 2 + (b + 0.5) ** 2) / 0.1)
+        return -torch.logaddexp(
+            -((b - a**2) ** 2) / 0.08 - a**2, 1.0 - ((a - 1) ** 2 + (b + 0.5) ** 2) / 0.1
+        )
 
 
 def of_plane(model, **given):
@@ -104,7 +108,9 @@ def test_the_integral_of_a_mixture_on_64_pixels():
         def sample(self, n, y=None, *, generator):
             rng = np.random.default_rng(0)
             centre = means[rng.choice(3, n, p=np.exp(of_each - expected))].numpy()
-            x = truncnorm.rvs((-1 - centre) / scale, (1 - centre) / scale, centre, scale, random_state=rng)
+            x = truncnorm.rvs(
+                (-1 - centre) / scale, (1 - centre) / scale, centre, scale, random_state=rng
+            )
             return torch.from_numpy(x).float().view(n, 1, 8, 8)
 
     x = UniformStart(data).draw(100, None, torch.Generator().manual_seed(5))
@@ -153,9 +159,15 @@ def test_a_mode_that_chains_from_noise_miss_is_seen_from_test_images():
 
     data = DataSpec(name="well", shape=(1, 1, 4), num_classes=0)
     draws = torch.randn(300, 1, 1, 4, generator=torch.Generator().manual_seed(0))
-    broad, narrow = (to_uint8(place, data.bounds) for place in (0.3 * draws - 0.2, 0.01 * draws + 0.8))
+    broad, narrow = (
+        to_uint8(place, data.bounds) for place in (0.3 * draws - 0.2, 0.01 * draws + 0.8)
+    )
     evaluation = FakeEvaluation(
-        model=Well(), spec=data, sampled=broad, sets={"test": narrow}, test_energies=torch.zeros(300)
+        model=Well(),
+        spec=data,
+        sampled=broad,
+        sets={"test": narrow},
+        test_energies=torch.zeros(300),
     )
     found = LogZ(temperatures=60, leapfrog=3).compute(evaluation)
     assert "source=direct+test-images" in found.protocol
@@ -177,7 +189,11 @@ def test_of_100_simulations_at_least_95_intervals_cover_log_z(monkeypatch):
     forward, _ = path.run(uniform.draw(5000, None, generator), generator)
     reverse, _ = path.run(Gaussian().sample(5000, generator=generator), generator, reverse=True)
     evaluation.test_energies, found = evaluation.test_energies[:2], []
-    for ways in zip(2 * math.log(3) + forward.view(100, 50), 2 * math.log(3) - reverse.view(100, 50), strict=True):
+    for ways in zip(
+        2 * math.log(3) + forward.view(100, 50),
+        2 * math.log(3) - reverse.view(100, 50),
+        strict=True,
+    ):
         arrays = dict(zip(("forward", "reverse"), ways, strict=True))
         monkeypatch.setattr(LogZ, "_anneal", lambda *_, arrays=arrays: (dict(arrays), {}, "exact"))
         found.append(metric.compute(evaluation).values.get("log-z"))
@@ -193,9 +209,13 @@ def test_transitions_keep_the_density_up_to_the_walls(leapfrog):
     path.steps[:] = 0.9
     x = path.equilibrate(Gaussian().sample(4000, generator=generator), generator)
     assert kstest(x.flatten().numpy(), TRUNCATED.cdf).pvalue > 0.01
-    chains, rate = path.transition(Chains(x, *grad_energy(Gaussian())(x, None)), 1.0, 0.9, generator)
+    chains, rate = path.transition(
+        Chains(x, *grad_energy(Gaussian())(x, None)), 1.0, 0.9, generator
+    )
     assert 0.2 < rate < 0.99
-    assert float(((chains.x == x).flatten(1).all(1)).float().mean()) == pytest.approx(1 - rate, abs=0.03)
+    assert float(((chains.x == x).flatten(1).all(1)).float().mean()) == pytest.approx(
+        1 - rate, abs=0.03
+    )
 
 
 def test_paths_are_reflected_as_often_as_they_hit_a_wall():
@@ -203,7 +223,10 @@ def test_paths_are_reflected_as_often_as_they_hit_a_wall():
     place, speed = x.clone(), torch.ones_like(x)
     while ((place < low) | (place > high)).any():
         for wall, beyond in ((low, place < low), (high, place > high)):
-            place, speed = torch.where(beyond, 2 * wall - place, place), torch.where(beyond, -speed, speed)
+            place, speed = (
+                torch.where(beyond, 2 * wall - place, place),
+                torch.where(beyond, -speed, speed),
+            )
     found, momentum = reflected(x, torch.ones_like(x), (low, high))
     inside = ((found - low).abs() > 1e-9) & ((found - high).abs() > 1e-9)
     np.testing.assert_allclose(found, place, atol=1e-12)

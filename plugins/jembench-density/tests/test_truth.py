@@ -13,11 +13,15 @@ from jembench.running.planned import PlannedFit
 from jembench_density.truth import DensityError
 
 PLANE = DataSpec(name="plane", shape=(2, 1, 1), num_classes=1)
-TEST = torch.tensor([[100, 120], [130, 128], [140, 90], [128, 128]], dtype=torch.uint8).view(-1, 2, 1, 1)
+TEST = torch.tensor([[100, 120], [130, 128], [140, 90], [128, 128]], dtype=torch.uint8).view(
+    -1, 2, 1, 1
+)
 
 
 class Gaussian:
-    """An energy and a density of one mode, up to rounding of its tails normalised within the bounds."""
+    """An energy and a density of one mode, up to rounding of its tails normalised within the
+    bounds.
+    """
 
     shares = (1.0,)
 
@@ -58,18 +62,26 @@ def test_one_gaussian_against_another_has_the_divergences_of_the_closed_forms():
     narrow, wide = Gaussian([0.1, -0.05], 0.1), Gaussian([0.0, 0.0], 0.15)
     found = values(evaluated(wide, narrow, PLANE, TEST))
     ratio = (0.1 / 0.15) ** 2
-    assert found["kl"].value == pytest.approx(ratio - 1 - math.log(ratio) + 0.0125 / (2 * 0.15**2), rel=1e-6)
+    assert found["kl"].value == pytest.approx(
+        ratio - 1 - math.log(ratio) + 0.0125 / (2 * 0.15**2), rel=1e-6
+    )
     shifted = values(evaluated(Gaussian([0.13, -0.01], 0.1), narrow, PLANE, TEST))
     assert shifted["total-variation"].value == pytest.approx(2 * norm.cdf(0.05 / 0.2) - 1, rel=1e-3)
     assert {"kl", "total-variation", "log-px-error"} == shifted.keys()  # it has no samples
-    assert (found["kl"].low, found["kl"].n, found["kl"].unit, found["kl"].better) == (None, 65536, "nats", "lower")
+    assert (found["kl"].low, found["kl"].n, found["kl"].unit, found["kl"].better) == (
+        None,
+        65536,
+        "nats",
+        "lower",
+    )
 
 
 def test_the_error_of_log_px_is_its_deviation_up_to_a_constant():
     truth, model = Gaussian([0.0, 0.0], 0.1), Gaussian([0.02, 0.0], 0.1)
     x = TEST[:, 0, 0, 0].double() * 2 / 255 - 1
     found = values(evaluated(model, truth, PLANE, TEST))["log-px-error"]
-    assert found.value == pytest.approx(float((2 * x).std(correction=0)), rel=1e-5)  # the slope is .02 / .1^2
+    # the slope is .02 / .1^2
+    assert found.value == pytest.approx(float((2 * x).std(correction=0)), rel=1e-5)
     assert found.low < found.value < found.high
 
 
@@ -78,8 +90,12 @@ def test_the_truth_has_no_error(kind):
     dataset = toy(kind=kind)
     test = dataset.split("test").images
     found = values(evaluated(Exact(dataset), dataset.truth, dataset.spec, test, sampled=test))
-    assert set(found) == {"log-px-error", "mode-mass"} | ({"kl", "total-variation"} if kind != "images" else set())
-    assert all(found[label].value == pytest.approx(0, abs=2e-5) for label in found.keys() - {"mode-mass"})
+    assert set(found) == {"log-px-error", "mode-mass"} | (
+        {"kl", "total-variation"} if kind != "images" else set()
+    )
+    assert all(
+        found[label].value == pytest.approx(0, abs=2e-5) for label in found.keys() - {"mode-mass"}
+    )
     assert 0 < found["mode-mass"].value < 0.04
 
 
@@ -87,14 +103,18 @@ def test_the_mass_of_modes_is_counted_by_the_true_posterior():
     dataset = toy(kind="gaussians")
     centres = torch.tensor([[210, 128], [45, 128], [128, 210]], dtype=torch.uint8).view(-1, 2, 1, 1)
     sampled = centres[[0] * 5 + [1] * 4 + [2]]  # shares of .5, .4 and .1 where each mode has .125
-    found = values(evaluated(Exact(dataset), dataset.truth, dataset.spec, centres, sampled=sampled))["mode-mass"]
+    found = values(
+        evaluated(Exact(dataset), dataset.truth, dataset.spec, centres, sampled=sampled)
+    )["mode-mass"]
     assert found.value == pytest.approx((0.375 + 0.275 + 0.025 + 5 * 0.125) / 2, abs=1e-4)
     assert found.low < found.value < found.high
     assert (found.n, found.unit, found.better) == (10, "", "lower")
 
 
 def test_it_is_not_defined_for_data_whose_density_is_unknown():
-    with pytest.raises(NotApplicable, match=r"density of plane is not known\. Choose synthetic images: toy:rings"):
+    with pytest.raises(
+        NotApplicable, match=r"density of plane is not known\. Choose synthetic images: toy:rings"
+    ):
         values(evaluated(Gaussian([0.0, 0.0], 0.1), None, PLANE, TEST))
 
 
@@ -102,5 +122,9 @@ def test_it_is_not_defined_for_data_whose_density_is_unknown():
 def test_a_plan_knows_whether_it_is_defined(kind):
     dataset = toy(kind=kind) if kind else digits()
     planned = PlannedFit(dataset=dataset, test=Split(TEST, None), fetching=False)
-    with contextlib.nullcontext() if kind else pytest.raises(NotApplicable, match="density of digits is not known"):
+    with (
+        contextlib.nullcontext()
+        if kind
+        else pytest.raises(NotApplicable, match="density of digits is not known")
+    ):
         DensityError().check(planned)

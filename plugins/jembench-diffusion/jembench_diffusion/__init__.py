@@ -26,20 +26,25 @@ def diffusion(
 ) -> DiffusionClassifier:
     """A class-conditional diffusion model, which classifies by its errors in predicting noise.
 
-    ``net`` is ``unet-WIDTH``, ``mlp-WIDTH`` or the import path of a function that is called with the DataSpec and
-    returns a module eps(x_t, t, y). ``weighting=bound`` gives log p(x|y) as the variational bound; ``uniform`` gives
-    the logits of Li et al. (2023), and no density. Either takes ``evaluations`` passes for each class. Samples take
-    ``sampling_steps`` steps: of DDIM with ``eta=0``, ancestral ones with ``eta=1``.
+    ``net`` is ``unet-WIDTH``, ``mlp-WIDTH`` or the import path of a function that is called with
+    the DataSpec and returns a module eps(x_t, t, y). ``weighting=bound`` gives log p(x|y) as the
+    variational bound; ``uniform`` gives the logits of Li et al. (2023), and no density. Either
+    takes ``evaluations`` passes for each class. Samples take ``sampling_steps`` steps: of DDIM with
+    ``eta=0``, ancestral ones with ``eta=1``.
     """
     from jembench_diffusion.model import DiffusionClassifier, DiffusionDensity
     from jembench_diffusion.networks import build
 
     if data.num_classes < 1:
-        raise SpecError(f"{data.name} is unlabelled, and the classes of diffusion are those of the images.")
+        raise SpecError(
+            f"{data.name} is unlabelled, and the classes of diffusion are those of the images."
+        )
     if max(evaluations, sampling_steps) > timesteps:
         raise SpecError(
             f"evaluations of diffusion is {evaluations} and sampling_steps {sampling_steps}; neither may exceed the "
             f"timesteps, {timesteps}."
         )
     made = DiffusionDensity if weighting == "bound" else DiffusionClassifier
-    return made(data, build(net, data, timesteps), timesteps, schedule, evaluations, sampling_steps, eta)
+    return made(
+        data, build(net, data, timesteps), timesteps, schedule, evaluations, sampling_steps, eta
+    )

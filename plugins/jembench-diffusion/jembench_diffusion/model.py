@@ -1,15 +1,17 @@
 """Diffusion models as classifiers, densities and generators.
 
-    x_t = alpha_t x + sigma_t eps, alpha_t^2 + sigma_t^2 = 1, gamma_t = log(sigma_t^2 / alpha_t^2), t = 0 .. T-1,
-    e_t(y) = |eps - eps_theta(x_t, t, y)|^2
+    x_t = alpha_t x + sigma_t eps, alpha_t^2 + sigma_t^2 = 1, gamma_t = log(sigma_t^2 / alpha_t^2),
+    t = 0 .. T-1, e_t(y) = |eps - eps_theta(x_t, t, y)|^2
 
-The variational bound of Ho et al. (2020), arXiv:2006.11239, with the variances of the posterior q(x_s|x_t, x) and a
-Gaussian decoder of standard deviation sigma_0 / alpha_0 is
+The variational bound of Ho et al. (2020), arXiv:2006.11239, with the variances of the posterior
+q(x_s|x_t, x) and a Gaussian decoder of standard deviation sigma_0 / alpha_0 is
 
-    log p(x|y) >= - D/2 log(2 pi sigma_0^2 / alpha_0^2) - E[e_0] / 2 - sum_{t>0} expm1(gamma_t - gamma_{t-1}) E[e_t] / 2
+    log p(x|y) >= - D/2 log(2 pi sigma_0^2 / alpha_0^2) - E[e_0] / 2 - sum_{t>0} expm1(gamma_t -
+    gamma_{t-1}) E[e_t] / 2
                   - KL(N(alpha_{T-1} x, sigma_{T-1}^2) | N(0, 1)).
 
-Legend: B batch, N samples, C channels, H height, W width, D dimensions, K classes, T timesteps, M evaluations.
+Legend: B batch, N samples, C channels, H height, W width, D dimensions, K classes, T timesteps, M
+    evaluations.
 """
 
 from __future__ import annotations
@@ -30,15 +32,20 @@ _SAMPLES_PER_PASS = 100
 def log_noise_to_signal(schedule: str, timesteps: int) -> Float[Tensor, " T"]:
     """Return gamma of a schedule, float64.
 
-    ``linear`` has the betas of Ho et al. (2020), 1e-4 to .02 at 1,000 timesteps and in proportion at others; ``cosine``
-    is that of Nichol & Dhariwal (2021), arXiv:2102.09672, equation 17; ``log-snr`` goes from -7 to 6 in equal steps.
+    ``linear`` has the betas of Ho et al. (2020), 1e-4 to .02 at 1,000 timesteps and in proportion
+    at others; ``cosine`` is that of Nichol & Dhariwal (2021), arXiv:2102.09672, equation 17;
+    ``log-snr`` goes from -7 to 6 in equal steps.
     """
     if schedule == "log-snr":
         return torch.linspace(-7, 6, timesteps, dtype=torch.float64)
     if schedule == "linear":
         betas = torch.linspace(1e-4, 0.02, timesteps, dtype=torch.float64) * (1000 / timesteps)
     else:
-        angles = (torch.linspace(0, 1, timesteps + 1, dtype=torch.float64) + 0.008) / 1.008 * (math.pi / 2)
+        angles = (
+            (torch.linspace(0, 1, timesteps + 1, dtype=torch.float64) + 0.008)
+            / 1.008
+            * (math.pi / 2)
+        )
         betas = 1 - angles.cos().square()[1:] / angles.cos().square()[:-1]
     signal = (1 - betas.clamp(max=0.999)).cumprod(0)
     return ((1 - signal) / signal).log()
@@ -47,13 +54,13 @@ def log_noise_to_signal(schedule: str, timesteps: int) -> Float[Tensor, " T"]:
 class DiffusionClassifier(nn.Module):
     """A network that predicts noise, trained on its mean squared error, with logits -mean_t e_t(y).
 
-    Li et al. (2023), arXiv:2303.16203. The M pairs of t and eps are the same for all classes and images, with t drawn
-    from M equal parts of 0 .. T-1, so that logits are deterministic.
+    Li et al. (2023), arXiv:2303.16203. The M pairs of t and eps are the same for all classes and
+    images, with t drawn from M equal parts of 0 .. T-1, so that logits are deterministic.
 
     Args:
         data: the description of the images.
-        net: (x_t, t, y) -> eps: (B, C, H, W), int64 (B,) in 0 .. T-1, int64 (B,) -> (B, C, H, W), or to an object with
-            it as ``sample``, as the networks of diffusers return.
+        net: (x_t, t, y) -> eps: (B, C, H, W), int64 (B,) in 0 .. T-1, int64 (B,) -> (B, C, H, W),
+            or to an object with it as ``sample``, as the networks of diffusers return.
         timesteps: T.
         schedule: see :func:`log_noise_to_signal`.
         evaluations: M.
@@ -81,7 +88,11 @@ class DiffusionClassifier(nn.Module):
         self.evaluations, self.sampling_steps, self.eta = evaluations, sampling_steps, eta
         gamma = log_noise_to_signal(schedule, timesteps)
         weight = torch.cat([torch.full((1,), 0.5, dtype=gamma.dtype), gamma.diff().expm1() / 2])
-        constants = {"alpha": gamma.neg().sigmoid().sqrt(), "sigma": gamma.sigmoid().sqrt(), "weight": weight}
+        constants = {
+            "alpha": gamma.neg().sigmoid().sqrt(),
+            "sigma": gamma.sigmoid().sqrt(),
+            "weight": weight,
+        }
         for name, values in constants.items():
             self.register_buffer(name, values.float(), persistent=False)
 
@@ -96,7 +107,9 @@ class DiffusionClassifier(nn.Module):
         return self.alpha[t][:, None, None, None] * x + self.sigma[t][:, None, None, None] * noise
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the mean squared error of the predicted noise at random t, equation 14 of Ho et al. (2020)."""
+        """Return the mean squared error of the predicted noise at random t, equation 14 of Ho et
+        al. (2020).
+        """
         x, y = batch.x_labelled, batch.y_labelled
         t, noise = torch.randint(self.timesteps, (len(x),), device=x.device), torch.randn_like(x)
         error = (self.predict(self.noised(x, t, noise), t, y) - noise).square().mean()
@@ -108,7 +121,9 @@ class DiffusionClassifier(nn.Module):
         offsets = torch.rand(self.evaluations, generator=generator, device="cpu").tolist()
         y = torch.arange(self.data.num_classes, device=x.device).repeat(len(x))
         for part, offset in enumerate(offsets):
-            place = min(int((part + offset) * self.timesteps / self.evaluations), self.timesteps - 1)
+            place = min(
+                int((part + offset) * self.timesteps / self.evaluations), self.timesteps - 1
+            )
             noise = torch.randn(self.data.shape, generator=generator, device="cpu").to(x)
             t = torch.full((len(x),), place, device=x.device)
             noisy = self.noised(x, t, noise).repeat_interleave(self.data.num_classes, dim=0)
@@ -120,10 +135,14 @@ class DiffusionClassifier(nn.Module):
         logits: Tensor = -sum(error for _, error in self.errors(x)) / self.evaluations
         return logits
 
-    def sample(self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator) -> Float[Tensor, "N C H W"]:
+    def sample(
+        self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator
+    ) -> Float[Tensor, "N C H W"]:
         """Draw n images, of the classes y or of uniformly random ones, on the generator's device."""
         if y is None:
-            y = torch.randint(self.data.num_classes, (n,), generator=generator, device=generator.device)
+            y = torch.randint(
+                self.data.num_classes, (n,), generator=generator, device=generator.device
+            )
         return self.draw(y, generator)
 
     @torch.no_grad()
@@ -132,7 +151,9 @@ class DiffusionClassifier(nn.Module):
         return torch.cat([self._denoised(part, generator) for part in y.split(_SAMPLES_PER_PASS)])
 
     def _denoised(self, y: Tensor, generator: Generator) -> Tensor:
-        """Return images of the classes y, by equation 12 of Song et al. (2021) with x_0 clamped to the bounds."""
+        """Return images of the classes y, by equation 12 of Song et al. (2021) with x_0 clamped to
+        the bounds.
+        """
         shape, device = (len(y), *self.data.shape), generator.device
         x = torch.randn(shape, generator=generator, device=device)
         times = torch.linspace(self.timesteps - 1, 0, self.sampling_steps).round().long().tolist()
@@ -145,12 +166,17 @@ class DiffusionClassifier(nn.Module):
             ratio = (self.alpha[t] / self.alpha[s]).square()
             variance = self.eta**2 * (self.sigma[s] / self.sigma[t]).square() * (1 - ratio)
             fresh = torch.randn(shape, generator=generator, device=device)
-            x = self.alpha[s] * clean + (self.sigma[s].square() - variance).sqrt() * noise + variance.sqrt() * fresh
+            x = (
+                self.alpha[s] * clean
+                + (self.sigma[s].square() - variance).sqrt() * noise
+                + variance.sqrt() * fresh
+            )
         raise AssertionError("there is a last step")
 
 
 class DiffusionDensity(densities.ByBayes, DiffusionClassifier):
-    """A diffusion model whose log p(x|y) is the variational bound, estimated with the M pairs of t and eps.
+    """A diffusion model whose log p(x|y) is the variational bound, estimated with the M pairs of t
+    and eps.
 
     The estimate is unbiased over the pairs; for one image, that of few pairs may exceed the bound.
     """
@@ -160,8 +186,15 @@ class DiffusionDensity(densities.ByBayes, DiffusionClassifier):
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return the bound of log p(x|y) of every class, in nats."""
         scale = self.timesteps / self.evaluations
-        error: Tensor = sum((scale * self.weight[t] * e for t, e in self.errors(x)), torch.zeros((), device=x.device))
+        error: Tensor = sum(
+            (scale * self.weight[t] * e for t, e in self.errors(x)),
+            torch.zeros((), device=x.device),
+        )
         alpha, sigma = self.alpha[-1], self.sigma[-1]
-        to_prior = (sigma.square() + (alpha * x).square() - 1 - 2 * sigma.log()).flatten(1).sum(dim=1) / 2
-        decoder = self.data.dimensions * (math.log(2 * math.pi) / 2 + (self.sigma[0] / self.alpha[0]).log())
+        to_prior = (sigma.square() + (alpha * x).square() - 1 - 2 * sigma.log()).flatten(1).sum(
+            dim=1
+        ) / 2
+        decoder = self.data.dimensions * (
+            math.log(2 * math.pi) / 2 + (self.sigma[0] / self.alpha[0]).log()
+        )
         return -(error + to_prior[:, None] + decoder)

@@ -20,7 +20,8 @@ _NAMED = re.compile(r"(mlp|unet)-([1-9]\d{0,3})")
 
 
 def build(text: str, data: DataSpec, timesteps: int) -> nn.Module:
-    """Return the network that ``text`` names: mlp-WIDTH, unet-WIDTH or the import path of a function of the DataSpec.
+    """Return the network that ``text`` names: mlp-WIDTH, unet-WIDTH or the import path of a
+    function of the DataSpec.
 
     Raises:
         SpecError: if there is none, or a U-Net cannot have the width or the images.
@@ -45,7 +46,9 @@ def build(text: str, data: DataSpec, timesteps: int) -> nn.Module:
 
 
 class Condition(nn.Module):
-    """The embedding of t and y, (B,) and (B,) -> (B, E): that of 1,000 t / T by sines, plus that of the class."""
+    """The embedding of t and y, (B,) and (B,) -> (B, E): that of 1,000 t / T by sines, plus that of
+    the class.
+    """
 
     def __init__(self, data: DataSpec, size: int, timesteps: int) -> None:
         super().__init__()
@@ -71,7 +74,8 @@ class Perceptron(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
         self.modulations = nn.ModuleList(nn.Linear(width, 2 * width) for _ in range(3))
         self.layers = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, width), nn.SiLU(), _zero(nn.Linear(width, width))) for _ in range(3)
+            nn.Sequential(nn.Linear(width, width), nn.SiLU(), _zero(nn.Linear(width, width)))
+            for _ in range(3)
         )
 
     def forward(self, x: Tensor, t: Tensor, y: Tensor) -> Tensor:
@@ -84,12 +88,20 @@ class Perceptron(nn.Module):
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions after group norm and SiLU, the second one scaled and shifted by the condition."""
+    """Two 3x3 convolutions after group norm and SiLU, the second one scaled and shifted by the
+    condition.
+    """
 
     def __init__(self, inside: int, outside: int, condition: int) -> None:
         super().__init__()
-        self.norm1, self.conv1 = nn.GroupNorm(_GROUPS, inside), nn.Conv2d(inside, outside, 3, padding=1)
-        self.norm2, self.conv2 = nn.GroupNorm(_GROUPS, outside), _zero(nn.Conv2d(outside, outside, 3, padding=1))
+        self.norm1, self.conv1 = (
+            nn.GroupNorm(_GROUPS, inside),
+            nn.Conv2d(inside, outside, 3, padding=1),
+        )
+        self.norm2, self.conv2 = (
+            nn.GroupNorm(_GROUPS, outside),
+            _zero(nn.Conv2d(outside, outside, 3, padding=1)),
+        )
         self.modulation = nn.Linear(condition, 2 * outside)
         self.shortcut = nn.Conv2d(inside, outside, 1) if inside != outside else nn.Identity()
 
@@ -111,7 +123,9 @@ class UNet(nn.Module):
         pairs = list(zip((width, *channels), channels, strict=False))
         self.down = nn.ModuleList(Block(inside, outside, size) for inside, outside in pairs)
         self.middle = Block(channels[-1], channels[-1], size)
-        self.up = nn.ModuleList(Block(2 * outside, inside, size) for inside, outside in reversed(pairs))
+        self.up = nn.ModuleList(
+            Block(2 * outside, inside, size) for inside, outside in reversed(pairs)
+        )
         self.last = nn.Sequential(
             nn.GroupNorm(_GROUPS, width), nn.SiLU(), nn.Conv2d(width, data.shape[0], 3, padding=1)
         )

@@ -1,4 +1,6 @@
-"""The bound, its classifier and its samples, by the optimal predictor of Gaussian data; a training step by hand."""
+"""The bound, its classifier and its samples, by the optimal predictor of Gaussian data; a training
+step by hand.
+"""
 
 import math
 
@@ -17,7 +19,9 @@ from jembench_diffusion.model import DiffusionClassifier, DiffusionDensity, log_
 
 DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)
 SPREAD, D = 0.2, 4
-MEANS = torch.tensor([[-0.5, 0.1, 0.0, 0.3], [0.2, -0.3, 0.4, 0.0], [0.3, 0.3, -0.2, -0.4]]).view(3, 1, 2, 2)
+MEANS = torch.tensor([[-0.5, 0.1, 0.0, 0.3], [0.2, -0.3, 0.4, 0.0], [0.3, 0.3, -0.2, -0.4]]).view(
+    3, 1, 2, 2
+)
 
 
 class Optimal(nn.Module):
@@ -30,10 +34,14 @@ class Optimal(nn.Module):
 
     def forward(self, x, t, y):
         signal = self.signal[t][:, None, None, None]
-        return (1 - signal).sqrt() * (x - signal.sqrt() * MEANS[y]) / (signal * SPREAD**2 + 1 - signal)
+        return (
+            (1 - signal).sqrt() * (x - signal.sqrt() * MEANS[y]) / (signal * SPREAD**2 + 1 - signal)
+        )
 
 
-def optimal(made=DiffusionDensity, schedule="linear", timesteps=1000, evaluations=1000, steps=1000, eta=0.0):
+def optimal(
+    made=DiffusionDensity, schedule="linear", timesteps=1000, evaluations=1000, steps=1000, eta=0.0
+):
     return made(DATA, Optimal(schedule, timesteps), timesteps, schedule, evaluations, steps, eta)
 
 
@@ -56,7 +64,9 @@ def bound(x, model):
     squares = (x[:, None] - MEANS).flatten(2).square().sum(2).double()
     total = -D / 2 * math.log(2 * math.pi * s2[0] / a2[0])
     for t in range(len(a2)):
-        error = (a2[t] ** 2 * SPREAD**4 * D + s2[t] * a2[t] * squares) / (a2[t] * SPREAD**2 + s2[t]) ** 2
+        error = (a2[t] ** 2 * SPREAD**4 * D + s2[t] * a2[t] * squares) / (
+            a2[t] * SPREAD**2 + s2[t]
+        ) ** 2
         before = 1.0 if t == 0 else a2[t - 1] * s2[t] / (a2[t] * s2[t - 1]) - 1
         total = total - before / 2 * error
     kl = (s2[-1] + a2[-1] * x.double().square() - 1 - s2[-1].log()).flatten(1).sum(1) / 2
@@ -65,7 +75,10 @@ def bound(x, model):
 
 def test_the_bound_is_below_the_log_density_and_near_it_with_many_steps(images):
     gaps = [
-        (log_normal(images) - bound(images, optimal(schedule="log-snr", timesteps=steps, evaluations=1))).mean()
+        (
+            log_normal(images)
+            - bound(images, optimal(schedule="log-snr", timesteps=steps, evaluations=1))
+        ).mean()
         for steps in (20, 100, 1000)
     ]
     assert gaps[0] > gaps[1] > gaps[2] > 0
@@ -75,7 +88,9 @@ def test_the_bound_is_below_the_log_density_and_near_it_with_many_steps(images):
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "log-snr"])
 def test_its_estimate_agrees_with_the_expectation(images, schedule):
     model = optimal(schedule=schedule, timesteps=400, evaluations=400, steps=1)
-    difference = (model.logits(images).double() - bound(images, model))[torch.arange(60), torch.arange(60) % 3]
+    difference = (model.logits(images).double() - bound(images, model))[
+        torch.arange(60), torch.arange(60) % 3
+    ]
     assert difference.mean().abs() < 2.0  # noise that all images share
     assert difference.std() < 1.5
 
@@ -123,16 +138,26 @@ class Affine(nn.Module):
 
 
 def test_a_training_step_is_that_of_adam_on_the_gradient_in_closed_form():
-    """Draw t and the noise as the step does; loss, gradient, Adam and averaged weights are written out in NumPy."""
+    """Draw t and the noise as the step does; loss, gradient, Adam and averaged weights are written
+    out in NumPy.
+    """
     model = DiffusionClassifier(DATA, Affine(), 20, "linear", 2, 2, 0.0)
-    pixels = torch.randint(256, (5, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    recipe = recipes.load("diffusion-digits", ["batch_size=5", "data.noise=0", "schedule.warmup_iterations=0"])
-    trainer = Trainer(model, DATA, Split(pixels, torch.arange(5) % 3), recipe, seed=0, device=torch.device("cpu"))
+    pixels = torch.randint(
+        256, (5, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    recipe = recipes.load(
+        "diffusion-digits", ["batch_size=5", "data.noise=0", "schedule.warmup_iterations=0"]
+    )
+    trainer = Trainer(
+        model, DATA, Split(pixels, torch.arange(5) % 3), recipe, seed=0, device=torch.device("cpu")
+    )
     batch = trainer.batches.draw()
     trainer.batches.draw = lambda: batch
     with seeds.drawing(0, trainer._chance("network")):
         t, noise = torch.randint(20, (5,)).numpy(), torch.randn(5, D).double().numpy()
-    weight, slope, bias = before = [each.detach().double().numpy() for each in model.net.parameters()]
+    weight, slope, bias = before = [
+        each.detach().double().numpy() for each in model.net.parameters()
+    ]
     x, y = batch.x_labelled.double().flatten(1).numpy(), np.eye(3)[batch.y_labelled.numpy()]
 
     signal = np.cumprod(1 - 50 * np.linspace(1e-4, 0.02, 20))[t, None]
@@ -144,10 +169,14 @@ def test_a_training_step_is_that_of_adam_on_the_gradient_in_closed_form():
     assert float(row["loss"]) == pytest.approx((error**2).mean(), rel=1e-5)
     averaged = list(trainer.weights().values())
     gradients = towards.T @ noisy, t @ towards, y.T @ towards
-    for old, gradient, new, mean in zip(before, gradients, model.net.parameters(), averaged, strict=True):
-        stepped = old - rate * gradient / (np.abs(gradient) + 1e-8)  # both moments of the first step are unbiased
+    for old, gradient, new, mean in zip(
+        before, gradients, model.net.parameters(), averaged, strict=True
+    ):
+        # both moments of the first step are unbiased
+        stepped = old - rate * gradient / (np.abs(gradient) + 1e-8)
         np.testing.assert_allclose(new.detach().numpy(), stepped, atol=1e-6)
-        np.testing.assert_allclose(mean.numpy(), 0.1 * old + 0.9 * stepped, atol=1e-6)  # .1 is the first decay
+        # .1 is the first decay
+        np.testing.assert_allclose(mean.numpy(), 0.1 * old + 0.9 * stepped, atol=1e-6)
 
 
 @pytest.mark.parametrize(

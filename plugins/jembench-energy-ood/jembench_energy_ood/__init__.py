@@ -1,4 +1,6 @@
-"""Detection by scores, after JEM: energy fine-tuning (Liu et al., NeurIPS 2020), features, selective prediction."""
+"""Detection by scores, after JEM: energy fine-tuning (Liu et al., NeurIPS 2020), features,
+selective prediction.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,13 @@ def energy_finetuned(
     quantile_in: Share = 0.5,
     quantile_out: Share = 0.99,
 ) -> EnergyFinetuned:
-    """A classifier whose energies are moved below one margin for images, and above another one for outliers.
+    """A classifier whose energies are moved below one margin for images, and above another one for
+    outliers.
 
-    It trains on from another fit (``--set start_from=FIT``), with outliers as the starts of its chains. ``m_in`` and
-    ``m_out`` are the margins in nats, -25 and -7 in the authors' code. By default they are quantiles of the energies of
-    the training images when training starts. ``weight`` is that of the squared distances beyond the margins.
+    It trains on from another fit (``--set start_from=FIT``), with outliers as the starts of its
+    chains. ``m_in`` and ``m_out`` are the margins in nats, -25 and -7 in the authors' code. By
+    default they are quantiles of the energies of the training images when training starts.
+    ``weight`` is that of the squared distances beyond the margins.
     """
     from jembench_energy_ood.model import EnergyFinetuned, Margins
 

@@ -1,4 +1,5 @@
-"""Log p(x) and predicted classes: the share of its variance between classes, and the score without their means.
+"""Log p(x) and predicted classes: the share of its variance between classes, and the score without
+their means.
 
 Legend: N images, K classes, R resamples.
 """
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassOffset(Metric):
-    """Share of the variance of log p(x) over test images that lies between predicted classes, 0 to 1.
+    """Share of the variance of log p(x) over test images that lies between predicted classes, 0 to
+    1.
 
-    It is eta squared of a one-way analysis of variance. Near 1, log p(x) is mostly a constant of the predicted class,
-    and ranks images by their classes; the score ``log-px-given-class`` subtracts these constants.
+    It is eta squared of a one-way analysis of variance. Near 1, log p(x) is mostly a constant of
+    the predicted class, and ranks images by their classes; the score ``log-px-given-class``
+    subtracts these constants.
     """
 
     name: ClassVar[str] = "class-offset"
@@ -51,8 +54,8 @@ class ClassOffset(Metric):
 class GivenClass(NamedTuple):
     """Log p(x) minus the mean log p(x) of held-out images of the same predicted class.
 
-    A :class:`~jembench.interfaces.metrics.FittedScore`. A class that is predicted for no held-out image has the mean
-    of all of them.
+    A :class:`~jembench.interfaces.metrics.FittedScore`. A class that is predicted for no held-out
+    image has the mean of all of them.
     """
 
     offsets: Tensor | None = None  # float64 (K,): the mean of each class; None: not fitted
@@ -64,9 +67,13 @@ class GivenClass(NamedTuple):
         import torch
 
         images = held_out(evaluation)
-        energy, logits = (evaluation.predictions.read(each, images, noise).cpu() for each in ("energy", "logits"))
+        energy, logits = (
+            evaluation.predictions.read(each, images, noise).cpu() for each in ("energy", "logits")
+        )
         log_px, predicted = -energy.double(), logits.argmax(dim=1)
-        offsets = torch.full((evaluation.data.spec.num_classes,), float(log_px.mean()), dtype=torch.float64)
+        offsets = torch.full(
+            (evaluation.data.spec.num_classes,), float(log_px.mean()), dtype=torch.float64
+        )
         offsets.scatter_reduce_(0, predicted, log_px, "mean", include_self=False)
         return self._replace(offsets=offsets), {"fitted_on": images, "fitted_images": len(log_px)}
 
@@ -82,7 +89,9 @@ class GivenClass(NamedTuple):
 
 
 def held_out(evaluation: Evaluation) -> Literal["validation", "train"]:
-    """Return the part that a score may be fitted on beside the test images: ``train`` if no images are held out."""
+    """Return the part that a score may be fitted on beside the test images: ``train`` if no images
+    are held out.
+    """
     try:
         evaluation.data.part("validation")
     except NotApplicable:
@@ -91,5 +100,7 @@ def held_out(evaluation: Evaluation) -> Literal["validation", "train"]:
 
 
 def log_px_given_class() -> GivenClass:
-    """Log p(x) minus its mean over the validation images of the same predicted class; without them, training images."""
+    """Log p(x) minus its mean over the validation images of the same predicted class; without them,
+    training images.
+    """
     return GivenClass()

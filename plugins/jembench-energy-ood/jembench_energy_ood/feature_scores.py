@@ -1,7 +1,8 @@
-"""Scores for out-of-distribution detection from features, the input (N, D) of a classifier's last layer.
+"""Scores for out-of-distribution detection from features, the input (N, D) of a classifier's last
+layer.
 
-All are higher for images that the model takes to be in-distribution, and are computed in float64. Parameters are
-estimated on the training images, without augmentation, as in the papers.
+All are higher for images that the model takes to be in-distribution, and are computed in float64.
+Parameters are estimated on the training images, without augmentation, as in the papers.
 
 Legend: N images, D features, K classes.
 """
@@ -37,15 +38,22 @@ Function = Callable[[LastLayer, "Tensor"], "Tensor"]
 
 
 class FeatureScore(NamedTuple):
-    """A :class:`~jembench.interfaces.metrics.FittedScore` that is a function of the features and the last layer."""
+    """A :class:`~jembench.interfaces.metrics.FittedScore` that is a function of the features and
+    the last layer.
+    """
 
     function: Function | None = None  # None: not fitted
-    estimate: Callable[[LastLayer, Tensor, Tensor], Function] | None = None  # of training images: features, labels
+    # of training images: features, labels
+    estimate: Callable[[LastLayer, Tensor, Tensor], Function] | None = None
     requires: frozenset[Need] = frozenset({"logits"})
     reads: frozenset[Quantity] = frozenset()
 
-    def fit(self, evaluation: Evaluation, noise: float) -> tuple[FeatureScore, dict[str, str | int]]:
-        """Return the score of the model, and the parts of the protocol; none for a score without parameters."""
+    def fit(
+        self, evaluation: Evaluation, noise: float
+    ) -> tuple[FeatureScore, dict[str, str | int]]:
+        """Return the score of the model, and the parts of the protocol; none for a score without
+        parameters.
+        """
         if self.estimate is None:
             return self, {}
         images, labels = evaluation.data.part("train")
@@ -87,14 +95,21 @@ def features_of(evaluation: Evaluation, images: str, noise: float) -> tuple[Last
             passes = predictions.in_parts(one_pass, len(pixels), evaluation.device, data.shape)
             layer, features = passes[0][0], torch.cat([features for _, features in passes])
             bias = layer(torch.zeros_like(features[:1]))[0]  # which the layer may lack
-        return {"weight": layer.weight.detach().cpu(), "bias": bias.cpu(), "features": features.cpu()}
+        return {
+            "weight": layer.weight.detach().cpu(),
+            "bias": bias.cpu(),
+            "features": features.cpu(),
+        }
 
-    kept = evaluation.services.remembered(f"last-layer-{content_hash(pixels)}-noise={noise:g}", compute)
+    kept = evaluation.services.remembered(
+        f"last-layer-{content_hash(pixels)}-noise={noise:g}", compute
+    )
     return LastLayer(kept["weight"].double(), kept["bias"].double()), kept["features"].double()
 
 
 def layer_and_input(model: Any, x: Tensor) -> tuple[nn.Linear, Tensor]:
-    """Return the linear layer whose output is the logits of images (N, C, H, W), and its input (N, D).
+    """Return the linear layer whose output is the logits of images (N, C, H, W), and its input (N,
+    D).
 
     Raises:
         NotApplicable: if there is none.
@@ -108,17 +123,21 @@ def layer_and_input(model: Any, x: Tensor) -> tuple[nn.Linear, Tensor]:
     for layer, inputs, output in calls:
         if isinstance(layer, torch.nn.Linear) and (output is logits or torch.equal(output, logits)):
             return layer, inputs[0]
-    raise NotApplicable(f"{type(model).__name__}.logits does not end with an nn.Linear layer, whose input it needs.")
+    raise NotApplicable(
+        f"{type(model).__name__}.logits does not end with an nn.Linear layer, whose input it needs."
+    )
 
 
-# --- scores with parameters -------------------------------------------------------------------------------------------
+# --- scores with parameters
+# -------------------------------------------------------------------------------------------
 
 
 def knn(*, k: Count = 50) -> FeatureScore:
-    """Minus the distance of the normalised features to those of the ``k``-th nearest training image.
+    """Minus the distance of the normalised features to those of the ``k``-th nearest training
+    image.
 
-    Sun et al. (2022), arXiv:2204.06507, section 3. The authors' code takes k = 50 on CIFAR-10 and 200 on CIFAR-100,
-    and squared distances, which rank images alike.
+    Sun et al. (2022), arXiv:2204.06507, section 3. The authors' code takes k = 50 on CIFAR-10 and
+    200 on CIFAR-100, and squared distances, which rank images alike.
     """
 
     def estimate(layer: LastLayer, train: Tensor, labels: Tensor) -> Function:
@@ -126,22 +145,29 @@ def knn(*, k: Count = 50) -> FeatureScore:
         from torch.nn.functional import normalize
 
         if k > len(train):
-            raise SpecError(f"k of knn is {k:,}, and there are {len(train):,} training images. Choose a smaller k.")
+            raise SpecError(
+                f"k of knn is {k:,}, and there are {len(train):,} training images. Choose a smaller k."
+            )
         known = normalize(train)
         return lambda layer, features: torch.cat(  # 200 MB of distances to 50,000 images at a time
-            [-torch.cdist(part, known).kthvalue(k, dim=1).values for part in torch.split(normalize(features), 500)]
+            [
+                -torch.cdist(part, known).kthvalue(k, dim=1).values
+                for part in torch.split(normalize(features), 500)
+            ]
         )
 
     return FeatureScore(estimate=estimate)
 
 
 def vim(*, dim: OptionalCount = None) -> FeatureScore:
-    """The energy score minus the virtual logit, the features' distance to the principal space of training features.
+    """The energy score minus the virtual logit, the features' distance to the principal space of
+    training features.
 
-    Wang et al. (2022), arXiv:2203.10807, section 4: logsumexp f(x) - alpha |P (h - o)|, o = -W^+ b, P projects
-    onto all but the ``dim`` leading eigenvectors of the training features, and alpha is their mean largest logit over
-    their mean residual. By default ``dim`` is 1,000 for 2,048 features or more and else 512, as in the authors' code,
-    but half of 512 features or fewer. The logits of an energy-based model have a free constant, on which alpha depends.
+    Wang et al. (2022), arXiv:2203.10807, section 4: logsumexp f(x) - alpha |P (h - o)|, o = -W^+ b,
+    P projects onto all but the ``dim`` leading eigenvectors of the training features, and alpha is
+    their mean largest logit over their mean residual. By default ``dim`` is 1,000 for 2,048
+    features or more and else 512, as in the authors' code, but half of 512 features or fewer. The
+    logits of an energy-based model have a free constant, on which alpha depends.
     """
 
     def estimate(layer: LastLayer, train: Tensor, labels: Tensor) -> Function:
@@ -150,25 +176,32 @@ def vim(*, dim: OptionalCount = None) -> FeatureScore:
         size = train.shape[1]
         principal = dim or (1000 if size >= 2048 else 512 if size > 512 else size // 2)
         if principal >= size:
-            raise SpecError(f"dim of vim is {principal:,}; it must be less than the number of features, {size:,}.")
+            raise SpecError(
+                f"dim of vim is {principal:,}; it must be less than the number of features, {size:,}."
+            )
         origin: Tensor = -torch.linalg.pinv(layer.weight) @ layer.bias
         # the eigenvalues ascend
-        null: Tensor = torch.linalg.eigh((train - origin).T @ (train - origin)).eigenvectors[:, : size - principal]
+        null: Tensor = torch.linalg.eigh((train - origin).T @ (train - origin)).eigenvectors[
+            :, : size - principal
+        ]
 
         def residual(features: Tensor) -> Tensor:
             return ((features - origin) @ null).square().sum(dim=1).sqrt()
 
         alpha = layer.logits(train).amax(dim=1).mean() / residual(train).mean()
-        return lambda layer, features: layer.logits(features).logsumexp(dim=1) - alpha * residual(features)
+        return lambda layer, features: (
+            layer.logits(features).logsumexp(dim=1) - alpha * residual(features)
+        )
 
     return FeatureScore(estimate=estimate)
 
 
 def mahalanobis() -> FeatureScore:
-    """Minus the squared Mahalanobis distance to the nearest class mean, with one covariance for all classes.
+    """Minus the squared Mahalanobis distance to the nearest class mean, with one covariance for all
+    classes.
 
-    Lee et al. (2018), arXiv:1807.03888, equations 1 and 2, of the last layer's input alone, without the perturbation
-    of the image and the ensemble of layers.
+    Lee et al. (2018), arXiv:1807.03888, equations 1 and 2, of the last layer's input alone, without
+    the perturbation of the image and the ensemble of layers.
     """
 
     def estimate(layer: LastLayer, train: Tensor, labels: Tensor) -> Function:
@@ -181,7 +214,9 @@ def mahalanobis() -> FeatureScore:
         precision = torch.linalg.pinv(centred.T @ centred / len(train), hermitian=True)
 
         return lambda layer, features: (
-            -torch.stack([((x @ precision) * x).sum(dim=1) for x in (features - mean for mean in means)]).amin(dim=0)
+            -torch.stack(
+                [((x @ precision) * x).sum(dim=1) for x in (features - mean for mean in means)]
+            ).amin(dim=0)
         )
 
     return FeatureScore(estimate=estimate)
@@ -202,35 +237,45 @@ def react(*, percentile: Percentile = 90.0) -> FeatureScore:
     return FeatureScore(estimate=estimate)
 
 
-# --- scores without parameters ----------------------------------------------------------------------------------------
+# --- scores without parameters
+# ----------------------------------------------------------------------------------------
 
 
 def ash(*, percentile: Percentile = 90.0) -> FeatureScore:
-    """The energy score of pruned and scaled features, ASH-S: it keeps an image's largest 100 - ``percentile`` percent.
+    """The energy score of pruned and scaled features, ASH-S: it keeps an image's largest 100 -
+    ``percentile`` percent.
 
-    Djurisic et al. (2023), arXiv:2209.09858, algorithm 3: the kept ones are multiplied by exp(s1 / s2), the sum of all
-    features over that of the kept.
+    Djurisic et al. (2023), arXiv:2209.09858, algorithm 3: the kept ones are multiplied by exp(s1 /
+    s2), the sum of all features over that of the kept.
     """
 
     def score(layer: LastLayer, features: Tensor) -> Tensor:
         size = features.shape[1]
         largest, places = features.topk(max(1, size - round(size * percentile / 100)), dim=1)
-        scale = (features.sum(dim=1, keepdim=True) / largest.sum(dim=1, keepdim=True)).exp().nan_to_num()
-        return layer.logits(features.new_zeros(features.shape).scatter(1, places, largest * scale)).logsumexp(dim=1)
+        scale = (
+            (features.sum(dim=1, keepdim=True) / largest.sum(dim=1, keepdim=True))
+            .exp()
+            .nan_to_num()
+        )
+        return layer.logits(
+            features.new_zeros(features.shape).scatter(1, places, largest * scale)
+        ).logsumexp(dim=1)
 
     return FeatureScore(score)
 
 
 def kl_grad_norm() -> FeatureScore:
-    """GradNorm: the L1 norm of the gradient of KL(uniform || p(y|x)) with respect to the last layer's weights.
+    """GradNorm: the L1 norm of the gradient of KL(uniform || p(y|x)) with respect to the last
+    layer's weights.
 
-    Huang et al. (2021), arXiv:2110.00218, section 3; in closed form, section 5, it is the product of the L1 norms of
-    the features and of p(y|x) - 1 / K. The score ``grad-norm`` is another: the gradient of log p(x) with respect to x.
+    Huang et al. (2021), arXiv:2110.00218, section 3; in closed form, section 5, it is the product
+    of the L1 norms of the features and of p(y|x) - 1 / K. The score ``grad-norm`` is another: the
+    gradient of log p(x) with respect to x.
     """
 
     def score(layer: LastLayer, features: Tensor) -> Tensor:
-        return features.abs().sum(dim=1) * (layer.logits(features).softmax(dim=1) - 1 / len(layer.bias)).abs().sum(
-            dim=1
-        )
+        return features.abs().sum(dim=1) * (
+            layer.logits(features).softmax(dim=1) - 1 / len(layer.bias)
+        ).abs().sum(dim=1)
 
     return FeatureScore(score)

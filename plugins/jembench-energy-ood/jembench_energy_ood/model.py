@@ -2,7 +2,8 @@
 
     L = CE(f(x), y) + w (mean max(0, E(x) - m_in)^2 + mean max(0, m_out - E(x_out))^2)
 
-Liu et al. (2020), "Energy-based Out-of-distribution Detection", and the authors' code, wetliu/energy_ood.
+Liu et al. (2020), "Energy-based Out-of-distribution Detection", and the authors' code,
+wetliu/energy_ood.
 
 Legend: B images, C channels, H height, W width.
 """
@@ -56,13 +57,21 @@ class EnergyFinetuned(LogitModel):
         energies = torch.cat([self.energy(x) for x in batches]).double().cpu()
         measured = energies.quantile(energies.new_tensor(quantiles)).tolist()
         given = [inside, outside]
-        self.margins.copy_(torch.tensor([at if one is None else one for one, at in zip(given, measured, strict=True)]))
+        self.margins.copy_(
+            torch.tensor(
+                [at if one is None else one for one, at in zip(given, measured, strict=True)]
+            )
+        )
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the loss, images and outliers in one pass, also through batch norm, as in the authors' code."""
+        """Return the loss, images and outliers in one pass, also through batch norm, as in the
+        authors' code.
+        """
         assert negatives is not None
         sizes = [len(batch.x_labelled), len(negatives.x)]
-        logits, outside = torch.split(self.logits(torch.cat([batch.x_labelled, negatives.x])), sizes)
+        logits, outside = torch.split(
+            self.logits(torch.cat([batch.x_labelled, negatives.x])), sizes
+        )
         energies = marginal_energy(logits), marginal_energy(outside)
         hinge = F.relu(energies[0] - self.margins[0]).square().mean()
         hinge = hinge + F.relu(self.margins[1] - energies[1]).square().mean()

@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Selective(ScoredClasses):
-    """Selective prediction: areas under the risk-coverage curves of a score, and the risk at a ``coverage``, in %.
+    """Selective prediction: areas under the risk-coverage curves of a score, and the risk at a
+    ``coverage``, in %.
 
-    Images are withdrawn in ascending order of ``score``, a name of `jembench list scores`; those of equal score
-    together. The coverage is the share of images that are kept. ``aurc`` is the area under the selective risk, errors
-    among the kept images (Geifman & El-Yaniv, 2017, arXiv:1705.08500); ``augrc`` that under the generalised risk,
-    errors kept among all images (Traub et al., 2024, arXiv:2407.01032). ``excess-`` is the difference to the area of a
-    score that withdraws all errors first. ``selective-risk`` is that at the smallest coverage of at least ``coverage``.
+    Images are withdrawn in ascending order of ``score``, a name of `jembench list scores`; those of
+    equal score together. The coverage is the share of images that are kept. ``aurc`` is the area
+    under the selective risk, errors among the kept images (Geifman & El-Yaniv, 2017,
+    arXiv:1705.08500); ``augrc`` that under the generalised risk, errors kept among all images
+    (Traub et al., 2024, arXiv:2407.01032). ``excess-`` is the difference to the area of a score
+    that withdraws all errors first. ``selective-risk`` is that at the smallest coverage of at least
+    ``coverage``.
     """
 
     score: Annotated[str, Names("scores")] = "max-py"
@@ -44,7 +47,10 @@ class Selective(ScoredClasses):
             "score": self.scores_of(scorer, evaluation, "test", self.data_noise),
             "correct": (logits.argmax(dim=1) == labels).numpy(),
         }
-        parts = describe_test_images(len(labels), self.data_noise) | {"coverage": self.coverage, **fitted}
+        parts = describe_test_images(len(labels), self.data_noise) | {
+            "coverage": self.coverage,
+            **fitted,
+        }
         return self.measurement(evaluation, arrays, parts=parts)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
@@ -57,12 +63,15 @@ class Selective(ScoredClasses):
                 import numpy as np
 
                 found = np.array([value(curve(ranks[row], wrong[row])) for row in drawn])
-                return 100 * (found - [value(best_curve(wrong[row])) for row in drawn] if excess else found)
+                return 100 * (
+                    found - [value(best_curve(wrong[row])) for row in drawn] if excess else found
+                )
 
             return Estimate(Resampling(percent, (n,), (0.0, 100.0)), "%", "lower")
 
         risk = of(lambda found: found.selective_at(self.coverage))
-        kept = risk.resampling._replace(trials=math.ceil(self.coverage * n))  # images, each of which is an error or not
+        # images, each of which is an error or not
+        kept = risk.resampling._replace(trials=math.ceil(self.coverage * n))
         return {
             "aurc": of(Curve.aurc),
             "augrc": of(Curve.augrc),
@@ -75,7 +84,8 @@ class Selective(ScoredClasses):
 class Curve(NamedTuple):
     """Risks at the coverages of a score's U thresholds, in 0..1.
 
-    At a coverage of 0 the selective risk is that of the smallest coverage above it, and the generalised risk is 0.
+    At a coverage of 0 the selective risk is that of the smallest coverage above it, and the
+    generalised risk is 0.
     """
 
     coverage: Array  # (U + 1,), from 0 to 1
@@ -110,13 +120,17 @@ def ranks_of(score: Array) -> Array:
 
 
 def curve(ranks: Array, wrong: Array) -> Curve:
-    """Return the curve of images that are withdrawn from the last rank on, given their ranks and errors (N,)."""
+    """Return the curve of images that are withdrawn from the last rank on, given their ranks and
+    errors (N,).
+    """
     import numpy as np
 
     counts = np.bincount(ranks)
     kept, errors = (sums[counts > 0].cumsum() for sums in (counts, np.bincount(ranks, wrong)))
     selective = errors / kept
-    return Curve(np.r_[0, kept] / kept[-1], np.r_[selective[0], selective], np.r_[0, errors] / kept[-1])
+    return Curve(
+        np.r_[0, kept] / kept[-1], np.r_[selective[0], selective], np.r_[0, errors] / kept[-1]
+    )
 
 
 def best_curve(wrong: Array) -> Curve:

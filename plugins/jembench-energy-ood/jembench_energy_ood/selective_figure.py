@@ -16,12 +16,16 @@ _RISKS = ("selective", "generalised")
 
 def plan(results: list[Result]) -> Iterator[Planned]:
     """Plan the curves of all models for each score."""
-    for group in grouped(results, lambda result: (result.place, result.protocol_without(("coverage",)))):
+    for group in grouped(
+        results, lambda result: (result.place, result.protocol_without(("coverage",)))
+    ):
         yield figure_of(group, f"risk-coverage-{group[0].protocol['score']}", curves, group)
 
 
 def curves(results: Sequence[Result]) -> Drawing:
-    """Draw selective and generalised risk over coverage, a line for each model, and the optimum as a dotted one."""
+    """Draw selective and generalised risk over coverage, a line for each model, and the optimum as
+    a dotted one.
+    """
     title = f"Withdrawn by {results[0].protocol['score']}: {results[0].trained_on}"
     figure, panels = drawing.panels(title, 2.6, 2, 2)
     optimum: dict[str, Any] = {"color": drawing.BLACK, "linestyle": ":", "linewidth": 1}
@@ -34,7 +38,11 @@ def curves(results: Sequence[Result]) -> Drawing:
         for axes, risk in zip(panels, _RISKS, strict=True):
             axes.plot(found.coverage, 100 * getattr(found, risk), label=result.model, **style)
             axes.plot(best.coverage, 100 * getattr(best, risk), label=first, **optimum)
-        columns = {"coverage": found.coverage, "selective_risk": found.selective, "generalised_risk": found.generalised}
+        columns = {
+            "coverage": found.coverage,
+            "selective_risk": found.selective,
+            "generalised_risk": found.generalised,
+        }
         rows += rows_of(columns, model=result.model)
     for axes, risk in zip(panels, _RISKS, strict=True):
         axes.set(xlabel="coverage", ylabel=f"{risk} risk, %", xlim=(0, 1.01), ylim=(0, None))

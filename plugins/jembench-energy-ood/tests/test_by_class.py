@@ -1,4 +1,6 @@
-"""Log p(x) by predicted classes, against a one-way analysis of variance and means that are taken image by image."""
+"""Log p(x) by predicted classes, against a one-way analysis of variance and means that are taken
+image by image.
+"""
 
 import numpy as np
 import pytest
@@ -18,7 +20,9 @@ def evaluation_of(log_px, predicted):
 
 @pytest.mark.parametrize("offset", [0.0, 1.0, 30.0])
 def test_it_is_that_of_an_analysis_of_variance(offset):
-    """F = (eta^2 / (K - 1)) / ((1 - eta^2) / (N - K)); and 1 minus the share of the sums of squares within classes."""
+    """F = (eta^2 / (K - 1)) / ((1 - eta^2) / (N - K)); and 1 minus the share of the sums of squares
+    within classes.
+    """
     rng = np.random.default_rng(0)
     predicted = rng.integers(3, size=90)
     log_px = (rng.normal(size=90) + offset * predicted - 500).astype("float32")
@@ -35,16 +39,23 @@ def test_it_is_that_of_an_analysis_of_variance(offset):
 
 
 @pytest.mark.parametrize(
-    ("log_px", "share"), [([1.0, 1.0, 5.0, 5.0], 1.0), ([1.0, 5.0, 1.0, 5.0], 0.0), ([2.0] * 4, 0.0)]
+    ("log_px", "share"),
+    [([1.0, 1.0, 5.0, 5.0], 1.0), ([1.0, 5.0, 1.0, 5.0], 0.0), ([2.0] * 4, 0.0)],
 )
 def test_its_ends(log_px, share):
-    assert ClassOffset().compute(evaluation_of(log_px, [0, 0, 2, 2])).values["class-offset"].value == share
+    assert (
+        ClassOffset().compute(evaluation_of(log_px, [0, 0, 2, 2])).values["class-offset"].value
+        == share
+    )
 
 
 @pytest.fixture
 def evaluation():
     """Readings of 40 test images, 30 outliers and 50 validation images."""
-    generator, sizes = torch.Generator().manual_seed(0), {"test": 40, "inverted": 30, "validation": 50}
+    generator, sizes = (
+        torch.Generator().manual_seed(0),
+        {"test": 40, "inverted": 30, "validation": 50},
+    )
     readings = {}
     for name, n in sizes.items():
         readings["logits", name] = 3 * torch.randn(n, 3, generator=generator)
@@ -71,7 +82,9 @@ def minus_its_class(evaluation, name):
 
 
 def test_the_score_subtracts_the_mean_of_the_class(evaluation):
-    found = OutOfDistribution(set="inverted", score="log-px-given-class", resamples=0).compute(evaluation)
+    found = OutOfDistribution(set="inverted", score="log-px-given-class", resamples=0).compute(
+        evaluation
+    )
     for name, array in (("test", "inside"), ("inverted", "outside")):
         assert np.allclose(found.arrays[array], minus_its_class(evaluation, name))
 
@@ -88,7 +101,10 @@ def test_a_fitted_score_says_which_images_it_was_fitted_on(evaluation):
             return super().part(name)
 
     readings = evaluation.readings
-    readings |= {(quantity, "train"): readings[quantity, "validation"][:30] for quantity in ("logits", "energy")}
+    readings |= {
+        (quantity, "train"): readings[quantity, "validation"][:30]
+        for quantity in ("logits", "energy")
+    }
     trained = metric.compute(WithoutValidation(**{**vars(evaluation), "readings": readings}))
     assert "fitted_images=30,fitted_on=train" in trained.protocol
     readings["energy", "train"] = readings["energy", "train"] + 7.0
@@ -99,7 +115,9 @@ def test_a_fitted_score_says_which_images_it_was_fitted_on(evaluation):
 
 def test_a_class_of_no_held_out_image_has_the_mean_of_all(evaluation):
     evaluation.readings["logits", "validation"] = torch.tensor([[2.0, 1.0, 0.0]]).repeat(50, 1)
-    found = OutOfDistribution(set="inverted", score="log-px-given-class", resamples=0).compute(evaluation)
+    found = OutOfDistribution(set="inverted", score="log-px-given-class", resamples=0).compute(
+        evaluation
+    )
     energies = (evaluation.readings["energy", name].double() for name in ("inverted", "validation"))
     outside, held = (-energy.numpy() for energy in energies)
     assert np.allclose(found.arrays["outside"], outside - held.mean())

@@ -1,4 +1,6 @@
-"""Energy fine-tuning: its loss and one step against PyTorch written out, its margins, and what it is not."""
+"""Energy fine-tuning: its loss and one step against PyTorch written out, its margins, and what it
+is not.
+"""
 
 import numpy as np
 import pytest
@@ -19,7 +21,9 @@ CPU = torch.device("cpu")
 
 def make(options="", seed=0):
     torch.manual_seed(seed)
-    return registry.resolve("models", f"energy-finetuned:net=small-4{options and ',' + options}").make(DATA)
+    return registry.resolve(
+        "models", f"energy-finetuned:net=small-4{options and ',' + options}"
+    ).make(DATA)
 
 
 def images(n, seed=0):
@@ -95,5 +99,9 @@ def test_the_published_constants():
     sizes = recipe.data.labelled_batch, recipe.batch_size, recipe.epochs
     assert sizes == (128, 256, 10)
     optimizer = recipe.optimizer
-    assert (optimizer.name, optimizer.learning_rate, optimizer.momentum) == ("sgd:nesterov=true", 1e-3, 0.9)
+    assert (optimizer.name, optimizer.learning_rate, optimizer.momentum) == (
+        "sgd:nesterov=true",
+        1e-3,
+        0.9,
+    )
     assert registry.resolve("models", "energy-finetuned").arguments["weight"] == 0.1

@@ -1,4 +1,6 @@
-"""Scores from features, against scikit-learn, autograd and the formulas of the papers, image by image."""
+"""Scores from features, against scikit-learn, autograd and the formulas of the papers, image by
+image.
+"""
 
 import numpy as np
 import pytest
@@ -25,10 +27,17 @@ def evaluation():
     """16 pixels, 9 features, 3 classes, of which the training images have two."""
     net = nn.Sequential(nn.Flatten(), nn.Linear(16, 9), nn.ReLU(), nn.Linear(9, 3))
     nn.init.constant_(net[1].bias, 0.5)
-    sets = {"train": random_images(150, 1), "test": random_images(20, 2), "inverted": random_images(15, 3, high=200)}
+    sets = {
+        "train": random_images(150, 1),
+        "test": random_images(20, 2),
+        "inverted": random_images(15, 3, high=200),
+    }
     labels = torch.arange(150) % 2 * 2
     return FakeEvaluation(
-        model=LogitModel(net), sets=sets, set_labels={"train": labels}, labels=torch.zeros(20, dtype=torch.long)
+        model=LogitModel(net),
+        sets=sets,
+        set_labels={"train": labels},
+        labels=torch.zeros(20, dtype=torch.long),
     )
 
 
@@ -61,7 +70,8 @@ def by_hand(score, h, train, labels, weight, bias):
         return -np.min(distances, axis=0)
     if name == "vim":
         origin = np.linalg.lstsq(weight, -bias, rcond=None)[0]
-        principal = np.linalg.svd(train - origin)[2][:4]  # right singular vectors, the largest first
+        # right singular vectors, the largest first
+        principal = np.linalg.svd(train - origin)[2][:4]
 
         def residual(x):
             return np.linalg.norm((x - origin) - (x - origin) @ principal.T @ principal, axis=1)
@@ -71,7 +81,12 @@ def by_hand(score, h, train, labels, weight, bias):
     if name == "react":
         return logsumexp(np.minimum(h, np.quantile(train, 0.8)) @ weight.T + bias, axis=1)
     if name == "ash":
-        kept = np.stack([np.where(np.argsort(np.argsort(-x, kind="stable")) < 9 - round(9 * 0.6), x, 0) for x in h])
+        kept = np.stack(
+            [
+                np.where(np.argsort(np.argsort(-x, kind="stable")) < 9 - round(9 * 0.6), x, 0)
+                for x in h
+            ]
+        )
         scaled = kept * np.exp(h.sum(axis=1) / kept.sum(axis=1))[:, None]
         return logsumexp(scaled @ weight.T + bias, axis=1)
     norms = []
@@ -101,7 +116,9 @@ def test_the_images_have_the_noise_of_the_protocol_and_features_are_kept(evaluat
     assert len(evaluation.memory) == 3
     assert np.array_equal(metric.compute(evaluation).arrays["inside"], plain.arrays["inside"])
     assert len(evaluation.memory) == 3
-    noisy = OutOfDistribution(set="inverted", score="knn:k=5", data_noise=0.1, resamples=0).compute(evaluation)
+    noisy = OutOfDistribution(set="inverted", score="knn:k=5", data_noise=0.1, resamples=0).compute(
+        evaluation
+    )
     assert not np.allclose(noisy.arrays["inside"], plain.arrays["inside"])
 
 

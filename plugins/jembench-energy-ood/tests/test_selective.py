@@ -9,34 +9,49 @@ LABELS = ("aurc", "augrc")
 
 
 def values_of(score, correct, **options):
-    estimates = Selective(**options).estimates({"score": np.asarray(score), "correct": np.asarray(correct)})
+    estimates = Selective(**options).estimates(
+        {"score": np.asarray(score), "correct": np.asarray(correct)}
+    )
     every = np.arange(len(score))[None]
     return {label: estimate.resampling.statistic(every)[0] for label, estimate in estimates.items()}
 
 
 def by_thresholds(score, correct, least):
-    """AURC, AUGRC and the risk at a coverage of at least ``least``: keep what scores as high as each image."""
+    """AURC, AUGRC and the risk at a coverage of at least ``least``: keep what scores as high as
+    each image.
+    """
     points = {}
     for threshold in score:
         kept = [right for one, right in zip(score, correct, strict=True) if one >= threshold]
-        points[len(kept) / len(score)] = (kept.count(False) / len(kept), kept.count(False) / len(score))
+        points[len(kept) / len(score)] = (
+            kept.count(False) / len(kept),
+            kept.count(False) / len(score),
+        )
     points = sorted((coverage, *risks) for coverage, risks in points.items())
     aurc, augrc, before = 0.0, 0.0, (0.0, points[0][1], 0.0)
     for point in points:
         aurc += (point[0] - before[0]) * (point[1] + before[1]) / 2
         augrc += (point[0] - before[0]) * (point[2] + before[2]) / 2
         before = point
-    return 100 * aurc, 100 * augrc, 100 * next(risk for coverage, risk, _ in points if coverage >= least)
+    return (
+        100 * aurc,
+        100 * augrc,
+        100 * next(risk for coverage, risk, _ in points if coverage >= least),
+    )
 
 
 @pytest.mark.parametrize("levels", [2, 5, 10_000])
 @pytest.mark.parametrize("least", [0.001, 0.5, 0.8, 1.0])
-def test_it_is_the_brute_force_over_thresholds_where_images_of_equal_score_share_a_point(levels, least):
+def test_it_is_the_brute_force_over_thresholds_where_images_of_equal_score_share_a_point(
+    levels, least
+):
     rng = np.random.default_rng(levels)
     score, correct = rng.integers(levels, size=50) / levels, rng.random(50) < 0.7
     found = values_of(score, correct, coverage=least)
     expected = by_thresholds(score.tolist(), correct.tolist(), least)
-    assert [found[label] for label in (*LABELS, f"selective-risk@{least:g}")] == pytest.approx(expected, abs=1e-12)
+    assert [found[label] for label in (*LABELS, f"selective-risk@{least:g}")] == pytest.approx(
+        expected, abs=1e-12
+    )
     best = by_thresholds(list(range(50)), np.sort(correct).tolist(), least)
     for label, value, optimum in zip(LABELS, expected, best, strict=False):
         assert found[f"excess-{label}"] == pytest.approx(value - optimum, abs=1e-12)
@@ -46,9 +61,14 @@ def test_it_is_the_brute_force_over_thresholds_where_images_of_equal_score_share
 def test_a_perfect_ranking_has_no_excess_and_ties_have_the_error_rate_at_every_coverage():
     correct = np.arange(1000) >= 200
     perfect = values_of(np.arange(1000), correct)
-    assert (perfect["excess-aurc"], perfect["excess-augrc"], perfect["selective-risk@0.8"]) == (0, 0, 0)
+    assert (perfect["excess-aurc"], perfect["excess-augrc"], perfect["selective-risk@0.8"]) == (
+        0,
+        0,
+        0,
+    )
     assert perfect["augrc"] == pytest.approx(100 * 0.2**2 / 2)  # e^2 / 2, e the error rate
-    assert perfect["aurc"] == pytest.approx(100 * (0.2 + 0.8 * np.log(0.8)), abs=1e-3)  # the integral of 1 - .8 / c
+    # the integral of 1 - .8 / c
+    assert perfect["aurc"] == pytest.approx(100 * (0.2 + 0.8 * np.log(0.8)), abs=1e-3)
     tied = values_of(np.zeros(1000), correct)
     assert [tied[label] for label in (*LABELS, "selective-risk@0.8")] == pytest.approx([20, 10, 20])
 
@@ -59,7 +79,9 @@ def test_an_order_of_the_scores_is_all_that_counts_and_a_resample_has_the_values
     drawn = rng.integers(60, size=(1, 60))
     found = Selective().estimates({"score": np.exp(score), "correct": correct})
     expected = values_of(score[drawn[0]], correct[drawn[0]])
-    assert {label: one.resampling.statistic(drawn)[0] for label, one in found.items()} == pytest.approx(expected)
+    assert {
+        label: one.resampling.statistic(drawn)[0] for label, one in found.items()
+    } == pytest.approx(expected)
 
 
 def test_of_a_model_it_withdraws_by_the_score_and_counts_the_predicted_class():
@@ -74,7 +96,8 @@ def test_of_a_model_it_withdraws_by_the_score_and_counts_the_predicted_class():
     assert "score=max-py" in measurement.protocol
     evaluation = FakeEvaluation(test_logits=logits, labels=torch.tensor([0, 1, 0, 1]))
     without_error = Selective(coverage=0.5).compute(evaluation).values["selective-risk@0.5"]
-    assert without_error.high == pytest.approx(65.8, abs=0.1)  # Wilson's, of none of the two that are kept
+    # Wilson's, of none of the two that are kept
+    assert without_error.high == pytest.approx(65.8, abs=0.1)
 
 
 def test_images_whose_confidence_rounds_to_1_are_withdrawn_in_the_order_of_their_logits():

@@ -1,1 +1,3 @@
-"""Further metrics of generated images: precision, recall, density, coverage, memorisation, FID at infinity."""
+"""Further metrics of generated images: precision, recall, density, coverage, memorisation, FID at
+infinity.
+"""

@@ -1,6 +1,8 @@
-"""Balls around images up to their nearest neighbours, and the points inside: precision, recall, density and coverage.
+"""Balls around images up to their nearest neighbours, and the points inside: precision, recall,
+density and coverage.
 
-torch-fidelity computes the values of precision and recall, and the classes here the statistics of resamples.
+torch-fidelity computes the values of precision and recall, and the classes here the statistics of
+resamples.
 
 Legend: N points, M centres, D features, R resamples.
 """
@@ -22,32 +24,45 @@ Matrix = NDArray[Any]
 _BLOCK = 1024
 
 _ROUNDING = 1e-6
-"""The relative error of distances between float32 features; one on the border of an open ball is outside."""
+"""The relative error of distances between float32 features; one on the border of an open ball is
+outside.
+"""
 
 _KEPT_PER_NEIGHBOUR = 12
-"""Neighbours kept per neighbour needed: a resample holds 63 % of the images, and fewer than k of the 12 k nearest once
-in a million or less."""
+"""Neighbours kept per neighbour needed: a resample holds 63 % of the images, and fewer than k of
+the 12 k nearest once in a million or less.
+"""
 
 
 def precision_recall(
     generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], neighbours: int
 ) -> tuple[float, float]:
-    """Return precision and recall: the shares of images of one set inside a k-nearest-neighbour ball of the other."""
-    from torch_fidelity.metric_prc import KEY_METRIC_PRECISION, KEY_METRIC_RECALL, prc_features_to_metric
+    """Return precision and recall: the shares of images of one set inside a k-nearest-neighbour
+    ball of the other.
+    """
+    from torch_fidelity.metric_prc import (
+        KEY_METRIC_PRECISION,
+        KEY_METRIC_RECALL,
+        prc_features_to_metric,
+    )
 
-    values = prc_features_to_metric(generated, reference, prc_neighborhood=neighbours, save_cpu_ram=True, verbose=False)
+    values = prc_features_to_metric(
+        generated, reference, prc_neighborhood=neighbours, save_cpu_ram=True, verbose=False
+    )
     return values[KEY_METRIC_PRECISION], values[KEY_METRIC_RECALL]
 
 
 class Balls:
     """Balls around M images, each up to its k-th nearest other image, and the N points inside them.
 
-    A resample holds copies, at distance 0, which would shrink the balls around their neighbours. The k-th neighbour is
-    therefore the k-th nearest *other image* that was drawn. The spread of the resamples is then that of independent
-    sets of images (checked by simulation), and their mean is nearly the same.
+    A resample holds copies, at distance 0, which would shrink the balls around their neighbours.
+    The k-th neighbour is therefore the k-th nearest *other image* that was drawn. The spread of the
+    resamples is then that of independent sets of images (checked by simulation), and their mean is
+    nearly the same.
 
-    A radius is at least the distance of the k-th other image, drawn or not, and at most that of the last one kept. So
-    most pairs of a point and a ball are inside or outside in every resample, and few distances are compared again.
+    A radius is at least the distance of the k-th other image, drawn or not, and at most that of the
+    last one kept. So most pairs of a point and a ball are inside or outside in every resample, and
+    few distances are compared again.
     """
 
     def __init__(self, points: Tensor, centres: Tensor, neighbours: int) -> None:
@@ -61,7 +76,9 @@ class Balls:
             self.always[rows] = self.within(distance, smallest)
             point, centre = np.nonzero(self.within(distance, largest) & ~self.always[rows])
             undecided.append((rows.start + point, centre, distance[point, centre]))
-        self.point, self.centre, self.distance = (np.concatenate(parts) for parts in zip(*undecided, strict=True))
+        self.point, self.centre, self.distance = (
+            np.concatenate(parts) for parts in zip(*undecided, strict=True)
+        )
 
     def _blocks(self) -> list[slice]:
         """Return blocks of points, whose distances fit into memory."""
@@ -97,13 +114,17 @@ class Balls:
 
     def balls_around(self, balls: Matrix) -> Matrix:
         """Count the balls around each point, (R, N), each as often as it was drawn (R, M)."""
-        around = np.concatenate([balls @ self.always[rows].T.astype(np.float32) for rows in self._blocks()], axis=1)
+        around = np.concatenate(
+            [balls @ self.always[rows].T.astype(np.float32) for rows in self._blocks()], axis=1
+        )
         for sums, drawn, (point, centre) in zip(around, balls, self._decided(balls), strict=True):
             sums += np.bincount(point, drawn[centre], len(sums))
         return around
 
     def points_inside(self, points: Matrix, balls: Matrix) -> Matrix:
-        """Count the points inside each ball that was drawn, (R, M), each as often as it was drawn (R, N)."""
+        """Count the points inside each ball that was drawn, (R, M), each as often as it was drawn
+        (R, N).
+        """
         inside = np.zeros_like(balls)
         for rows in self._blocks():
             inside += points[:, rows] @ self.always[rows].astype(np.float32)
@@ -118,14 +139,19 @@ class Balls:
             yield self.point[inside], self.centre[inside]
 
     def radii(self, drawn: NDArray[np.bool_]) -> Matrix:
-        """Return the radius of each ball (M,) among the images drawn (M,); -1 for those that were not."""
+        """Return the radius of each ball (M,) among the images drawn (M,); -1 for those that were
+        not.
+        """
         reached = drawn[self.indices].cumsum(axis=1) >= self.neighbours
-        position = np.where(reached[:, -1], reached.argmax(axis=1), -1)  # -1: the last one kept, if fewer are drawn
+        # -1: the last one kept, if fewer are drawn
+        position = np.where(reached[:, -1], reached.argmax(axis=1), -1)
         return np.where(drawn, self.others[np.arange(len(position)), position], -1.0)
 
 
 class OpenBalls(Balls):
-    """Open balls, which do not hold the points at their border, as in the code of Naeem et al. (2020)."""
+    """Open balls, which do not hold the points at their border, as in the code of Naeem et al.
+    (2020).
+    """
 
     def within(self, distance: Matrix, radius: Matrix) -> Matrix:
         """Return whether points at these distances are inside balls of these radii."""
@@ -133,11 +159,15 @@ class OpenBalls(Balls):
         return inside
 
     def density(self) -> Statistic:
-        """Return the mean number of balls around a point, divided by k: Naeem et al. (2020), Section 3."""
+        """Return the mean number of balls around a point, divided by k: Naeem et al. (2020),
+        Section 3.
+        """
 
         def density(points: Matrix, balls: Matrix) -> Matrix:
             pairs = (points * self.balls_around(balls)).sum(axis=1, dtype=float)
-            number = points.sum(axis=1, dtype=float) * balls.sum(axis=1, dtype=float) * self.neighbours
+            number = (
+                points.sum(axis=1, dtype=float) * balls.sum(axis=1, dtype=float) * self.neighbours
+            )
             density: Matrix = pairs * (balls > 0).sum(axis=1) / number
             return density
 
@@ -155,12 +185,15 @@ class OpenBalls(Balls):
 
 
 def nearest_others(features: Float[Tensor, "M D"], count: int) -> tuple[Matrix, Matrix]:
-    """Return the distances and the indices (M, T) of the nearest other images of each image, T = ``count`` or M - 1."""
+    """Return the distances and the indices (M, T) of the nearest other images of each image, T =
+    ``count`` or M - 1.
+    """
     parts = []
     for start in range(0, len(features), _BLOCK):
         block = torch.cdist(features[start : start + _BLOCK], features)
         itself = torch.arange(len(block))
-        block[itself, start + itself] = -torch.inf  # first in the order despite rounding, then left out
+        # first in the order despite rounding, then left out
+        block[itself, start + itself] = -torch.inf
         parts.append(block.topk(min(count + 1, len(features)), largest=False))
     distance, indices = (torch.cat(part)[:, 1:].numpy() for part in zip(*parts, strict=True))
     return distance, indices

@@ -1,4 +1,5 @@
-"""Precision and recall of generated images, and density and coverage (Naeem et al., 2020, arXiv:2002.09797).
+"""Precision and recall of generated images, and density and coverage (Naeem et al., 2020,
+arXiv:2002.09797).
 
 Legend: N generated images, M reference images, D features.
 """
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PRC(ReferenceMetric):
-    """Precision and recall of the model's samples among features of the dataset, by torch-fidelity, in %.
+    """Precision and recall of the model's samples among features of the dataset, by torch-fidelity,
+    in %.
 
     ``features``: as for ``is``.
     """
@@ -45,18 +47,22 @@ class PRC(ReferenceMetric):
 
         images = sample.features.pool
         precision, recall = precision_recall(images, real, self.neighbours)
-        estimates = {"precision": inside(precision, images, real), "recall": inside(recall, real, images)}
+        estimates = {
+            "precision": inside(precision, images, real),
+            "recall": inside(recall, real, images),
+        }
         return Scores(estimates, {"neighbours": self.neighbours})
 
 
 @dataclass(frozen=True, kw_only=True)
 class DensityCoverage(PRC):
-    """Density and coverage of the model's samples among features of the dataset (Naeem et al., 2020).
+    """Density and coverage of the model's samples among features of the dataset (Naeem et al.,
+    2020).
 
-    Each image of the dataset has a ball up to its k-th nearest other one, k = ``neighbours``. ``density`` is the mean
-    number of balls that hold a sample, divided by k: 1 is expected of images like those of the dataset. ``coverage`` is
-    the share of balls, in %, that hold a sample: of as many images like those of the dataset, nearly 1 - 2^-k.
-    ``features``: as for ``is``.
+    Each image of the dataset has a ball up to its k-th nearest other one, k = ``neighbours``.
+    ``density`` is the mean number of balls that hold a sample, divided by k: 1 is expected of
+    images like those of the dataset. ``coverage`` is the share of balls, in %, that hold a sample:
+    of as many images like those of the dataset, nearly 1 - 2^-k. ``features``: as for ``is``.
     """
 
     neighbours: Count = 5

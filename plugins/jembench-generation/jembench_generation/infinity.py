@@ -27,18 +27,24 @@ PARTS = (1, 2, 3)
 class FIDInfinity(FID):
     """Fréchet distance extrapolated to infinitely many images, by a line through FID against 1 / n.
 
-    The line goes through the FID of all images and the mean FIDs of halves and of thirds of both sets. Chong & Forsyth
-    (2020), arXiv:1911.07023, reduce the generated images alone. ``features`` and ``resamples``: as for ``fid``.
+    The line goes through the FID of all images and the mean FIDs of halves and of thirds of both
+    sets. Chong & Forsyth (2020), arXiv:1911.07023, reduce the generated images alone. ``features``
+    and ``resamples``: as for ``fid``.
     """
 
     name: ClassVar[str] = "fid-infinity"
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
         """Return six times the number of features of the network."""
-        return 6 * dimensions, f"six times as many as {network} has features, or FID is not linear in 1 / n"
+        return (
+            6 * dimensions,
+            f"six times as many as {network} has features, or FID is not linear in 1 / n",
+        )
 
     def scores(self, sample: Generated, real: Tensor) -> Scores:
-        """Return the distance at infinitely many images, after shuffling both sets, whose own order is not random."""
+        """Return the distance at infinitely many images, after shuffling both sets, whose own order
+        is not random.
+        """
         import numpy as np
 
         sizes, rng = (sample.n, len(real)), np.random.default_rng(0)
@@ -51,8 +57,9 @@ class FIDInfinity(FID):
 def extrapolated_fid(generated: Tensor, reference: Tensor) -> Statistic:
     """Return FID at infinitely many images as a statistic of index matrices (R, N) and (R, M).
 
-    The bias of FID is nearly a / N + b / M, so it is k times as large for a k-th of both sets. A line in k is fitted to
-    the mean FIDs of both sets divided into k parts in their order, and evaluated at k = 0.
+    The bias of FID is nearly a / N + b / M, so it is k times as large for a k-th of both sets. A
+    line in k is fitted to the mean FIDs of both sets divided into k parts in their order, and
+    evaluated at k = 0.
     """
     import numpy as np
 
@@ -63,7 +70,10 @@ def extrapolated_fid(generated: Tensor, reference: Tensor) -> Statistic:
     def distances(drawn_samples: Indices, drawn_real: Indices) -> Array:
         extrapolated = np.zeros(len(drawn_samples))
         for weight, parts in zip(weights, PARTS, strict=True):
-            cut = zip(*(np.array_split(drawn, parts, axis=1) for drawn in (drawn_samples, drawn_real)), strict=True)
+            cut = zip(
+                *(np.array_split(drawn, parts, axis=1) for drawn in (drawn_samples, drawn_real)),
+                strict=True,
+            )
             extrapolated += weight * np.mean([fids(*both) for both in cut], axis=0)
         return extrapolated
 

@@ -1,4 +1,5 @@
-"""Memorisation by tests on the distance of generated images to the training images, compared with that of test images.
+"""Memorisation by tests on the distance of generated images to the training images, compared with
+that of test images.
 
 Legend: N generated images, M test images, T training images, D features, R resamples.
 """
@@ -26,18 +27,19 @@ FEW = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Memorisation(FeatureMetric):
-    """Memorisation by two tests on the distances of the model's samples to training images, in features.
+    """Memorisation by two tests on the distances of the model's samples to training images, in
+    features.
 
     ``ct`` is C_T of Meehan et al. (2020), arXiv:2004.05675: the score of the Mann-Whitney test that
     samples are further from the training images of their cell than test images are, averaged over
     ``cells`` of k-means by their number of test images; standard normal for samples as new as test
     images, far below 0 for copies, far above 0 for samples unlike the dataset. Cells of at most 20
-    samples are left out. Cells and distances are of the first ``components`` principal components of
-    the training images' features, as in the code of Stein et al. (2023), arXiv:2306.04675.
+    samples are left out. Cells and distances are of the first ``components`` principal components
+    of the training images' features, as in the code of Stein et al. (2023), arXiv:2306.04675.
 
-    ``authentic`` is AuthPct of Alaa et al. (2022), arXiv:2102.08921: the share of samples, in %, that
-    are further from their nearest training image than another training image is, in all features.
-    ``features``: as for ``is``.
+    ``authentic`` is AuthPct of Alaa et al. (2022), arXiv:2102.08921: the share of samples, in %,
+    that are further from their nearest training image than another training image is, in all
+    features. ``features``: as for ``is``.
     """
 
     cells: Count = 3
@@ -58,7 +60,9 @@ class Memorisation(FeatureMetric):
         parts = map(evaluation.data.images, ("train", "test"))
         train, test = (pool_of(evaluation, self.features, images, "images") for images in parts)
         self.require(sample.n, None, "", 0)
-        require_images(len(train), self.cells + 1, "training images", self.name, "one in each cell and another")
+        require_images(
+            len(train), self.cells + 1, "training images", self.name, "one in each cell and another"
+        )
         distance, index = nearest(sample.features.pool, train, device)
         between = nearest_others(train, 1)[0][index, 0]
         sets = (train, sample.features.pool, test)
@@ -77,9 +81,16 @@ class Memorisation(FeatureMetric):
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return C_T and AuthPct."""
         label = next(name for name in arrays if name.startswith("authentic"))
-        of_samples, of_test = ((arrays[f"{kind}distance"], arrays[f"{kind}cell"]) for kind in ("", "test-"))
-        copying = Resampling(data_copying(*of_samples, *of_test), (len(of_samples[0]), len(of_test[0])))
-        return {label.replace("authentic", "ct", 1): Estimate(copying), label: share(arrays[label], "higher")}
+        of_samples, of_test = (
+            (arrays[f"{kind}distance"], arrays[f"{kind}cell"]) for kind in ("", "test-")
+        )
+        copying = Resampling(
+            data_copying(*of_samples, *of_test), (len(of_samples[0]), len(of_test[0]))
+        )
+        return {
+            label.replace("authentic", "ct", 1): Estimate(copying),
+            label: share(arrays[label], "higher"),
+        }
 
 
 class InCells(NamedTuple):
@@ -127,7 +138,8 @@ def distances_in_cells(
 
 
 def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array) -> Statistic:
-    """Return C_T as a statistic of index matrices (R, N) and (R, M): the mean of the cells' scores, by test images.
+    """Return C_T as a statistic of index matrices (R, N) and (R, M): the mean of the cells' scores,
+    by test images.
 
     A resample without any of these cells scores 0, as new samples do on average.
 
@@ -153,16 +165,21 @@ def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array)
                 weights.append(len(test))
         return float(np.average(scores, weights=weights)) if scores else 0.0
 
-    return lambda drawn, drawn_test: np.array([mean_score(*rows) for rows in zip(drawn, drawn_test, strict=True)])
+    return lambda drawn, drawn_test: np.array(
+        [mean_score(*rows) for rows in zip(drawn, drawn_test, strict=True)]
+    )
 
 
 def rank_score(samples: Array, test: Array) -> float:
-    """Return the score of the Mann-Whitney test: normal for samples like the test values, below 0 for smaller ones.
+    """Return the score of the Mann-Whitney test: normal for samples like the test values, below 0
+    for smaller ones.
 
     As in the code of Meehan et al., it has a continuity correction and no correction for ties.
     """
     import numpy as np
 
     n, m, ordered = len(samples), len(test), np.sort(test)
-    larger = (ordered.searchsorted(samples, "left") + ordered.searchsorted(samples, "right")).sum() / 2
+    larger = (
+        ordered.searchsorted(samples, "left") + ordered.searchsorted(samples, "right")
+    ).sum() / 2
     return float((larger - n * m / 2 + 0.5) / np.sqrt(n * m * (n + m + 1) / 12))

@@ -1,8 +1,9 @@
-"""Memorisation: the distance of generated images to training images, compared with that of test images.
+"""Memorisation: the distance of generated images to training images, compared with that of test
+images.
 
-Every image is compared with its nearest training image in L2, in the features of a network and in pixels. The nearest
-1 % of the test images set the threshold of memorisation. A mirrored or shifted copy is far away in pixels; its distance
-in features depends on the network.
+Every image is compared with its nearest training image in L2, in the features of a network and in
+pixels. The nearest 1 % of the test images set the threshold of memorisation. A mirrored or shifted
+copy is far away in pixels; its distance in features depends on the network.
 
 Legend: N generated images, M test images, T training images, D features or pixels, R resamples.
 """
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from jembench.stats.intervals import Indices, Statistic
 
 PERCENTILE = 1
-"""The percentile of the test images' distances that is the threshold, so the share of new images below it, in %."""
+"""The percentile of the test images' distances that is the threshold, so the share of new images
+below it, in %.
+"""
 
 SHOWN = 32
 """The number of pairs kept for a figure."""
@@ -35,12 +38,14 @@ _BLOCK = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Neighbours(FeatureMetric):
-    """Memorisation: distances of the model's samples to training images, compared with those of test images.
+    """Memorisation: distances of the model's samples to training images, compared with those of
+    test images.
 
-    ``memorised`` is the share of samples, in %, that are as near to a training image as the nearest 1 % of test images:
-    1 is expected of samples as new as test images, 100 of copies. ``nearest-ratio`` is the ratio of the median
-    distances: near 0 for copies, above 1 for images that are unlike the dataset. ``features``: as for ``is``;
-    both values are given for distances in pixels as well.
+    ``memorised`` is the share of samples, in %, that are as near to a training image as the nearest
+    1 % of test images: 1 is expected of samples as new as test images, 100 of copies.
+    ``nearest-ratio`` is the ratio of the median distances: near 0 for copies, above 1 for images
+    that are unlike the dataset. ``features``: as for ``is``; both values are given for distances in
+    pixels as well.
     """
 
     resamples: Resamples = 200
@@ -54,7 +59,9 @@ class Neighbours(FeatureMetric):
 
     def require_test_images(self, n: int) -> None:
         """Check that there are at least 100 test images."""
-        require_images(n, 100 // PERCENTILE, "test images", self.name, "whose nearest 1 % set its threshold")
+        require_images(
+            n, 100 // PERCENTILE, "test images", self.name, "whose nearest 1 % set its threshold"
+        )
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure generated images; the arrays hold the nearest pairs as well."""
@@ -67,13 +74,20 @@ class Neighbours(FeatureMetric):
         closest = arrays[sample.label("distance")].argsort(kind="stable")[:SHOWN]
         shown = train[torch.from_numpy(arrays[sample.label("nearest")][closest])]
         sizes = {"percentile": PERCENTILE, "test_images": len(test), "train_images": len(train)}
-        pairs = {"images": sample.images[torch.from_numpy(closest)].numpy(), "neighbours": shown.numpy()}
+        pairs = {
+            "images": sample.images[torch.from_numpy(closest)].numpy(),
+            "neighbours": shown.numpy(),
+        }
         return self.measurement(evaluation, {**arrays, **pairs}, parts={**sample.identity, **sizes})
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the values of samples and of test images, in each space."""
         estimates: dict[str, Estimate] = {}
-        for space in [name.removeprefix("test-distance") for name in arrays if name.startswith("test-distance")]:
+        for space in [
+            name.removeprefix("test-distance")
+            for name in arrays
+            if name.startswith("test-distance")
+        ]:
             distance, of_test = arrays[f"distance{space}"], arrays[f"test-distance{space}"]
             n, sizes = len(distance), (len(distance), len(of_test))
             shares = Resampling(memorised(distance, of_test), sizes, (0.0, 100.0), n)
@@ -82,8 +96,12 @@ class Neighbours(FeatureMetric):
             estimates[f"nearest-ratio{space}"] = Estimate(ratios, n=n)
         return estimates
 
-    def _distances(self, evaluation: Evaluation, sample: Generated, train: Tensor, test: Tensor) -> Arrays:
-        """Return the nearest training image of each sample, and distances of samples and test images, by space."""
+    def _distances(
+        self, evaluation: Evaluation, sample: Generated, train: Tensor, test: Tensor
+    ) -> Arrays:
+        """Return the nearest training image of each sample, and distances of samples and test
+        images, by space.
+        """
         import numpy as np
 
         pools = (pool_of(evaluation, self.features, images, "images") for images in (train, test))
@@ -95,7 +113,9 @@ class Neighbours(FeatureMetric):
         for space, (images, of_train, of_test) in spaces.items():
             distance, index = nearest(images, of_train, evaluation.device)
             arrays[f"distance{space}"], arrays[f"nearest{space}"] = distance.numpy(), index.numpy()
-            arrays[f"test-distance{space}"] = nearest(of_test, of_train, evaluation.device).distance.numpy()
+            arrays[f"test-distance{space}"] = nearest(
+                of_test, of_train, evaluation.device
+            ).distance.numpy()
             if np.median(arrays[f"test-distance{space}"]) == 0:
                 raise NotApplicable(
                     "More than half of the test images are copies of training images, so that they give no distance of "
@@ -112,7 +132,8 @@ class Nearest(NamedTuple):
 
 
 def nearest(images: Tensor, train: Tensor, device: torch.device) -> Nearest:
-    """Find the nearest training image of each image in L2, in float64, where sums of squares of pixels are exact.
+    """Find the nearest training image of each image in L2, in float64, where sums of squares of
+    pixels are exact.
 
     Args:
         images: features or uint8 pixels (N, D).
@@ -137,7 +158,8 @@ def nearest(images: Tensor, train: Tensor, device: torch.device) -> Nearest:
     index = index.cpu()
     distance = torch.cat(
         [
-            (a.double() - train[b].double()).norm(dim=1)  # cdist leaves a rounding error where features are equal
+            # cdist leaves a rounding error where features are equal
+            (a.double() - train[b].double()).norm(dim=1)
             for a, b in zip(torch.split(images, _BLOCK), torch.split(index, _BLOCK), strict=True)
         ]
     )
@@ -145,10 +167,11 @@ def nearest(images: Tensor, train: Tensor, device: torch.device) -> Nearest:
 
 
 def memorised(distance: Array, of_test: Array) -> Statistic:
-    """Return the share of images, in %, as near to a training image as the nearest 1 % of test images.
+    """Return the share of images, in %, as near to a training image as the nearest 1 % of test
+    images.
 
-    It is a statistic of index matrices (R, N) and (R, M). The threshold is the smallest distance that at least 1 % of
-    the test images do not exceed.
+    It is a statistic of index matrices (R, N) and (R, M). The threshold is the smallest distance
+    that at least 1 % of the test images do not exceed.
     """
     import numpy as np
 
@@ -163,10 +186,13 @@ def memorised(distance: Array, of_test: Array) -> Statistic:
 
 
 def median_ratio(distance: Array, of_test: Array) -> Statistic:
-    """Return the median distance to a training image divided by that of the test images: about 1 for new images.
+    """Return the median distance to a training image divided by that of the test images: about 1
+    for new images.
 
     It is a statistic of index matrices (R, N) and (R, M).
     """
     import numpy as np
 
-    return lambda drawn, drawn_test: np.median(distance[drawn], axis=1) / np.median(of_test[drawn_test], axis=1)
+    return lambda drawn, drawn_test: (
+        np.median(distance[drawn], axis=1) / np.median(of_test[drawn_test], axis=1)
+    )

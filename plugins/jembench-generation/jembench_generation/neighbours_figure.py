@@ -16,14 +16,18 @@ _PIXELS = "-pixels"
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan samples of each model beside their nearest training images, and histograms of all distances."""
+    """Plan samples of each model beside their nearest training images, and histograms of all
+    distances.
+    """
     for result in results:
         yield result.figure("neighbours", pairs, result.title, result.arrays)
         yield result.figure("neighbours-distances", distances, result.title, result.arrays)
 
 
 def pairs(title: str, arrays: Arrays) -> Drawing:
-    """Draw the samples that are nearest to a training image by the features, each left of it, the nearest first."""
+    """Draw the samples that are nearest to a training image by the features, each left of it, the
+    nearest first.
+    """
     spaces = _spaces(arrays)
     by_features = next((space for space in spaces if space != _PIXELS), spaces[0])
     closest = np.argsort(arrays[f"distance{by_features}"], kind="stable")[: len(arrays["images"])]
@@ -32,7 +36,9 @@ def pairs(title: str, arrays: Arrays) -> Drawing:
     both = np.concatenate([images, between, arrays["neighbours"]], axis=3)
     places = arranged(np.arange(len(both)), -(-len(both) // _PAIRS_IN_A_ROW), _PAIRS_IN_A_ROW)
     picture = sheet(both, places, gap=24)
-    figure, (axes,) = drawing.panels(title, drawing.column() * picture.shape[0] / picture.shape[1] + 0.45)
+    figure, (axes,) = drawing.panels(
+        title, drawing.column() * picture.shape[0] / picture.shape[1] + 0.45
+    )
     draw_sheet(axes, picture)
     axes.set_title("samples, each with its nearest training image")
     fields = [f"{kind}{space}" for space in spaces for kind in ("nearest", "distance")]
@@ -41,13 +47,20 @@ def pairs(title: str, arrays: Arrays) -> Drawing:
 
 
 def distances(title: str, arrays: Arrays) -> Drawing:
-    """Draw the distances of samples and test images to the nearest training image: a panel for each space."""
+    """Draw the distances of samples and test images to the nearest training image: a panel for each
+    space.
+    """
     spaces = _spaces(arrays)
     figure, axes_of_spaces = drawing.panels(title, 0.6 + 1.6 * len(spaces), len(spaces))
     rows: list[dict[str, Any]] = []
     for axes, space in zip(axes_of_spaces, spaces, strict=True):
-        measured = {"test images": arrays[f"test-distance{space}"], "samples": arrays[f"distance{space}"]}
-        name = {"": "features of Inception", _PIXELS: "pixels"}.get(space, f"features of {in_words(space[1:])}")
+        measured = {
+            "test images": arrays[f"test-distance{space}"],
+            "samples": arrays[f"distance{space}"],
+        }
+        name = {"": "features of Inception", _PIXELS: "pixels"}.get(
+            space, f"features of {in_words(space[1:])}"
+        )
         rows += histograms(axes, measured, space=name)
         axes.set_xlabel(f"distance in {name}")
     axes_of_spaces[0].set_title("to the nearest training image")

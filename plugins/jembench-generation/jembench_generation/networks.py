@@ -31,7 +31,9 @@ def _dinov2(content: bytes) -> Any:
 
 
 def _clip(content: bytes) -> Any:
-    """Return torch-fidelity's network; of the TorchScript archive, which may hold code, it uses the tensors alone."""
+    """Return torch-fidelity's network; of the TorchScript archive, which may hold code, it uses the
+    tensors alone.
+    """
     from torch_fidelity.feature_extractor_clip import FeatureExtractorCLIP
 
     with warnings.catch_warnings():
@@ -57,8 +59,8 @@ _NAMES = {
 def _transformer(weights: dict[str, Tensor]) -> Any:
     """Return torchvision's vision transformer with DINOv2's weights, for images of 224 pixels.
 
-    The factors of each block's outputs are multiplied into the layers before them. The embeddings of positions are
-    interpolated to 16 x 16 as in DINOv2's code, with the scale of 16.1.
+    The factors of each block's outputs are multiplied into the layers before them. The embeddings
+    of positions are interpolated to 16 x 16 as in DINOv2's code, with the scale of 16.1.
     """
     import torch
     from torch.nn import functional as F
@@ -66,7 +68,10 @@ def _transformer(weights: dict[str, Tensor]) -> Any:
 
     gammas = [name for name in weights if name.endswith(".gamma")]
     for name in gammas:
-        gamma, layer = weights.pop(name), name.replace("ls1.gamma", "attn.proj").replace("ls2.gamma", "mlp.fc2")
+        gamma, layer = (
+            weights.pop(name),
+            name.replace("ls1.gamma", "attn.proj").replace("ls2.gamma", "mlp.fc2"),
+        )
         weights[f"{layer}.weight"] *= gamma[:, None]
         weights[f"{layer}.bias"] *= gamma
     del weights["mask_token"]
@@ -94,9 +99,9 @@ _VIT_B_32 = "40d365715913c9da98579312b702a82c18be219cc2a73407c4526f58eba950af"
 class DinoV2Features(Pretrained):
     """DINOv2's ViT-L/14, the network of FD-DINOv2; needs 1.2 GB of weights.
 
-    Its 1,024 features are those of the class token. torch-fidelity resizes images to 224 pixels with bilinear
-    interpolation; Stein et al. (2023), arXiv:2306.04675, who introduced FD-DINOv2, with bicubic interpolation.
-    ``weights`` and ``download``: as for ``inception``.
+    Its 1,024 features are those of the class token. torch-fidelity resizes images to 224 pixels
+    with bilinear interpolation; Stein et al. (2023), arXiv:2306.04675, who introduced FD-DINOv2,
+    with bicubic interpolation. ``weights`` and ``download``: as for ``inception``.
     """
 
     identity: str = field(default="dinov2-vit-l-14", init=False)
@@ -107,7 +112,8 @@ class DinoV2Features(Pretrained):
 
 @dataclass(kw_only=True)
 class ClipFeatures(Pretrained):
-    """CLIP's ViT-B/32, of the Fréchet distance of Kynkäänniemi et al. (2023); needs 354 MB of weights.
+    """CLIP's ViT-B/32, of the Fréchet distance of Kynkäänniemi et al. (2023); needs 354 MB of
+    weights.
 
     Its 512 features are the image embedding. ``weights`` and ``download``: as for ``inception``.
     """
@@ -115,4 +121,6 @@ class ClipFeatures(Pretrained):
     identity: str = field(default="clip-vit-b-32", init=False)
     name: ClassVar[str] = "clip"
     dimensions: ClassVar[int] = 512
-    published: ClassVar[Weights] = Weights("CLIP", _clip, "354 MB", _VIT_B_32, _CLIP.format(_VIT_B_32))
+    published: ClassVar[Weights] = Weights(
+        "CLIP", _clip, "354 MB", _VIT_B_32, _CLIP.format(_VIT_B_32)
+    )

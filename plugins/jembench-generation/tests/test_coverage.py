@@ -1,4 +1,6 @@
-"""Precision, recall, density and coverage against their definitions, written out with scikit-learn's neighbours."""
+"""Precision, recall, density and coverage against their definitions, written out with
+scikit-learn's neighbours.
+"""
 
 import numpy as np
 import pytest
@@ -10,12 +12,15 @@ from jembench_generation.balls import Balls, OpenBalls, precision_recall
 
 
 def features(n, seed, shift=0.0, dimensions=4):
-    x = torch.randn(n, dimensions, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    x = torch.randn(
+        n, dimensions, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     return x + shift
 
 
 def coverage_in_sklearn(judged, manifold, k):
-    balls = NearestNeighbors().fit(manifold).kneighbors(n_neighbors=k)[0][:, -1]  # without the point itself
+    # without the point itself
+    balls = NearestNeighbors().fit(manifold).kneighbors(n_neighbors=k)[0][:, -1]
     distance = torch.cdist(judged, manifold).numpy()
     return (distance <= balls).any(axis=1).mean()
 
@@ -24,7 +29,8 @@ def coverage_in_sklearn(judged, manifold, k):
 def test_precision_and_recall_agree_with_scikit_learns_neighbours(k):
     generated, real = features(80, 0, shift=0.5), features(120, 1)
     expected = coverage_in_sklearn(generated, real, k), coverage_in_sklearn(real, generated, k)
-    assert precision_recall(generated, real, k) == pytest.approx(expected, abs=1e-7)  # torch-fidelity: float32 mean
+    # torch-fidelity: float32 mean
+    assert precision_recall(generated, real, k) == pytest.approx(expected, abs=1e-7)
 
 
 def test_the_same_images_are_precise_and_complete_and_far_ones_neither():
@@ -48,7 +54,9 @@ def test_a_resample_of_fewer_images_than_neighbours_takes_the_furthest_ball():
     manifold = torch.tensor([[0.0], [1.0], [5.0]], dtype=torch.float64)
     judged = torch.tensor([[4.5], [9.5]], dtype=torch.float64)
     only_the_first = np.zeros((1, 3), dtype=int)
-    assert Balls(judged, manifold, 2).precision()(np.array([[0, 1]]), only_the_first).tolist() == [50]
+    assert Balls(judged, manifold, 2).precision()(np.array([[0, 1]]), only_the_first).tolist() == [
+        50
+    ]
 
 
 def density_coverage(generated, real, k):
@@ -83,7 +91,9 @@ def of_the_resample(generated, real, drawn, drawn_real, k):
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0])
-def test_resamples_agree_with_the_definitions_where_points_are_inside_most_balls_and_few(scale, monkeypatch):
+def test_resamples_agree_with_the_definitions_where_points_are_inside_most_balls_and_few(
+    scale, monkeypatch
+):
     monkeypatch.setattr(module, "_BLOCK", 32)
     generated, real, rng = (
         scale * features(80, 0, dimensions=8),
@@ -106,7 +116,8 @@ def test_density_and_coverage_of_copies_are_full_and_of_far_images_nothing():
     assert values(real, real, 5) == pytest.approx((1, 100))
     assert values(real[:1].expand(50, -1), real, 5)[1] < 40
     assert values(real + 100, real, 5) == (0, 0)
-    assert values(real[:1].expand(10, -1), real[:1].expand(10, -1), 5) == (0, 0)  # open balls of radius 0 are empty
+    # open balls of radius 0 are empty
+    assert values(real[:1].expand(10, -1), real[:1].expand(10, -1), 5) == (0, 0)
 
 
 def test_rounding_errors_of_float32_features_move_no_copy_into_a_ball():
@@ -119,9 +130,14 @@ def test_rounding_errors_of_float32_features_move_no_copy_into_a_ball():
 def test_the_spread_of_resamples_is_that_of_independent_sets(value):
     whole, rng = (np.arange(100)[None], np.arange(120)[None]), np.random.default_rng(0)
     statistics = [
-        getattr(OpenBalls(features(100, 3 * seed, 0.5, 8), features(120, 3 * seed + 1, 0.0, 8), 3), value)()
+        getattr(
+            OpenBalls(features(100, 3 * seed, 0.5, 8), features(120, 3 * seed + 1, 0.0, 8), 3),
+            value,
+        )()
         for seed in range(100)
     ]
     drawn = rng.integers(100, size=(100, 100)), rng.integers(120, size=(100, 120))
     spread = np.mean([statistic(*drawn).std() for statistic in statistics[:5]])
-    assert spread == pytest.approx(np.std([statistic(*whole) for statistic in statistics]), rel=0.25)
+    assert spread == pytest.approx(
+        np.std([statistic(*whole) for statistic in statistics]), rel=0.25
+    )

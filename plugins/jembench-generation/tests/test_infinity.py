@@ -17,7 +17,9 @@ def test_a_bias_in_proportion_to_1_over_n_is_taken_off(monkeypatch):
         return np.full(len(drawn[0]), 5.0) + sum(300 / one.shape[1] for one in drawn)
 
     monkeypatch.setattr(feature_scores, "resampled_fid", lambda *_: biased)
-    found = extrapolated_fid(torch.empty(0), torch.empty(0))(np.zeros((4, 60), int), np.zeros((4, 120), int))
+    found = extrapolated_fid(torch.empty(0), torch.empty(0))(
+        np.zeros((4, 60), int), np.zeros((4, 120), int)
+    )
     assert found == pytest.approx(np.full(4, 5.0))
 
 

@@ -19,7 +19,9 @@ def test_the_score_of_ranks_is_scipys():
     rng = np.random.default_rng(0)
     samples, test = rng.integers(0, 9, 30), rng.integers(0, 9, 50)  # with ties
     u = mannwhitneyu(samples, test).statistic
-    assert rank_score(samples, test) == pytest.approx((u - (30 * 50 / 2 - 0.5)) / np.sqrt(30 * 50 * 81 / 12))
+    assert rank_score(samples, test) == pytest.approx(
+        (u - (30 * 50 / 2 - 0.5)) / np.sqrt(30 * 50 * 81 / 12)
+    )
     samples, test = rng.random(30), rng.random(50)
     p = mannwhitneyu(samples, test, alternative="less", method="asymptotic").pvalue
     assert norm.cdf(rank_score(samples, test)) == pytest.approx(p)
@@ -29,19 +31,30 @@ def test_c_t_is_the_mean_of_the_cells_by_test_images_without_cells_of_few_sample
     rng = np.random.default_rng(0)
     distance, of_test = rng.random(100), rng.random(80)
     cell, test_cell = np.repeat([0, 1, 2], [50, 30, 20]), np.repeat([0, 1, 2], [20, 40, 20])
-    scores = [rank_score(distance[cell == number], of_test[test_cell == number]) for number in (0, 1)]
+    scores = [
+        rank_score(distance[cell == number], of_test[test_cell == number]) for number in (0, 1)
+    ]
     found = data_copying(distance, cell, of_test, test_cell)
     drawn = rng.integers(100, size=(1, 100)), rng.integers(80, size=(1, 80))
-    assert found(np.arange(100)[None], np.arange(80)[None]) == pytest.approx([(scores[0] + 2 * scores[1]) / 3])
+    assert found(np.arange(100)[None], np.arange(80)[None]) == pytest.approx(
+        [(scores[0] + 2 * scores[1]) / 3]
+    )
     resample = data_copying(
-        *(values[drawn[0][0]] for values in (distance, cell)), *(v[drawn[1][0]] for v in (of_test, test_cell))
+        *(values[drawn[0][0]] for values in (distance, cell)),
+        *(v[drawn[1][0]] for v in (of_test, test_cell)),
     )
     assert found(*drawn) == resample(np.arange(100)[None], np.arange(80)[None])
-    barely = data_copying(distance[29:51], cell[29:51], of_test, test_cell)  # 21 samples in the first cell
-    samples, tests = np.array([[*range(20), 21, 21]] * 2), np.stack([np.arange(80), np.full(80, 79)])
+    # 21 samples in the first cell
+    barely = data_copying(distance[29:51], cell[29:51], of_test, test_cell)
+    samples, tests = (
+        np.array([[*range(20), 21, 21]] * 2),
+        np.stack([np.arange(80), np.full(80, 79)]),
+    )
     assert barely(samples, tests) == pytest.approx([rank_score(distance[29:49], of_test[:20]), 0])
     with pytest.raises(Unavailable, match="No cell with test images has more than 20 samples"):
-        data_copying(distance[:20], cell[:20], of_test, test_cell)(np.arange(20)[None], np.arange(80)[None])
+        data_copying(distance[:20], cell[:20], of_test, test_cell)(
+            np.arange(20)[None], np.arange(80)[None]
+        )
 
 
 def c_t_from_the_definition(train, test, samples, cells, components):
@@ -52,7 +65,9 @@ def c_t_from_the_definition(train, test, samples, cells, components):
     partition = KMeans(cells, n_init=10, random_state=0).fit(train)
     scores, weights = [], []
     for cell in range(cells):
-        in_train, in_test, in_samples = (points[partition.predict(points) == cell] for points in (train, test, samples))
+        in_train, in_test, in_samples = (
+            points[partition.predict(points) == cell] for points in (train, test, samples)
+        )
         if len(in_samples) <= 20:
             continue
         of_samples, of_test = (nearest(points, in_train)[0] for points in (in_samples, in_test))
@@ -65,7 +80,9 @@ def c_t_from_the_definition(train, test, samples, cells, components):
 
 def test_copies_are_seen_and_new_samples_are_not():
     sets = {"train": random_images(300, 0), "test": random_images(200, 1)}
-    evaluation = FakeEvaluation(sets=sets, sampled=random_images(150, 2), network=PixelFeatures("net", 8))
+    evaluation = FakeEvaluation(
+        sets=sets, sampled=random_images(150, 2), network=PixelFeatures("net", 8)
+    )
     metric = Memorisation(resamples=50)
     new = metric.compute(evaluation)
     assert new.protocol == (
@@ -81,7 +98,9 @@ def test_copies_are_seen_and_new_samples_are_not():
     )
     distance, which = nearest(samples, train)
     between = np.linalg.norm(train[:, None] - train[None], axis=2) + np.diag(np.full(300, np.inf))
-    assert new.values["authentic-net"].value == pytest.approx(100 * np.mean(between.min(axis=0)[which] < distance))
+    assert new.values["authentic-net"].value == pytest.approx(
+        100 * np.mean(between.min(axis=0)[which] < distance)
+    )
     whole = Memorisation(cells=1, resamples=0).compute(evaluation).values["ct-net"]
     assert whole.value == pytest.approx(rank_score(distance, nearest(test, train)[0]))
     in_cells = Memorisation(components=3, resamples=0).compute(evaluation).values["ct-net"]
@@ -90,5 +109,8 @@ def test_copies_are_seen_and_new_samples_are_not():
     copies = metric.compute(evaluation)
     assert copies.values["authentic-net"].value == 0
     assert copies.values["ct-net"].high < -5
-    with pytest.raises(Unavailable, match="memorisation needs at least 61 generated images, more than 20 in one of 3"):
+    with pytest.raises(
+        Unavailable,
+        match="memorisation needs at least 61 generated images, more than 20 in one of 3",
+    ):
         metric.compute(evaluation.but(sampled=evaluation.sampled[:60]))

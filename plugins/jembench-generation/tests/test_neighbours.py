@@ -34,7 +34,10 @@ def brute_force(images, train):
 @pytest.mark.parametrize("kind", ["pixels", "features"])
 def test_the_nearest_agree_with_brute_force_and_with_scikit_learn(kind, block, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", block)
-    images, train = random_images(60, 0, 100, 140).flatten(1), random_images(90, 1, 100, 140).flatten(1)
+    images, train = (
+        random_images(60, 0, 100, 140).flatten(1),
+        random_images(90, 1, 100, 140).flatten(1),
+    )
     if kind == "features":
         images, train = images.double() / 255 + 1000, train.double() / 255 + 1000
     found = nearest(images, train, CPU)
@@ -42,7 +45,9 @@ def test_the_nearest_agree_with_brute_force_and_with_scikit_learn(kind, block, m
     np.testing.assert_allclose(found.distance.numpy(), distance, rtol=1e-12)
     np.testing.assert_array_equal(found.position.numpy(), which)
     by_tree = NearestNeighbors(n_neighbors=1, algorithm="kd_tree").fit(train.double().numpy())
-    np.testing.assert_allclose(found.distance.numpy(), by_tree.kneighbors(images.double().numpy())[0][:, 0], rtol=1e-9)
+    np.testing.assert_allclose(
+        found.distance.numpy(), by_tree.kneighbors(images.double().numpy())[0][:, 0], rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("block", [2, 1024])
@@ -67,15 +72,23 @@ def test_copies_of_training_images_are_memorised(evaluation):
 
 def test_values_arrays_and_id_of_fresh_samples(evaluation):
     found = METRIC.compute(evaluation)
-    assert list(found.values) == ["memorised-net", "nearest-ratio-net", "memorised-pixels", "nearest-ratio-pixels"]
+    assert list(found.values) == [
+        "memorised-net",
+        "nearest-ratio-net",
+        "memorised-pixels",
+        "nearest-ratio-pixels",
+    ]
     for label, value in found.values.items():
         assert value.low <= value.value <= value.high
         assert value.n == 150
-        assert (value.unit, value.better) == (("%", "lower") if label.startswith("memorised") else ("", ""))
+        assert (value.unit, value.better) == (
+            ("%", "lower") if label.startswith("memorised") else ("", "")
+        )
     assert 0.8 < found.values["nearest-ratio-pixels"].value < 1.25
     order = np.lexsort(evaluation.sampled.flatten(1).numpy().T[::-1])
     samples, train, test = (
-        images.flatten(1).numpy() for images in (evaluation.sampled[order], *evaluation.sets.values())
+        images.flatten(1).numpy()
+        for images in (evaluation.sampled[order], *evaluation.sets.values())
     )
     distance, which = brute_force(samples, train)
     np.testing.assert_allclose(found.arrays["distance-pixels"], distance, rtol=1e-12)
@@ -83,7 +96,9 @@ def test_values_arrays_and_id_of_fresh_samples(evaluation):
     of_test = brute_force(test, train)[0]
     share = 100 * np.mean(distance <= np.sort(of_test)[1])  # two of 200 are 1 %
     assert found.values["memorised-pixels"].value == pytest.approx(share)
-    assert found.values["nearest-ratio-pixels"].value == pytest.approx(np.median(distance) / np.median(of_test))
+    assert found.values["nearest-ratio-pixels"].value == pytest.approx(
+        np.median(distance) / np.median(of_test)
+    )
     assert found.protocol == (
         "neighbours:data=toy,features=net@0,images=150,implementation=jembench,percentile=1,pooling=one-buffer,"
         "selection=none,source=direct,test_images=200,train_images=300"
@@ -95,14 +110,17 @@ def test_the_pairs_that_are_shown_are_the_nearest_by_features(evaluation):
     assert found.arrays["images"].shape == found.arrays["neighbours"].shape == (32, 1, 4, 4)
     assert found.arrays["images"].dtype == found.arrays["neighbours"].dtype == np.uint8
     of_pairs = np.linalg.norm(
-        found.arrays["images"].reshape(32, 16)[:, :8] / 255 - found.arrays["neighbours"].reshape(32, 16)[:, :8] / 255,
+        found.arrays["images"].reshape(32, 16)[:, :8] / 255
+        - found.arrays["neighbours"].reshape(32, 16)[:, :8] / 255,
         axis=1,
     )
     np.testing.assert_allclose(of_pairs, np.sort(found.arrays["distance-net"])[:32], atol=1e-6)
 
 
 def test_of_fresh_samples_the_interval_nearly_always_holds_one_percent():
-    """Wilson's alone, which takes the threshold as known, misses it more often than not: samples are many."""
+    """Wilson's alone, which takes the threshold as known, misses it more often than not: samples
+    are many.
+    """
     rng = np.random.default_rng(0)
     held = alone = 0
     for _ in range(200):
@@ -120,23 +138,34 @@ def test_of_fresh_samples_the_interval_nearly_always_holds_one_percent():
 
 def test_few_test_images_or_copies_of_training_images_are_refused(evaluation):
     few = evaluation.but(sets={**evaluation.sets, "test": evaluation.sets["test"][:99]})
-    with pytest.raises(Unavailable, match="neighbours needs at least 100 test images, whose nearest 1 %"):
+    with pytest.raises(
+        Unavailable, match="neighbours needs at least 100 test images, whose nearest 1 %"
+    ):
         METRIC.compute(few)
     evaluation.sets["test"] = evaluation.sets["train"][:200]
-    with pytest.raises(Unavailable, match="More than half of the test images are copies of training images"):
+    with pytest.raises(
+        Unavailable, match="More than half of the test images are copies of training images"
+    ):
         METRIC.compute(evaluation)
 
 
-# --- its figures ------------------------------------------------------------------------------------------------------
+# --- its figures
+# ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def arrays():
     """60 samples with their distances by features and by pixels, and the pictures of five of them."""
     rng = np.random.default_rng(4)
-    found = {name: rng.integers(0, 256, (5, 1, 8, 8), dtype=np.uint8) for name in ("images", "neighbours")}
+    found = {
+        name: rng.integers(0, 256, (5, 1, 8, 8), dtype=np.uint8)
+        for name in ("images", "neighbours")
+    }
     for space in ("-digits-cnn", "-pixels"):
-        found |= {f"distance{space}": rng.uniform(1, 3, 60), f"test-distance{space}": rng.uniform(1, 2, 30)}
+        found |= {
+            f"distance{space}": rng.uniform(1, 3, 60),
+            f"test-distance{space}": rng.uniform(1, 2, 30),
+        }
         found[f"nearest{space}"] = rng.integers(0, 1000, 60)
     return found
 
@@ -146,14 +175,18 @@ def test_pairs_are_those_that_are_nearest_by_the_features(arrays):
     distance = arrays["distance-digits-cnn"]
     assert [row["distance-digits-cnn"] for row in rows] == sorted(distance)[:5]
     assert [row["index"] for row in rows] == np.argsort(distance)[:5].tolist()
-    assert [row["nearest-pixels"] for row in rows] == arrays["nearest-pixels"][[row["index"] for row in rows]].tolist()
+    assert [row["nearest-pixels"] for row in rows] == arrays["nearest-pixels"][
+        [row["index"] for row in rows]
+    ].tolist()
 
 
 def test_distances_of_samples_and_test_images_are_counted_in_every_space(arrays):
     rows = neighbours_figure.distances("", arrays).rows
     totals = {}
     for row in rows:
-        totals[row["space"], row["images"]] = totals.get((row["space"], row["images"]), 0) + row["count"]
+        totals[row["space"], row["images"]] = (
+            totals.get((row["space"], row["images"]), 0) + row["count"]
+        )
     assert totals == {
         ("features of digits CNN", "test images"): 30,
         ("features of digits CNN", "samples"): 60,

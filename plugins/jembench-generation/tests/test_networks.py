@@ -30,38 +30,59 @@ def prepared(kind, path):
 
 def dinov2_weights(width=128, side=5):
     """Random weights of two blocks, with the names of DINOv2's."""
-    tokens = {"cls_token": (1, 1, width), "pos_embed": (1, 1 + side**2, width), "mask_token": (1, width)}
+    tokens = {
+        "cls_token": (1, 1, width),
+        "pos_embed": (1, 1 + side**2, width),
+        "mask_token": (1, width),
+    }
     layers = {"patch_embed.proj": (width, 3, 14, 14), "norm": (width,)}
     for block in ("blocks.0", "blocks.1"):
-        layers |= {f"{block}.norm1": (width,), f"{block}.norm2": (width,), f"{block}.attn.qkv": (3 * width, width)}
+        layers |= {
+            f"{block}.norm1": (width,),
+            f"{block}.norm2": (width,),
+            f"{block}.attn.qkv": (3 * width, width),
+        }
         layers |= {f"{block}.attn.proj": (width, width), f"{block}.mlp.fc1": (4 * width, width)}
         layers |= {f"{block}.mlp.fc2": (width, 4 * width)}
         tokens |= {f"{block}.ls1.gamma": (width,), f"{block}.ls2.gamma": (width,)}
     shapes = tokens | {f"{name}.weight": shape for name, shape in layers.items()}
     shapes |= {f"{name}.bias": shape[:1] for name, shape in layers.items()}
     generator = torch.Generator().manual_seed(0)
-    return {name: torch.randn(shape, generator=generator) / shape[-1] ** 0.5 for name, shape in shapes.items()}
+    return {
+        name: torch.randn(shape, generator=generator) / shape[-1] ** 0.5
+        for name, shape in shapes.items()
+    }
 
 
 def dinov2(weights, x, heads=2):
-    """The forward pass of DINOv2, written out: blocks of attention and MLP, each scaled by its gamma."""
+    """The forward pass of DINOv2, written out: blocks of attention and MLP, each scaled by its
+    gamma.
+    """
 
     def linear(x, name):
         return F.linear(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
 
     def norm(x, name):
-        return F.layer_norm(x, x.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], 1e-6)
+        return F.layer_norm(
+            x, x.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], 1e-6
+        )
 
-    patches = F.conv2d(x, weights["patch_embed.proj.weight"], weights["patch_embed.proj.bias"], stride=14)
+    patches = F.conv2d(
+        x, weights["patch_embed.proj.weight"], weights["patch_embed.proj.bias"], stride=14
+    )
     places = weights["pos_embed"][:, 1:].reshape(1, 5, 5, -1).permute(0, 3, 1, 2)
     places = F.interpolate(places, scale_factor=(16 + 0.1) / 5, mode="bicubic")
     tokens = (patches + places).flatten(2).transpose(1, 2)
-    x = torch.cat([(weights["cls_token"] + weights["pos_embed"][:, :1]).expand(len(x), -1, -1), tokens], dim=1)
+    x = torch.cat(
+        [(weights["cls_token"] + weights["pos_embed"][:, :1]).expand(len(x), -1, -1), tokens], dim=1
+    )
     for block in ("blocks.0", "blocks.1"):
         qkv = linear(norm(x, f"{block}.norm1"), f"{block}.attn.qkv")
         q, k, v = qkv.reshape(len(x), -1, 3, heads, 64).permute(2, 0, 3, 1, 4)
         attended = torch.softmax(q @ k.transpose(-2, -1) / 8, dim=-1) @ v
-        x = x + weights[f"{block}.ls1.gamma"] * linear(attended.transpose(1, 2).flatten(2), f"{block}.attn.proj")
+        x = x + weights[f"{block}.ls1.gamma"] * linear(
+            attended.transpose(1, 2).flatten(2), f"{block}.attn.proj"
+        )
         hidden = F.gelu(linear(norm(x, f"{block}.norm2"), f"{block}.mlp.fc1"))
         x = x + weights[f"{block}.ls2.gamma"] * linear(hidden, f"{block}.mlp.fc2")
     return norm(x, "norm")[:, 0]
@@ -71,10 +92,14 @@ def test_dinov2s_features_are_those_of_its_forward_pass(any_weights, tmp_path):
     path = tmp_path / "dinov2.pth"
     torch.save(dinov2_weights(), path)
     network = prepared(DinoV2Features, path)
-    assert network.identity == f"dinov2-vit-l-14@{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}"
+    assert (
+        network.identity == f"dinov2-vit-l-14@{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}"
+    )
     images = random_images(3, 0)
     pool, logits = network.features(images)
-    x = interpolate_bilinear_2d_like_tensorflow1x(images.expand(-1, 3, -1, -1).float(), (224, 224), align_corners=False)
+    x = interpolate_bilinear_2d_like_tensorflow1x(
+        images.expand(-1, 3, -1, -1).float(), (224, 224), align_corners=False
+    )
     x = normalize(x / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     torch.testing.assert_close(pool, dinov2(dinov2_weights(), x), rtol=1e-3, atol=1e-4)
     assert logits.shape == (3, 0)
@@ -98,7 +123,9 @@ def test_clips_features_are_torch_fidelitys(any_weights, tmp_path):
     torch.jit.save(torch.jit.trace(Archive().half(), torch.zeros(1)), path)
     network = prepared(ClipFeatures, path)
     images = random_images(3, 0)
-    (expected,) = FeatureExtractorCLIP("clip-vit-b-32", ["clip"], str(path))(images.expand(-1, 3, -1, -1))
+    (expected,) = FeatureExtractorCLIP("clip-vit-b-32", ["clip"], str(path))(
+        images.expand(-1, 3, -1, -1)
+    )
     pool, logits = network.features(images)
     torch.testing.assert_close(pool, expected)
     assert (network.identity[:14], logits.shape) == ("clip-vit-b-32@", (3, 0))
@@ -109,5 +136,7 @@ def test_clips_features_are_torch_fidelitys(any_weights, tmp_path):
 def test_weights_of_another_digest_are_refused(kind, name, tmp_path):
     path = tmp_path / "weights.pth"
     path.write_bytes(b"other")
-    with pytest.raises(CheckpointError, match=rf"weights: its SHA-256 .*--set fid.features={name}:weights=PATH"):
+    with pytest.raises(
+        CheckpointError, match=rf"weights: its SHA-256 .*--set fid.features={name}:weights=PATH"
+    ):
         prepared(kind, path)

@@ -21,19 +21,24 @@ def glow(
     steps: Count = 32,
     hidden: Annotated[int, Range(least=1, most=10_000)] = 512,
 ) -> Glow | ConditionalGlow:
-    """A normalising flow with exact log p(x|y), which gives p(y|x) by Bayes' rule, or with exact log p(x) alone.
+    """A normalising flow with exact log p(x|y), which gives p(y|x) by Bayes' rule, or with exact
+    log p(x) alone.
 
-    It has ``steps`` of flow in each of ``levels``, each of which halves height and width, and ``hidden`` channels in
-    the network of each coupling.
+    It has ``steps`` of flow in each of ``levels``, each of which halves height and width, and
+    ``hidden`` channels in the network of each coupling.
     """
     from jembench_glow.model import ConditionalGlow, Glow
     from jembench_glow.network import multiscale_flow
 
     if conditional and data.num_classes < 1:
-        raise SpecError(f"{data.name} is unlabelled, and log p(x|y) needs classes. Write glow:conditional=false.")
+        raise SpecError(
+            f"{data.name} is unlabelled, and log p(x|y) needs classes. Write glow:conditional=false."
+        )
     _check_levels(data, levels)
     classes = data.num_classes if conditional else 1
-    flow = multiscale_flow(data.shape, levels=levels, steps=steps, hidden=hidden, components=classes)
+    flow = multiscale_flow(
+        data.shape, levels=levels, steps=steps, hidden=hidden, components=classes
+    )
     return ConditionalGlow(data, flow) if conditional else Glow(data, flow)
 
 

@@ -3,7 +3,8 @@
     log p(x|y) = log p(z|y) + log |det dz/dx|,   log p(x) = logsumexp_y log p(x|y) - log K,
     p(y|x) = softmax_y log p(x|y): Bayes' rule under a uniform prior over the classes.
 
-The flow's density integrates to 1 over all of R^D, so that mass outside of the bounds reduces that of images.
+The flow's density integrates to 1 over all of R^D, so that mass outside of the bounds reduces that
+of images.
 
 Legend: B batch, N samples, C channels, H height, W width, K classes (1 in the plain model).
 """
@@ -41,7 +42,9 @@ class Glow(nn.Module):
         self.flow = flow
         self.first_batch = densities.FirstBatch()
 
-    def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+    def log_prob(
+        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
+    ) -> Float[Tensor, " B"]:
         """Return log p(x) in nats.
 
         Raises:
@@ -50,7 +53,9 @@ class Glow(nn.Module):
         self._refuse(y)
         return self._log_prob_by_component(x).squeeze(1)
 
-    def sample(self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator) -> Float[Tensor, "N C H W"]:
+    def sample(
+        self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator
+    ) -> Float[Tensor, "N C H W"]:
         """Draw n images, clamped to the bounds, on the generator's device.
 
         Raises:
@@ -71,14 +76,21 @@ class Glow(nn.Module):
                 self._log_prob_by_component(x)
             self.first_batch.end()
         log_prob = self.log_prob(x, y)
-        parts = {"nll": -log_prob.mean(), "bits_per_dim": dequantisation.bits_per_dim(log_prob, self.data).mean()}
+        parts = {
+            "nll": -log_prob.mean(),
+            "bits_per_dim": dequantisation.bits_per_dim(log_prob, self.data).mean(),
+        }
         return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})
 
     def _log_prob_by_component(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return log p(x|k) of every component of the prior, in nats, from one pass through the flow."""
+        """Return log p(x|k) of every component of the prior, in nats, from one pass through the
+        flow.
+        """
         # below float32 the flow is not invertible, and its determinant is inaccurate
         with torch.autocast(x.device.type, enabled=False):
-            latents, log_det = self.flow.inverse_and_log_det(dequantisation.to_unit(x, self.data.bounds))
+            latents, log_det = self.flow.inverse_and_log_det(
+                dequantisation.to_unit(x, self.data.bounds)
+            )
             priors = sum(prior.log_prob(z) for prior, z in zip(self.flow.q0, latents, strict=True))
         log_prob: Tensor = priors + (log_det + dequantisation.log_det_to_unit(self.data))[:, None]
         return log_prob
@@ -90,7 +102,9 @@ class Glow(nn.Module):
             Diverged: if an image is not finite.
         """
         # all latents are drawn first, so that no image depends on the size of passes
-        latents = [torch.split(prior.sample(k, generator), _SAMPLES_PER_PASS) for prior in self.flow.q0]
+        latents = [
+            torch.split(prior.sample(k, generator), _SAMPLES_PER_PASS) for prior in self.flow.q0
+        ]
         passes = [self.flow.forward_and_log_det(list(z))[0] for z in zip(*latents, strict=True)]
         x = dequantisation.from_unit(torch.cat(passes), self.data.bounds)
         bad = int((~x.isfinite()).flatten(1).any(dim=1).sum())
@@ -103,11 +117,15 @@ class Glow(nn.Module):
 
     def _refuse(self, y: Tensor | None) -> None:
         if y is not None:
-            raise SpecError("This glow has no classes. Train the class-conditional one: glow:conditional=true.")
+            raise SpecError(
+                "This glow has no classes. Train the class-conditional one: glow:conditional=true."
+            )
 
 
 class ConditionalGlow(densities.ByBayes, Glow):
-    """A flow with exact log p(x|y) and a prior per class, trained by maximum likelihood on labelled images."""
+    """A flow with exact log p(x|y) and a prior per class, trained by maximum likelihood on labelled
+    images.
+    """
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return log p(x|y) of every class, in nats; their softmax is p(y|x)."""

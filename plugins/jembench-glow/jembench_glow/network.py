@@ -1,7 +1,7 @@
 """The flow: steps of actnorm, invertible 1x1 convolution and affine coupling, on several scales.
 
-The layers are those of normflows, whose ``inverse`` maps images to latents and whose ``forward`` maps latents to
-images.
+The layers are those of normflows, whose ``inverse`` maps images to latents and whose ``forward``
+maps latents to images.
 
 Legend: B batch, C channels, H height, W width.
 """
@@ -35,9 +35,11 @@ _CONSTANT = 1e-6
 
 
 class ActNorm(AffineConstFlow):  # type: ignore[misc]
-    """A scale and a shift of each channel, initialised from one batch only while ``fitting`` is True.
+    """A scale and a shift of each channel, initialised from one batch only while ``fitting`` is
+    True.
 
-    The class of normflows initialises them from the first batch of any kind, in evaluation mode too.
+    The class of normflows initialises them from the first batch of any kind, in evaluation mode
+    too.
     """
 
     fitting = False
@@ -46,7 +48,9 @@ class ActNorm(AffineConstFlow):  # type: ignore[misc]
         super().__init__((channels, 1, 1))
 
     def inverse(self, z: Float[Tensor, "B C H W"]) -> tuple[Float[Tensor, "B C H W"], Tensor]:
-        """Return (z - t) exp(-s) and the logarithm of its Jacobian determinant, from images to latents."""
+        """Return (z - t) exp(-s) and the logarithm of its Jacobian determinant, from images to
+        latents.
+        """
         if self.fitting:
             self._fit(z.detach())
         normalised: tuple[Tensor, Tensor] = super().inverse(z)
@@ -63,10 +67,11 @@ class ActNorm(AffineConstFlow):  # type: ignore[misc]
 
 
 class BoundedScales(nn.Module):
-    """A network whose output is the shifts and log scales of a coupling, with log scales within +-MAX_LOG_SCALE.
+    """A network whose output is the shifts and log scales of a coupling, with log scales within
+    +-MAX_LOG_SCALE.
 
-    Glow's sigmoid scales can be near 0, so that the division by them from latents to images overflows: one of 1,000
-    samples of a well-trained model was not finite.
+    Glow's sigmoid scales can be near 0, so that the division by them from latents to images
+    overflows: one of 1,000 samples of a well-trained model was not finite.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -82,7 +87,9 @@ class BoundedScales(nn.Module):
 
 @contextmanager
 def fitting_actnorms(flow: nn.Module) -> Iterator[None]:
-    """Let passes through the flow initialise its actnorms, one after the other, for the duration of the context."""
+    """Let passes through the flow initialise its actnorms, one after the other, for the duration of
+    the context.
+    """
     layers = [module for module in flow.modules() if isinstance(module, ActNorm)]
     for layer in layers:
         layer.fitting = True
@@ -96,9 +103,11 @@ def fitting_actnorms(flow: nn.Module) -> Iterator[None]:
 def multiscale_flow(
     shape: tuple[int, int, int], *, levels: int, steps: int, hidden: int, components: int
 ) -> MultiscaleFlow:
-    """Make the flow over images of a shape, with a prior of ``components`` components at each level.
+    """Make the flow over images of a shape, with a prior of ``components`` components at each
+    level.
 
-    Each level turns height and width into channels, and all but the last give half of their channels to the prior.
+    Each level turns height and width into channels, and all but the last give half of their
+    channels to the prior.
 
     Args:
         shape: (C, H, W); 2^levels divides H and W.
@@ -121,7 +130,9 @@ def multiscale_flow(
 
 
 def _step(channels: int, hidden: int) -> list[nn.Module]:
-    """Return the layers of a step of flow, from latents to images. The coupling is initialised as the identity."""
+    """Return the layers of a step of flow, from latents to images. The coupling is initialised as
+    the identity.
+    """
     network = ConvNet2d((channels // 2, hidden, hidden, channels), (3, 1, 3), init_zeros=True)
     coupling = AffineCouplingBlock(BoundedScales(network), scale_map="exp")
     with warnings.catch_warnings():

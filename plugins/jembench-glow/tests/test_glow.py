@@ -1,4 +1,6 @@
-"""Glow: an invertible flow, a density that integrates to 1, Bayes' rule, and a state that is all there is."""
+"""Glow: an invertible flow, a density that integrates to 1, Bayes' rule, and a state that is all
+there is.
+"""
 
 import math
 from pathlib import Path
@@ -38,7 +40,10 @@ def make(data=DATA, *, wild=0.1, **options):
 
 def draw(n=6, data=DATA, dtype=torch.float32):
     low, high = data.bounds
-    return torch.rand(n, *data.shape, generator=Generator().manual_seed(1), dtype=dtype) * (high - low) + low
+    return (
+        torch.rand(n, *data.shape, generator=Generator().manual_seed(1), dtype=dtype) * (high - low)
+        + low
+    )
 
 
 def batch(n=6):
@@ -68,7 +73,9 @@ def test_log_det_is_that_of_the_jacobian():
 
     for image, log_det in zip(x, flow.inverse_and_log_det(x)[1], strict=True):
         jacobian = torch.autograd.functional.jacobian(latents, image).reshape(16, 16)
-        torch.testing.assert_close(torch.linalg.slogdet(jacobian).logabsdet, log_det.detach(), rtol=0, atol=1e-10)
+        torch.testing.assert_close(
+            torch.linalg.slogdet(jacobian).logabsdet, log_det.detach(), rtol=0, atol=1e-10
+        )
 
 
 @pytest.mark.parametrize("conditional", [True, False])
@@ -77,7 +84,9 @@ def test_density_integrates_to_one(conditional):
     data = DataSpec(name="four pixels", shape=(1, 2, 2), num_classes=2, bounds=(0.0, 1.0))
     model = make(data, levels=1, conditional=conditional, wild=0.05).double()
     proposal = torch.distributions.Normal(torch.tensor(0.5, dtype=torch.float64), 2.0)
-    x = 0.5 + 2.0 * torch.randn(50_000, 1, 2, 2, generator=Generator().manual_seed(0), dtype=torch.float64)
+    x = 0.5 + 2.0 * torch.randn(
+        50_000, 1, 2, 2, generator=Generator().manual_seed(0), dtype=torch.float64
+    )
     weights = (model.log_prob(x) - proposal.log_prob(x).flatten(1).sum(1)).exp()
     error = weights.std() / math.sqrt(len(weights))
     assert error < 0.02
@@ -133,7 +142,9 @@ def test_loss_is_the_mean_negative_log_likelihood_and_trains_every_parameter():
     with torch.no_grad(), seeds.drawing(0, "noise"):
         log_prob = model.log_prob(units.dequantised(draw(), DATA.bounds), batch().y_labelled)
     torch.testing.assert_close(loss.total, -log_prob.mean())
-    torch.testing.assert_close(loss.parts["bits_per_dim"], units.bits_per_dim(log_prob, DATA).mean())
+    torch.testing.assert_close(
+        loss.parts["bits_per_dim"], units.bits_per_dim(log_prob, DATA).mean()
+    )
     assert loss.energies is None
     loss.total.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
@@ -161,7 +172,9 @@ def test_samples_of_a_class_are_likelier_in_it():
         prior.mean[:] = torch.tensor([-0.3, 0.0, 0.3]).view(3, 1, 1, 1)
         prior.log_scale.fill_(-3.0)
     y = torch.arange(3).repeat(20)
-    x = model.flow.forward_and_log_det([p.sample(y, Generator().manual_seed(0)) for p in model.flow.q0])[0]
+    x = model.flow.forward_and_log_det(
+        [p.sample(y, Generator().manual_seed(0)) for p in model.flow.q0]
+    )[0]
     assert torch.equal(model.logits(units.from_unit(x, DATA.bounds)).argmax(1), y)
 
 
@@ -187,7 +200,9 @@ class Noise:
     spec = DATA
 
     def split(self, name):
-        images = torch.randint(256, (5, *DATA.shape), dtype=torch.uint8, generator=Generator().manual_seed(len(name)))
+        images = torch.randint(
+            256, (5, *DATA.shape), dtype=torch.uint8, generator=Generator().manual_seed(len(name))
+        )
         return Split(images, torch.zeros(5, dtype=torch.int64))
 
 
@@ -206,7 +221,8 @@ def evaluation_of(model):
 def test_a_gradient_that_overflows_is_reported_and_not_ranked():
     model = make()
     with torch.no_grad():
-        model.flow.q0[0].log_scale.fill_(-30.0)  # dE/dx is about exp(60), whose square is beyond float32
+        # dE/dx is about exp(60), whose square is beyond float32
+        model.flow.q0[0].log_scale.fill_(-30.0)
     assert model.log_prob(draw()).isfinite().all()
     with pytest.raises(Diverged, match="The gradient norms of 5 of 5 test images are not finite"):
         OutOfDistribution(set="uniform", score="grad-norm").compute(evaluation_of(model))
@@ -234,7 +250,11 @@ def test_what_the_models_are():
 @pytest.mark.parametrize(
     ("shape", "options", "message"),
     [
-        ((1, 8, 8), {"levels": 4}, r"8x8 images of toy can be halved 3 times. Write glow:levels=3 or fewer"),
+        (
+            (1, 8, 8),
+            {"levels": 4},
+            r"8x8 images of toy can be halved 3 times. Write glow:levels=3 or fewer",
+        ),
         ((1, 28, 28), {}, "Write glow:levels=2 or fewer"),
         ((1, 6, 8), {}, r"Write glow:levels=1\."),
         ((1, 7, 8), {"levels": 1}, "even number of pixels"),

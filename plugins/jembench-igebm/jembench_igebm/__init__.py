@@ -1,4 +1,6 @@
-"""Implicit generation with energy-based models (Du & Mordatch, 2019, arXiv:1903.08689), as jembench components."""
+"""Implicit generation with energy-based models (Du & Mordatch, 2019, arXiv:1903.08689), as jembench
+components.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,20 @@ def igebm(
     width: Annotated[int | None, Range(least=1, most=10_000)] = None,
     l2: NotNegative = 1.0,
 ) -> IGEBM | ConditionalIGEBM:
-    """A residual network with one energy: E(x, y), which gives p(y|x) over all classes, or E(x) alone.
+    """A residual network with one energy: E(x, y), which gives p(y|x) over all classes, or E(x)
+    alone.
 
-    ``l2`` weights the mean squared energies in the loss. ``auto`` is ``small`` below 32 pixels, otherwise the networks
-    that were published for CIFAR-10: ``base`` if conditional, else ``large``.
+    ``l2`` weights the mean squared energies in the loss. ``auto`` is ``small`` below 32 pixels,
+    otherwise the networks that were published for CIFAR-10: ``base`` if conditional, else
+    ``large``.
     """
     from jembench_igebm.model import IGEBM, ConditionalIGEBM
     from jembench_igebm.network import EnergyNet, architecture
 
     if conditional and data.num_classes < 1:
-        raise SpecError(f"{data.name} is unlabelled, and E(x, y) needs classes. Write igebm:conditional=false.")
+        raise SpecError(
+            f"{data.name} is unlabelled, and E(x, y) needs classes. Write igebm:conditional=false."
+        )
     layers = architecture(net, data, conditional=conditional, width=width)
     energy_net = EnergyNet(data, layers, conditional=conditional)
     return ConditionalIGEBM(energy_net, l2=l2) if conditional else IGEBM(energy_net, l2=l2)
@@ -49,10 +55,11 @@ def igebm_langevin(
     buffer: Annotated[int, Range(least=1, most=100_000_000)] = 10_000,
     reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
 ) -> SharedBufferChains:
-    """Persistent chains of IGEBM: noise, then a step along the clipped gradient, within bounds; units of x in [0, 1].
+    """Persistent chains of IGEBM: noise, then a step along the clipped gradient, within bounds;
+    units of x in [0, 1].
 
-    In [0, 1], x' = clamp(z - step_size clamp(dE/dz, -clip, clip), 0, 1) with z = x + noise N(0, I). Chains on E(x, y)
-    continue any chain of the buffer, of any class.
+    In [0, 1], x' = clamp(z - step_size clamp(dE/dz, -clip, clip), 0, 1) with z = x + noise N(0, I).
+    Chains on E(x, y) continue any chain of the buffer, of any class.
     """
     from jembench_igebm.sampler import SharedBufferChains, from_unit
 

@@ -18,13 +18,17 @@ from jembench_igebm.network import EnergyNet
 def contrastive_loss(energies: Energies, l2: float, prefix: str = "") -> Loss:
     """Return mean E+ - mean E- + l2 (mean E+^2 + mean E-^2), E+ of data and E- of samples.
 
-    Du & Mordatch (2019), section 3.3. The parts are ``energy_data`` and ``energy_samples``, each with the prefix, and
-    ``l2`` without its weight.
+    Du & Mordatch (2019), section 3.3. The parts are ``energy_data`` and ``energy_samples``, each
+    with the prefix, and ``l2`` without its weight.
     """
     data, samples = energies.data.mean(), energies.samples.mean()
     squares = energies.data.square().mean() + energies.samples.square().mean()
     parts = {f"{prefix}energy_data": data, f"{prefix}energy_samples": samples, "l2": squares}
-    return Loss(data - samples + l2 * squares, {name: part.detach() for name, part in parts.items()}, energies)
+    return Loss(
+        data - samples + l2 * squares,
+        {name: part.detach() for name, part in parts.items()},
+        energies,
+    )
 
 
 class IGEBM(nn.Module):
@@ -42,7 +46,9 @@ class IGEBM(nn.Module):
         self.net = net
         self.l2 = l2
 
-    def energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+    def energy(
+        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
+    ) -> Float[Tensor, " B"]:
         """Return E(x) in nats.
 
         Raises:
@@ -65,7 +71,8 @@ class IGEBM(nn.Module):
 
 
 class ConditionalIGEBM(nn.Module):
-    """A model of E(x, y), trained on p(x|y) alone; p(y|x) is proportional to exp(-E(x, y)), from K energies.
+    """A model of E(x, y), trained on p(x|y) alone; p(y|x) is proportional to exp(-E(x, y)), from K
+    energies.
 
     Args:
         net: a conditional network.
@@ -84,15 +91,21 @@ class ConditionalIGEBM(nn.Module):
         """Return -E(x, y) for all y, in one pass of K times the images."""
         return -self.net.every_class(x)
 
-    def energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
-        """Return E(x, y) if labels are given, else E(x) = -logsumexp_y -E(x, y), which takes K energies; in nats."""
+    def energy(
+        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
+    ) -> Float[Tensor, " B"]:
+        """Return E(x, y) if labels are given, else E(x) = -logsumexp_y -E(x, y), which takes K
+        energies; in nats.
+        """
         if y is None:
             return marginal_energy(self.logits(x))
         energy: Tensor = self.net(x, y)
         return energy
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the :func:`contrastive_loss` of E(x, y), labelled data and samples of their classes in one pass."""
+        """Return the :func:`contrastive_loss` of E(x, y), labelled data and samples of their
+        classes in one pass.
+        """
         assert negatives is not None
         assert negatives.y is not None
         x = torch.cat([batch.x_labelled, negatives.x])

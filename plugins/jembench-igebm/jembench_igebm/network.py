@@ -40,15 +40,20 @@ class Architecture(NamedTuple):
 
 
 def _layers(text: str) -> tuple[Layer, ...]:
-    """Read the blocks of a text such as ``"optim:1/ 1:1"``: name, factor, and a slash if the block pools."""
+    """Read the blocks of a text such as ``"optim:1/ 1:1"``: name, factor, and a slash if the block
+    pools.
+    """
     parts = [part.partition(":") for part in text.split()]
-    return tuple(Layer(f"res_{name}", int(rest.rstrip("/")), rest.endswith("/")) for name, _, rest in parts)
+    return tuple(
+        Layer(f"res_{name}", int(rest.rstrip("/")), rest.endswith("/")) for name, _, rest in parts
+    )
 
 
 _LARGE = "optim:1/ 1:1 2:1 3:2/ 4:2 5:2 6:4/ 7:4 8:4"
 _LARGER = "optim:1/ 1:1 2:1 2a:1 2b:1 3:2/ 4:2 5:2 5a:2 5b:2 6:4/ 7:4 8:4 8a:4 8b:4"
 ARCHITECTURES = {
-    "small": Architecture(32, 32, _layers("optim:1/ 1:1 2:2/ 3:2")),  # not published: for images below 32 pixels
+    # not published: for images below 32 pixels
+    "small": Architecture(32, 32, _layers("optim:1/ 1:1 2:2/ 3:2")),
     "base": Architecture(128, 128, _layers("optim:1/ 1:1 2:2/ 3:2 4:2/ 5:2")),
     "large": Architecture(128, 128, _layers(_LARGE), leaky_end=True),
     "larger": Architecture(128, 128, _layers(_LARGER), leaky_end=True),
@@ -57,8 +62,12 @@ ARCHITECTURES = {
 """The published networks for images of 32 x 32, and one for smaller ones."""
 
 
-def architecture(name: str, data: DataSpec, *, conditional: bool, width: int | None = None) -> Architecture:
-    """Return the architecture of a name, with another ``width`` if given; ``auto`` selects one for ``data``."""
+def architecture(
+    name: str, data: DataSpec, *, conditional: bool, width: int | None = None
+) -> Architecture:
+    """Return the architecture of a name, with another ``width`` if given; ``auto`` selects one for
+    ``data``.
+    """
     if name == "auto":
         small = min(data.shape[1:]) < SMALLEST_FOR_PUBLISHED
         name = "small" if small else "base" if conditional else "large"
@@ -69,10 +78,11 @@ def architecture(name: str, data: DataSpec, *, conditional: bool, width: int | N
 
 
 class ResBlock(nn.Module):
-    """The block x -> leaky(pool(shortcut(x) + gain conv(leaky(conv(x + bias)) + bias))), bias and gain by class.
+    """The block x -> leaky(pool(shortcut(x) + gain conv(leaky(conv(x + bias)) + bias))), bias and
+    gain by class.
 
-    A bias is added before the convolution pads with zeros. Biases and gains have a row for each class, or one row in an
-    unconditional block.
+    A bias is added before the convolution pads with zeros. Biases and gains have a row for each
+    class, or one row in an unconditional block.
     """
 
     def __init__(self, channels_in: int, channels_out: int, *, rows: int, pool: bool) -> None:
@@ -83,10 +93,16 @@ class ResBlock(nn.Module):
         self.bias_2 = nn.Parameter(torch.zeros(rows, channels_out))
         self.conv_2 = SpectralConv2d(channels_out, channels_out, at_most=True)
         self.gain_2 = nn.Parameter(torch.ones(rows, channels_out))
-        self.shortcut = nn.Identity() if channels_in == channels_out else SpectralConv2d(channels_in, channels_out)
+        self.shortcut = (
+            nn.Identity()
+            if channels_in == channels_out
+            else SpectralConv2d(channels_in, channels_out)
+        )
 
     def forward(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None) -> Tensor:
-        """Return the next maps, with half the height and width if the block pools and both are above 1."""
+        """Return the next maps, with half the height and width if the block pools and both are
+        above 1.
+        """
         inner = F.leaky_relu(self.conv_1(x + of_class(self.bias_1, y)), SLOPE)
         inner = self.conv_2(inner + of_class(self.bias_2, y)) * of_class(self.gain_2, y)
         maps: Tensor = self.shortcut(x) + inner
@@ -101,7 +117,8 @@ def of_class(table: Float[Tensor, "K C"], y: Int[Tensor, " B"] | None) -> Float[
 
 
 class EnergyNet(nn.Module):
-    """The network from images within ``DataSpec.bounds``, and their classes if conditional, to energies.
+    """The network from images within ``DataSpec.bounds``, and their classes if conditional, to
+    energies.
 
     Args:
         data: the images' shape, bounds and classes.
@@ -126,12 +143,16 @@ class EnergyNet(nn.Module):
         nn.init.xavier_uniform_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
-    def forward(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+    def forward(
+        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
+    ) -> Float[Tensor, " B"]:
         """Return E(x, y), or E(x) of an unconditional network, in the precision of the weights."""
         return self._energy(self._stem(x), y)
 
     def every_class(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return E(x, y) for all y, from K times the images in the blocks; the stem does not depend on the class."""
+        """Return E(x, y) for all y, from K times the images in the blocks; the stem does not depend
+        on the class.
+        """
         maps = self._stem(x).repeat_interleave(self.classes, 0)
         y = torch.arange(self.classes, device=x.device).repeat(len(x))
         return self._energy(maps, y).view(len(x), self.classes)

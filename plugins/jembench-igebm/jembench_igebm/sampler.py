@@ -20,9 +20,11 @@ NO_CLASS = -1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoiseFirst(Langevin):
-    """The update z = x + noise N(0, I), then x' = clamp(z - step_size clamp(dE/dz, -clip, clip), low, high).
+    """The update z = x + noise N(0, I), then x' = clamp(z - step_size clamp(dE/dz, -clip, clip),
+    low, high).
 
-    It is that of the code of Du & Mordatch (2019): the energy and gradient of a step are those of z.
+    It is that of the code of Du & Mordatch (2019): the energy and gradient of a step are those of
+    z.
     """
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> ChainState:
@@ -32,29 +34,46 @@ class NoiseFirst(Langevin):
         z = x.add(noise, alpha=self.noise)
         _, grad = grad_energy(z, state.y)
         moved = langevin_step(
-            z, grad, step_size=self.step_size, noise=0.0, generator=generator, clip=self.clip, bounds=self.bounds
+            z,
+            grad,
+            step_size=self.step_size,
+            noise=0.0,
+            generator=generator,
+            clip=self.clip,
+            bounds=self.bounds,
         )
         return state._replace(x=moved, steps=state.steps + 1)
 
 
-def from_unit(bounds: tuple[float, float], *, steps: int, step_size: float, noise: float, clip: float) -> NoiseFirst:
+def from_unit(
+    bounds: tuple[float, float], *, steps: int, step_size: float, noise: float, clip: float
+) -> NoiseFirst:
     """Return the update in the units of ``bounds``, given constants for x in [0, 1].
 
-    With u = (x - low) / s and s = high - low, dE/du = s dE/dx: a step of size a in u is one of size a s^2 in x, and a
-    gradient clipped at c in u is clipped at c / s in x.
+    With u = (x - low) / s and s = high - low, dE/du = s dE/dx: a step of size a in u is one of size
+    a s^2 in x, and a gradient clipped at c in u is clipped at c / s in x.
     """
     span = bounds[1] - bounds[0]
-    return NoiseFirst(steps=steps, step_size=step_size * span**2, noise=noise * span, clip=clip / span, bounds=bounds)
+    return NoiseFirst(
+        steps=steps,
+        step_size=step_size * span**2,
+        noise=noise * span,
+        clip=clip / span,
+        bounds=bounds,
+    )
 
 
 class SharedBufferChains(PersistentChains):
     """Persistent chains with one buffer for all classes, which may change their class.
 
-    A chain on E(x, y) starts from any slot of the buffer, as in the code of Du & Mordatch (2019): an image of one class
-    is then a sample with another label, which training distinguishes. Each slot keeps the last class of its chain.
+    A chain on E(x, y) starts from any slot of the buffer, as in the code of Du & Mordatch (2019):
+    an image of one class is then a sample with another label, which training distinguishes. Each
+    slot keeps the last class of its chain.
     """
 
-    def __init__(self, data: DataSpec, langevin: Langevin, *, buffer_size: int, reinit: float) -> None:
+    def __init__(
+        self, data: DataSpec, langevin: Langevin, *, buffer_size: int, reinit: float
+    ) -> None:
         super().__init__(data, langevin, buffer_size=buffer_size, reinit=reinit)
         self.labels = torch.full((buffer_size,), NO_CLASS)
 
@@ -80,7 +99,9 @@ class SharedBufferChains(PersistentChains):
         self.labels[state.slots] = NO_CLASS if state.y is None else state.y
 
     def kept(self) -> ChainState | None:
-        """Return a copy of all chains in the buffer, their ages and last classes, by slot; None before the first."""
+        """Return a copy of all chains in the buffer, their ages and last classes, by slot; None
+        before the first.
+        """
         kept = super().kept()
         if kept is None or bool((self.labels == NO_CLASS).any()):
             return kept
@@ -94,7 +115,8 @@ class SharedBufferChains(PersistentChains):
         """Restore a buffer that :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: if the state is that of another kind of sampler, or its buffer has another size or shape.
+            CheckpointError: if the state is that of another kind of sampler, or its buffer has
+                another size or shape.
         """
         super().load_state_dict(state)
         self.labels = state["labels"].clone()

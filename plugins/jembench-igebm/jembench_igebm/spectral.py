@@ -15,23 +15,27 @@ EPSILON = 1e-6
 
 
 class SpectralConv2d(nn.Module):
-    """A convolution without bias with the kernel w / sigma, or w / max(sigma, 1), zero-padded to keep the size.
+    """A convolution without bias with the kernel w / sigma, or w / max(sigma, 1), zero-padded to
+    keep the size.
 
-    sigma estimates the largest singular value of the kernel as a matrix (O, C k k) by one step of power iteration from
-    ``u`` (Miyato et al., 2018). The norm of the convolution as a map of images can be up to k times as large. In
-    training mode ``u`` is updated, so that the next step continues from it.
+    sigma estimates the largest singular value of the kernel as a matrix (O, C k k) by one step of
+    power iteration from ``u`` (Miyato et al., 2018). The norm of the convolution as a map of images
+    can be up to k times as large. In training mode ``u`` is updated, so that the next step
+    continues from it.
 
     Args:
         channels_in: C.
         channels_out: O.
-        at_most: True for the kernel w / sigma * min(sigma, 1) = w / max(sigma, 1), initialised near 0; False for
-            w / sigma, initialised by standard normal weights.
+        at_most: True for the kernel w / sigma * min(sigma, 1) = w / max(sigma, 1), initialised near
+            0; False for w / sigma, initialised by standard normal weights.
         size: k, odd.
     """
 
     u: Tensor
 
-    def __init__(self, channels_in: int, channels_out: int, *, at_most: bool = False, size: int = 3) -> None:
+    def __init__(
+        self, channels_in: int, channels_out: int, *, at_most: bool = False, size: int = 3
+    ) -> None:
         super().__init__()
         self.at_most = at_most
         self.padding = size // 2
@@ -44,7 +48,9 @@ class SpectralConv2d(nn.Module):
         return F.conv2d(x, self.kernel(), padding=self.padding)
 
     def kernel(self) -> Float[Tensor, "O C k k"]:
-        """Return the normalised kernel, in the precision of the weights regardless of the caller's autocast."""
+        """Return the normalised kernel, in the precision of the weights regardless of the caller's
+        autocast.
+        """
         with torch.autocast(self.weight.device.type, enabled=False):
             sigma = self._sigma()
             return self.weight / (sigma.clamp(min=1.0) if self.at_most else sigma)

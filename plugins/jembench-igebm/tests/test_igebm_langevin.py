@@ -41,7 +41,8 @@ def test_a_step_by_hand_in_units_of_0_to_1(data):
     found = (state.x.flatten() - low) / (high - low)
     expected = unit + noise - torch.tensor([0.04, -0.04, 0.1, -0.1, -0.1, 0.1])
     torch.testing.assert_close(found, expected.clamp(0, 1), rtol=0, atol=1e-5)
-    torch.testing.assert_close(seen[0], unit + noise, rtol=0, atol=1e-5)  # the gradient is that after the noise
+    # the gradient is that after the noise
+    torch.testing.assert_close(seen[0], unit + noise, rtol=0, atol=1e-5)
     assert found[4] == 1
     assert found[5] == 0
     assert state.steps == 1
@@ -51,7 +52,12 @@ def test_the_published_constants():
     sampler = make()
     assert isinstance(sampler, Sampler)
     langevin = sampler.langevin
-    assert (langevin.steps, langevin.step_size, langevin.noise, langevin.clip) == (60, 40, 0.01, 0.005)
+    assert (langevin.steps, langevin.step_size, langevin.noise, langevin.clip) == (
+        60,
+        40,
+        0.01,
+        0.005,
+    )
     assert langevin.bounds == DATA.bounds
     assert (sampler.capacity, sampler.reinit) == (10_000, 0.05)
 

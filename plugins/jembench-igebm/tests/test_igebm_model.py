@@ -20,7 +20,8 @@ def make(spec="igebm:width=8", seed=0, data=DATA):
     with seeds.drawing(seed, "initialisation"):
         model = registry.resolve("models", spec).make(data).eval()
         for name, parameter in model.named_parameters():
-            if "bias_" in name or "gain_" in name or "conv_2" in name:  # what begins the same for every class
+            # what begins the same for every class
+            if "bias_" in name or "gain_" in name or "conv_2" in name:
                 torch.nn.init.normal_(parameter)
     return model
 
@@ -67,7 +68,9 @@ def test_logits_are_the_energies_of_all_classes_one_by_one():
 def test_rows_of_a_batch_do_not_depend_on_each_other():
     model, x = make(), draw()
     torch.testing.assert_close(model.logits(x)[2:3], model.logits(x[2:3]), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(model.energy(x, LABELS)[1:], model.energy(x[1:], LABELS[1:]), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        model.energy(x, LABELS)[1:], model.energy(x[1:], LABELS[1:]), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_evaluation_changes_nothing_and_repeats_itself():
@@ -112,7 +115,9 @@ def test_the_conditional_model_is_trained_on_labelled_data_and_samples_of_classe
 @torch.no_grad()
 def test_the_unconditional_model_is_trained_without_labels():
     model = make("igebm:conditional=false,width=8")
-    loss = model.training_loss(Batch(BATCH.x, torch.full_like(BATCH.x, torch.nan), LABELS), NEGATIVES._replace(y=None))
+    loss = model.training_loss(
+        Batch(BATCH.x, torch.full_like(BATCH.x, torch.nan), LABELS), NEGATIVES._replace(y=None)
+    )
     data, samples = model.energy(BATCH.x), model.energy(NEGATIVES.x)
     expected = data.mean() - samples.mean() + data.square().mean() + samples.square().mean()
     torch.testing.assert_close(loss.total, expected)
@@ -125,7 +130,9 @@ def test_training_reaches_every_parameter(spec):
     model.training_loss(
         BATCH, NEGATIVES if model.chains == "conditional" else NEGATIVES._replace(y=None)
     ).total.backward()
-    unmoved = [name for name, p in model.named_parameters() if p.grad is None or p.grad.abs().sum() == 0]
+    unmoved = [
+        name for name, p in model.named_parameters() if p.grad is None or p.grad.abs().sum() == 0
+    ]
     assert unmoved == []
 
 
@@ -147,9 +154,14 @@ def test_options_that_cannot_be(spec, num_classes, said):
 def test_the_recipes_are_found_and_can_be_made(name):
     assert name in packages.files("recipes")
     found = recipe.load(name)
-    spec = "igebm:" + ",".join(f"{option}={value}" for option, value in {"width": "8", **found.model}.items())
+    spec = "igebm:" + ",".join(
+        f"{option}={value}" for option, value in {"width": "8", **found.model}.items()
+    )
     assert registry.resolve("models", spec).make(DATA).chains == "conditional"
-    assert registry.resolve("samplers", found.chains.sampler).component.distribution == "jembench-igebm"
+    assert (
+        registry.resolve("samplers", found.chains.sampler).component.distribution
+        == "jembench-igebm"
+    )
 
 
 @pytest.mark.parametrize("spec", ["igebm:width=4,l2=0.1", "igebm:conditional=false,width=4"])
@@ -158,7 +170,9 @@ def test_training_by_its_own_recipe_moves_weights_and_chains(spec):
     model = make(spec, data=digits.spec)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     short = recipe.load("igebm-digits", ["chains.sampler=igebm-langevin:steps=2,buffer=100"])
-    trainer = Trainer(model, digits.spec, digits.split("train"), short, seed=0, device=torch.device("cpu"))
+    trainer = Trainer(
+        model, digits.spec, digits.split("train"), short, seed=0, device=torch.device("cpu")
+    )
     _, starts = trainer.window(2)
     assert trainer.is_finite()
     assert starts is not None

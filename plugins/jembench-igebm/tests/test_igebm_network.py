@@ -35,7 +35,9 @@ def settle(module, passes=200):
 def test_the_largest_singular_value_of_the_kernel_as_a_matrix_becomes_1(scale):
     module = settle(conv(scale))
     torch.testing.assert_close(largest(module.kernel()), torch.tensor(1.0), rtol=1e-4, atol=0)
-    torch.testing.assert_close(module.kernel() * largest(module.weight), module.weight, rtol=1e-4, atol=0)
+    torch.testing.assert_close(
+        module.kernel() * largest(module.weight), module.weight, rtol=1e-4, atol=0
+    )
 
 
 @torch.no_grad()
@@ -43,7 +45,9 @@ def test_the_second_convolution_is_only_bounded_by_1():
     small = settle(conv(0.01, at_most=True))
     assert largest(small.weight) < 1
     assert torch.equal(small.kernel(), small.weight)
-    torch.testing.assert_close(largest(settle(conv(at_most=True)).kernel()), torch.tensor(1.0), rtol=1e-4, atol=0)
+    torch.testing.assert_close(
+        largest(settle(conv(at_most=True)).kernel()), torch.tensor(1.0), rtol=1e-4, atol=0
+    )
 
 
 @torch.no_grad()
@@ -79,7 +83,8 @@ def test_sigma_is_not_computed_in_half_precision():
 def test_the_gradient_goes_through_sigma():
     module = settle(conv())
     module.kernel().square().sum().backward()
-    along = (module.weight.grad * module.weight).sum()  # w / sigma does not change with the scale of w
+    # w / sigma does not change with the scale of w
+    along = (module.weight.grad * module.weight).sum()
     assert along.abs() < 1e-5
     assert module.weight.grad.norm() > 1e-3
 
@@ -93,9 +98,13 @@ def test_a_block_by_hand():
     x, y = torch.randn(2, 2, 6, 6), torch.tensor([3, 1])
     rows = []
     for image, label in zip(x, y, strict=True):
-        inner = F.conv2d(image + block.bias_1[label][:, None, None], block.conv_1.kernel(), padding=1)
+        inner = F.conv2d(
+            image + block.bias_1[label][:, None, None], block.conv_1.kernel(), padding=1
+        )
         inner = torch.where(inner > 0, inner, 0.2 * inner) + block.bias_2[label][:, None, None]
-        inner = F.conv2d(inner, block.conv_2.kernel(), padding=1) * block.gain_2[label][:, None, None]
+        inner = (
+            F.conv2d(inner, block.conv_2.kernel(), padding=1) * block.gain_2[label][:, None, None]
+        )
         maps = F.conv2d(image, block.shortcut.kernel(), padding=1) + inner
         maps = maps.view(3, 3, 2, 3, 2).mean((2, 4))
         rows.append(torch.where(maps > 0, maps, 0.2 * maps))
@@ -105,7 +114,9 @@ def test_a_block_by_hand():
 @torch.no_grad()
 @pytest.mark.parametrize(("name", "end"), [("small", 0.0), ("large", 0.2)])
 def test_the_end_sums_the_rectified_maps(name, end):
-    net = EnergyNet(DATA, architecture(name, DATA, conditional=True, width=4), conditional=True).eval()
+    net = EnergyNet(
+        DATA, architecture(name, DATA, conditional=True, width=4), conditional=True
+    ).eval()
     x, y = torch.rand(2, *DATA.shape), torch.tensor([0, 3])
     maps = F.leaky_relu(net.stem((x + 1) / 2), 0.2)
     for block in net.blocks.values():
@@ -123,7 +134,9 @@ def test_a_width_of_ones_own():
     base = EnergyNet(DATA, architecture("base", DATA, conditional=True, width=4), conditional=True)
     assert base.stem.weight.shape == (4, 3, 3, 3)
     assert base.blocks["res_5"].conv_1.weight.shape == (8, 8, 3, 3)
-    wider = EnergyNet(DATA, architecture("wider", DATA, conditional=True, width=4), conditional=True)
+    wider = EnergyNet(
+        DATA, architecture("wider", DATA, conditional=True, width=4), conditional=True
+    )
     assert wider.stem.weight.shape == (128, 3, 3, 3)  # published: 128 maps whatever the width
     assert wider.blocks["res_optim"].shortcut.weight.shape == (4, 128, 3, 3)
 
@@ -147,7 +160,9 @@ def test_any_size_and_number_of_channels(shape, name):
 def test_large_energies_keep_their_digits_in_bfloat16():
     """bfloat16 has no number between 64 and 64.5."""
     torch.manual_seed(0)
-    net = EnergyNet(DATA, architecture("small", DATA, conditional=True, width=4), conditional=True).eval()
+    net = EnergyNet(
+        DATA, architecture("small", DATA, conditional=True, width=4), conditional=True
+    ).eval()
     net.head.bias.fill_(64.1)
     seen = []
     net.head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))

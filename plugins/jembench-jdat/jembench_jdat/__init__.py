@@ -1,4 +1,6 @@
-"""Energy-based joint distribution adversarial training (EB-JDAT, arXiv:2505.19459), as a jembench model."""
+"""Energy-based joint distribution adversarial training (EB-JDAT, arXiv:2505.19459), as a jembench
+model.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,19 @@ def eb_jdat(
     steps: Annotated[int, Range(least=1)] = 5,
     step_size: Positive = 2 / 255,
 ) -> EBJDAT:
-    """EB-JDAT: JEM with a gap between the energies of images and of adversarial images, and their cross-entropy.
+    """EB-JDAT: JEM with a gap between the energies of images and of adversarial images, and their
+    cross-entropy.
 
-    The ``paper`` lowers E(x~) - E(x), x~ raising E(x) within L-inf ``eps``. The authors' ``code`` lowers E(x) - E(x~),
-    x~ raising f(x)[y] and the change of the logits, from a start within ``eps`` and without a projection. Lengths are
-    in units of a pixel's range. The four weights are those of the energies of data and samples, of the gap, and of the
-    cross-entropies of images and of adversarial images.
+    The ``paper`` lowers E(x~) - E(x), x~ raising E(x) within L-inf ``eps``. The authors' ``code``
+    lowers E(x) - E(x~), x~ raising f(x)[y] and the change of the logits, from a start within
+    ``eps`` and without a projection. Lengths are in units of a pixel's range. The four weights are
+    those of the energies of data and samples, of the gap, and of the cross-entropies of images and
+    of adversarial images.
     """
     from jembench.parts import threat
     from jembench_jdat.model import EBJDAT, TermWeights
 
     weights = TermWeights(marginal, gap, clean, adversarial)
-    return EBJDAT(net, data, threat.Attack("linf", eps, steps, step_size), weights, of_code=version == "code")
+    return EBJDAT(
+        net, data, threat.Attack("linf", eps, steps, step_size), weights, of_code=version == "code"
+    )

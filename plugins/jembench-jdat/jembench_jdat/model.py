@@ -1,13 +1,14 @@
-"""EB-JDAT: a JEM that is also trained on adversarial images x~ of its labelled images, by their energy and class.
+"""EB-JDAT: a JEM that is also trained on adversarial images x~ of its labelled images, by their
+energy and class.
 
     paper  L = w_1 (E(x_p) - E(x_q)) + w_2 (E(x~) - E(x)) + w_3 CE(x) + w_4 CE(x~)
     code   L = w_1 (E(x_p) - E(x_q)) + w_2 (E(x_p) - E(x~)) + w_3 CE(x) + w_4 CE(x~)
 
-    paper  x~ raises E(x~), within L-inf eps of x
-    code   x~ raises f(x~)[y] + |f(x)/|f(x)| - f(x~)/|f(x~)||^2, which lowers E(x~, y); only its start is within eps
+    paper  x~ raises E(x~), within L-inf eps of x code   x~ raises f(x~)[y] + |f(x)/|f(x)| -
+    f(x~)/|f(x~)||^2, which lowers E(x~, y); only its start is within eps
 
-Energies and cross-entropies are means over a batch, x_p images of p(x), x_q samples, x labelled images. The signs of
-the paper and of its code are opposite.
+Energies and cross-entropies are means over a batch, x_p images of p(x), x_q samples, x labelled
+images. The signs of the paper and of its code are opposite.
 
 Legend: B batch, C channels, H height, W width, K classes.
 """
@@ -52,7 +53,13 @@ class EBJDAT(threat.AttackedModel):
     chains: Chains = "marginal"
 
     def __init__(
-        self, net: nn.Module, data: DataSpec, attack: threat.Attack, weights: TermWeights, *, of_code: bool
+        self,
+        net: nn.Module,
+        data: DataSpec,
+        attack: threat.Attack,
+        weights: TermWeights,
+        *,
+        of_code: bool,
     ) -> None:
         super().__init__(net, data)
         self.attack, self.weights, self.of_code = attack, weights, of_code
@@ -64,7 +71,10 @@ class EBJDAT(threat.AttackedModel):
         assert loss.energies is not None
         moved = self._adversarial(self.unit(batch.x_labelled), batch.y_labelled)
         logits = self.logits_of_unit(moved)
-        energy, cross_entropy = marginal_energy(logits).mean(), F.cross_entropy(logits, batch.y_labelled)
+        energy, cross_entropy = (
+            marginal_energy(logits).mean(),
+            F.cross_entropy(logits, batch.y_labelled),
+        )
         if self.of_code:
             difference = loss.energies.data.mean() - energy
         else:
@@ -72,9 +82,15 @@ class EBJDAT(threat.AttackedModel):
         parts = {"gap": difference, "adversarial_cross_entropy": cross_entropy}
         parts["adversarial_accuracy"] = (logits.argmax(dim=1) == batch.y_labelled).float().mean()
         total = loss.total + gap * difference + adversarial * cross_entropy
-        return Loss(total, {**loss.parts, **{name: part.detach() for name, part in parts.items()}}, loss.energies)
+        return Loss(
+            total,
+            {**loss.parts, **{name: part.detach() for name, part in parts.items()}},
+            loss.energies,
+        )
 
-    def _adversarial(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
+    def _adversarial(
+        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
+    ) -> Float[Tensor, "B C H W"]:
         """Return the last images of the attack on x in [0, 1]."""
         start = self.attack.random_start(x).clamp(0, 1)
         if self.of_code:  # the radius is the pixel's range: no projection
@@ -92,7 +108,9 @@ class EBJDAT(threat.AttackedModel):
 
         def score(at: Tensor) -> Tensor:
             logits = self.logits_of_unit(at)
-            return logits.gather(1, y[:, None]).sum() + (before - _normalised(logits)).square().sum()
+            return (
+                logits.gather(1, y[:, None]).sum() + (before - _normalised(logits)).square().sum()
+            )
 
         return score
 

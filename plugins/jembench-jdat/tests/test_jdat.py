@@ -1,4 +1,6 @@
-"""EB-JDAT: losses, attacks and a step of both versions against PyTorch written out, in the units of the code."""
+"""EB-JDAT: losses, attacks and a step of both versions against PyTorch written out, in the units of
+the code.
+"""
 
 import pytest
 import torch
@@ -49,7 +51,9 @@ def published(model, x, y, moved):
     """The attack of the code, whose distance is that of each image's logits."""
     gain = model.net(moved)[torch.arange(len(y)), y].sum()
     before, after = model.net(x).detach(), model.net(moved)
-    return gain + sum(((p / p.norm() - q / q.norm()) ** 2).sum() for p, q in zip(before, after, strict=True))
+    return gain + sum(
+        ((p / p.norm() - q / q.norm()) ** 2).sum() for p, q in zip(before, after, strict=True)
+    )
 
 
 @pytest.mark.parametrize("version", ["paper", "code"])
@@ -87,7 +91,9 @@ def test_the_paper_projects_and_raises_the_energy_and_the_code_does_neither():
         torch.manual_seed(0)
         moved = model._adversarial(x, Y)
         reach[version] = float((moved - x).abs().max()) * 2
-        before, after = (model.energy(each * 2 - 1, None if version == "paper" else Y) for each in (x, moved))
+        before, after = (
+            model.energy(each * 2 - 1, None if version == "paper" else Y) for each in (x, moved)
+        )
         assert (after > before).all() if version == "paper" else (after < before).all()
         assert float(moved.min()) >= 0
         assert float(moved.max()) <= 1
@@ -102,9 +108,20 @@ def test_what_every_model_promises(check):
 
 def test_the_published_constants():
     found = {name: recipes.load(name) for name in ("eb-jdat", "eb-jdat-code")}
-    for recipe, epochs, decays in ((found["eb-jdat"], 100, (25, 50, 75)), (found["eb-jdat-code"], 200, (50, 100, 150))):
-        assert (recipe.epochs, recipe.schedule.decay_epochs, recipe.optimizer.learning_rate) == (epochs, decays, 0.01)
-        assert (recipe.batch_size, recipe.data.labelled_batch, recipe.optimizer.sharpness) == (64, 128, 2)
+    for recipe, epochs, decays in (
+        (found["eb-jdat"], 100, (25, 50, 75)),
+        (found["eb-jdat-code"], 200, (50, 100, 150)),
+    ):
+        assert (recipe.epochs, recipe.schedule.decay_epochs, recipe.optimizer.learning_rate) == (
+            epochs,
+            decays,
+            0.01,
+        )
+        assert (recipe.batch_size, recipe.data.labelled_batch, recipe.optimizer.sharpness) == (
+            64,
+            128,
+            2,
+        )
     code = found["eb-jdat-code"].model
     assert float(code["eps"]) * 2 == pytest.approx(8 / 255)  # on [-1, 1]
     assert float(code["step_size"]) * 2 == pytest.approx(2 / 255)

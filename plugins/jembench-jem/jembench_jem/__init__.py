@@ -1,4 +1,6 @@
-"""The joint energy-based models of Grathwohl et al. (ICLR 2020, arXiv:1912.03263), as jembench models."""
+"""The joint energy-based models of Grathwohl et al. (ICLR 2020, arXiv:1912.03263), as jembench
+models.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +38,16 @@ def jem(
 ) -> JEM | JointPassJEM:
     """JEM: one network that gives p(y|x) and p(x), trained on both.
 
-    ``momentum`` is the share of a batch in the running statistics of batch norm: .9 in the code of JEM and JEM++.
-    ``marginal`` is the weight of log p(x) beside log p(y|x), 1 in JEM (``--p_x_weight`` of the authors' code).
-    It rises linearly from 0 over the first ``ramp`` iterations.
+    ``momentum`` is the share of a batch in the running statistics of batch norm: .9 in the code of
+    JEM and JEM++. ``marginal`` is the weight of log p(x) beside log p(y|x), 1 in JEM
+    (``--p_x_weight`` of the authors' code). It rises linearly from 0 over the first ``ramp``
+    iterations.
 
-    Further options are ours. With ``passes="joint"``, images, chains and outliers pass through the network together.
-    ``outliers`` is the weight of a binary cross-entropy that tells data from the recipe's outliers by E(x).
-    ``attacked`` is the share of labelled images that one L2 step moves within ``radius``, in units of a pixel's range.
-    ``scaled`` learns a scale s: p(y|x) and log p(x) are of s f(x), chains follow the energy of f(x). With
-    ``marginal=0`` there are no chains.
+    Further options are ours. With ``passes="joint"``, images, chains and outliers pass through the
+    network together. ``outliers`` is the weight of a binary cross-entropy that tells data from the
+    recipe's outliers by E(x). ``attacked`` is the share of labelled images that one L2 step moves
+    within ``radius``, in units of a pixel's range. ``scaled`` learns a scale s: p(y|x) and log p(x)
+    are of s f(x), chains follow the energy of f(x). With ``marginal=0`` there are no chains.
     """
     if passes == "each" and marginal and not (outliers or attacked or scaled):
         from jembench_jem.model import JEM
@@ -80,9 +83,11 @@ def jem_tamed(
     energies: Literal["clip", "drop"] = "clip",
     limit: Positive = 3.0,
 ) -> TamedJEM:
-    """JEM whose loss clips or drops energies of outlying samples, which did not stabilise it (Appendix H.3).
+    """JEM whose loss clips or drops energies of outlying samples, which did not stabilise it
+    (Appendix H.3).
 
-    A sample is an outlier if its energy is more than ``limit`` robust standard deviations from the median of the batch.
+    A sample is an outlier if its energy is more than ``limit`` robust standard deviations from the
+    median of the batch.
     """
     from jembench_jem.heuristics import TamedJEM
 
@@ -100,16 +105,22 @@ def proper_sgld(
     buffer: Annotated[int, Range(least=1, most=100_000_000)] = 10_000,
     reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
 ) -> PersistentChains:
-    """Persistent chains of proper SGLD: variance twice the step, steps that decay polynomially (Appendix H.1).
+    """Persistent chains of proper SGLD: variance twice the step, steps that decay polynomially
+    (Appendix H.1).
 
-    Step t of an iteration has the size step_size (1 + t / offset) ** -decay, and noise of twice that variance, times
-    ``temperature``.
+    Step t of an iteration has the size step_size (1 + t / offset) ** -decay, and noise of twice
+    that variance, times ``temperature``.
     """
     from jembench.parts import PersistentChains
     from jembench_jem.heuristics import ProperLangevin
 
     langevin = ProperLangevin(
-        steps=steps, step_size=step_size, noise=0.0, decay=decay, offset=offset, temperature=temperature
+        steps=steps,
+        step_size=step_size,
+        noise=0.0,
+        decay=decay,
+        offset=offset,
+        temperature=temperature,
     )
     return PersistentChains(data, langevin, buffer_size=buffer, reinit=reinit)
 

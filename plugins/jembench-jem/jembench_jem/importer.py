@@ -1,8 +1,9 @@
-"""The checkpoints that the authors of JEM published: the weights of a wide residual network, and a replay buffer.
+"""The checkpoints that the authors of JEM published: the weights of a wide residual network, and a
+replay buffer.
 
-``torch.save({"model_state_dict": ..., "replay_buffer": (N, C, H, W)}, ...)``. The names of the network's parameters
-begin with ``f.``, those of the classification head with ``class_output``; two more heads are never used
-(wgrathwohl/JEM, train_wrn_ebm.py and wideresnet.py).
+``torch.save({"model_state_dict": ..., "replay_buffer": (N, C, H, W)}, ...)``. The names of the
+network's parameters begin with ``f.``, those of the classification head with ``class_output``; two
+more heads are never used (wgrathwohl/JEM, train_wrn_ebm.py and wideresnet.py).
 """
 
 from __future__ import annotations
@@ -30,14 +31,19 @@ class AuthorsCheckpoint:
     """The importer of ``CIFAR10_MODEL.pt`` and checkpoints of the same form."""
 
     def read(self, path: Path, data: DataSpec, model: str | None) -> Import:
-        """Read the weights and the replay buffer. Without a model, depth, width and norm follow from the weights.
+        """Read the weights and the replay buffer. Without a model, depth, width and norm follow
+        from the weights.
 
         Raises:
-            CheckpointError: if it is no such checkpoint, or its replay buffer does not hold chains in the model's
-                range.
+            CheckpointError: if it is no such checkpoint, or its replay buffer does not hold chains
+                in the model's range.
         """
         content = importing.read(path)
-        entry = "model_state_dict" if isinstance(content, Mapping) and "model_state_dict" in content else ""
+        entry = (
+            "model_state_dict"
+            if isinstance(content, Mapping) and "model_state_dict" in content
+            else ""
+        )
         weights = importing.unwrapped(importing.state_dict(content, path, entry))
         unused = tuple(sorted(name for name in weights if name.startswith(_NEVER_USED)))
         used = {_rename(name): tensor for name, tensor in weights.items() if name not in unused}
@@ -106,7 +112,9 @@ def _fault(images: Any, data: DataSpec) -> str:
     if images.shape[1:] != data.shape or not len(images):
         return f"is {tuple(images.shape)}; {shape}"
     if not images.is_floating_point():
-        return f"holds {str(images.dtype).removeprefix('torch.')}; chains are floating-point numbers"
+        return (
+            f"holds {str(images.dtype).removeprefix('torch.')}; chains are floating-point numbers"
+        )
     if not images.float().isfinite().all():
         return "holds numbers that are not finite"
     return _fault_of_range(images.float(), data.bounds)
@@ -115,10 +123,11 @@ def _fault(images: Any, data: DataSpec) -> str:
 def _fault_of_range(images: Tensor, bounds: tuple[float, float]) -> str:
     """Return the reason why pixels cannot be those of chains in the model's range; "" if they can.
 
-    The published chains are not clamped (Grathwohl et al., 2020, Algorithm 1; train_wrn_ebm.py, sample_q): each step
-    adds noise of .01, and a chain has 20 visits of 20 steps on average, in which noise alone moves it by .2. So a pixel
-    may lie outside of the bounds, but few lie far outside. Chains start as uniform noise within the bounds and become
-    images, so that some pixels are dark, while pixels of [0, 1] taken for [-1, 1] would all be light.
+    The published chains are not clamped (Grathwohl et al., 2020, Algorithm 1; train_wrn_ebm.py,
+    sample_q): each step adds noise of .01, and a chain has 20 visits of 20 steps on average, in
+    which noise alone moves it by .2. So a pixel may lie outside of the bounds, but few lie far
+    outside. Chains start as uniform noise within the bounds and become images, so that some pixels
+    are dark, while pixels of [0, 1] taken for [-1, 1] would all be light.
     """
     low, high = bounds
     width = high - low

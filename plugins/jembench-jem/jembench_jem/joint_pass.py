@@ -1,11 +1,13 @@
-"""JEM whose labelled images, chains and outliers share a pass, some of them attacked, with a learnt scale.
+"""JEM whose labelled images, chains and outliers share a pass, some of them attacked, with a learnt
+scale.
 
-    L = CE(s f(x), y) + w (mean E(x) - mean E(x_q)) + v (mean softplus(E(x)) + mean softplus(-E(x_o)))
+    L = CE(s f(x), y) + w (mean E(x) - mean E(x_q)) + v (mean softplus(E(x)) + mean
+    softplus(-E(x_o)))
 
 with E = -logsumexp f, x_q the samples of the chains and x_o outliers. In the joint pass, batch norm
 normalises all images by common statistics, which are those that evaluation uses: apart, images of
-each kind have statistics of their own, and E in evaluation is not the energy that was trained.
-The scale s keeps p(y|x) sharp while the second term moves the mean of the logits, to which p(y|x) is
+each kind have statistics of their own, and E in evaluation is not the energy that was trained. The
+scale s keeps p(y|x) sharp while the second term moves the mean of the logits, to which p(y|x) is
 blind. These are ours; arXiv:1912.03263 has w = 1, v = 0, s = 1 and a pass for each.
 
 Legend: B labelled images, C channels, H height, W width, K classes.
@@ -24,7 +26,9 @@ from jembench.interfaces import Batch, Chains, DataSpec, Energies, Loss, Negativ
 from jembench.parts import execution, marginal_energy, threat
 
 SPEED = 3.0
-"""The scale is exp(SPEED t) with t learnt from 0, so that t is learnt by the rate of the other weights."""
+"""The scale is exp(SPEED t) with t learnt from 0, so that t is learnt by the rate of the other
+weights.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,8 +73,12 @@ class JointPassJEM(threat.AttackedModel):
         """Return s f(x)."""
         return self.scale() * execution.at_least_float32(self(x))
 
-    def chain_energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
-        """Return -logsumexp f(x), or -f(x)[y]: the energy that the loss trains and the chains follow."""
+    def chain_energy(
+        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
+    ) -> Float[Tensor, " B"]:
+        """Return -logsumexp f(x), or -f(x)[y]: the energy that the loss trains and the chains
+        follow.
+        """
         f = execution.at_least_float32(self(x))
         return marginal_energy(f) if y is None else -f.gather(1, y[:, None]).squeeze(1)
 
@@ -87,7 +95,10 @@ class JointPassJEM(threat.AttackedModel):
         of_chains = None
         if "samples" in energies:
             of_chains = Energies(energies["data"], energies["samples"])
-            parts |= {"energy_data": of_chains.data.mean(), "energy_samples": of_chains.samples.mean()}
+            parts |= {
+                "energy_data": of_chains.data.mean(),
+                "energy_samples": of_chains.samples.mean(),
+            }
             total = total + terms.marginal * ramp * (parts["energy_data"] - parts["energy_samples"])
         if "outliers" in energies:
             inside, outside = energies["data"], energies["outliers"]
@@ -99,7 +110,9 @@ class JointPassJEM(threat.AttackedModel):
         return Loss(total, {name: part.detach() for name, part in parts.items()}, of_chains)
 
     def _images(self, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
-        """Return the images of each kind, the labelled ones last, whose running statistics then count most."""
+        """Return the images of each kind, the labelled ones last, whose running statistics then
+        count most.
+        """
         images = {}
         if negatives is not None:
             images["samples"] = negatives.x
@@ -119,7 +132,9 @@ class JointPassJEM(threat.AttackedModel):
         sizes = [len(x) for x in images.values()]
         return dict(zip(images, together.split(sizes), strict=True))
 
-    def _partly_attacked(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
+    def _partly_attacked(
+        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
+    ) -> Float[Tensor, "B C H W"]:
         """Return the images, the first of which are attacked by one step from a random start."""
         count = round(self.terms.attacked * len(x))
         if not count:

@@ -9,7 +9,8 @@ from jembench.parts import LogitModel, Weights, hybrid_loss
 
 
 class JEM(LogitModel):
-    """A model trained on log p(x, y) = log p(y|x) + log p(x), by cross-entropy and energies (equation 8).
+    """A model trained on log p(x, y) = log p(y|x) + log p(x), by cross-entropy and energies
+    (equation 8).
 
     Args:
         net: see :class:`~jembench.parts.LogitModel`.
@@ -29,7 +30,8 @@ class JEM(LogitModel):
 
 
 class FactoredJEM(LogitModel):
-    """A model trained on log p(x, y) = log p(x|y) + log p(y), by energies of labelled data and samples.
+    """A model trained on log p(x, y) = log p(x|y) + log p(y), by energies of labelled data and
+    samples.
 
     It is the ablation of section 3 and Table 1 ("p(x|y) factored"), which has no term for p(y|x).
     """

@@ -39,11 +39,17 @@ def test_an_outlier_has_no_gradient_and_the_others_keep_theirs(energies):
 
 @pytest.mark.parametrize("energies", ["clip", "drop"])
 def test_the_loss_and_a_step_by_hand_and_the_guard_sees_all_energies(energies):
-    """One sample lies beyond the limit; clipped, its energy is a constant, as the median and the spread are."""
+    """One sample lies beyond the limit; clipped, its energy is a constant, as the median and the
+    spread are.
+    """
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
     other = copy.deepcopy(net)
-    x, samples, y = torch.randn(5, *DATA.shape), torch.randn(5, *DATA.shape), torch.tensor([0, 1, 2, 0, 1])
+    x, samples, y = (
+        torch.randn(5, *DATA.shape),
+        torch.randn(5, *DATA.shape),
+        torch.tensor([0, 1, 2, 0, 1]),
+    )
     samples[0] *= 1000
     loss = TamedJEM(net, energies, 3.0).training_loss(Batch(x, x, y), Negatives(samples, None))
 
@@ -59,7 +65,10 @@ def test_the_loss_and_a_step_by_hand_and_the_guard_sees_all_energies(energies):
     torch.testing.assert_close(loss.total, expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(loss.energies.samples, energy)
     for weight, same, grad in zip(
-        net.parameters(), other.parameters(), torch.autograd.grad(expected, other.parameters()), strict=True
+        net.parameters(),
+        other.parameters(),
+        torch.autograd.grad(expected, other.parameters()),
+        strict=True,
     ):
         (found,) = torch.autograd.grad(loss.total, weight, retain_graph=True)
         torch.testing.assert_close(weight - 0.1 * found, same - 0.1 * grad, rtol=1e-4, atol=1e-5)

@@ -43,12 +43,20 @@ def test_what_a_model_is(spec, chains):
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("spec", "iteration", "weight"),
-    [("jem", 0, 1), ("jem:marginal=0.2", 0, 0.2), ("jem:ramp=8", 0, 0), ("jem:ramp=8", 6, 0.75), ("jem:ramp=8", 9, 1)],
+    [
+        ("jem", 0, 1),
+        ("jem:marginal=0.2", 0, 0.2),
+        ("jem:ramp=8", 0, 0),
+        ("jem:ramp=8", 6, 0.75),
+        ("jem:ramp=8", 9, 1),
+    ],
 )
 def test_jem_is_trained_on_the_weighted_sum_of_both(spec, iteration, weight):
     model = make(spec)
     loss = model.training_loss(BATCH._replace(iteration=torch.tensor(float(iteration))), NEGATIVES)
-    cross_entropy = -model.logits(BATCH.x_labelled).log_softmax(1)[range(4), BATCH.y_labelled].mean()
+    cross_entropy = (
+        -model.logits(BATCH.x_labelled).log_softmax(1)[range(4), BATCH.y_labelled].mean()
+    )
     gap = model.energy(BATCH.x).mean() - model.energy(NEGATIVES.x).mean()
     assert torch.allclose(loss.total, cross_entropy + weight * gap, atol=1e-6)
     assert set(loss.parts) == {"cross_entropy", "energy_data", "energy_samples"}
@@ -58,7 +66,10 @@ def test_jem_is_trained_on_the_weighted_sum_of_both(spec, iteration, weight):
 def test_the_factored_ablation_is_trained_on_p_x_given_y_alone():
     model = make("jem-factored")
     loss = model.training_loss(BATCH, NEGATIVES)
-    gap = model.energy(BATCH.x_labelled, BATCH.y_labelled).mean() - model.energy(NEGATIVES.x, NEGATIVES.y).mean()
+    gap = (
+        model.energy(BATCH.x_labelled, BATCH.y_labelled).mean()
+        - model.energy(NEGATIVES.x, NEGATIVES.y).mean()
+    )
     assert torch.allclose(loss.total, gap, atol=1e-6)
     assert set(loss.parts) == {"joint_energy_data", "joint_energy_samples"}
 

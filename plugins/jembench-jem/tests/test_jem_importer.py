@@ -1,4 +1,6 @@
-"""The authors' checkpoints: a synthetic one with their names and shapes, and others that do not fit."""
+"""The authors' checkpoints: a synthetic one with their names and shapes, and others that do not
+fit.
+"""
 
 import dataclasses
 
@@ -23,7 +25,9 @@ class PublishedBlock(nn.Module):
         self.conv1 = nn.Conv2d(before, after, 3, padding=1)
         self.conv2 = nn.Conv2d(after, after, 3, stride=stride, padding=1)
         shape_changes = stride != 1 or before != after
-        self.shortcut = nn.Sequential(*([nn.Conv2d(before, after, 1, stride=stride)] if shape_changes else []))
+        self.shortcut = nn.Sequential(
+            *([nn.Conv2d(before, after, 1, stride=stride)] if shape_changes else [])
+        )
 
     def forward(self, x):
         inner = self.conv1(nn.functional.leaky_relu(self.bn1(x), 0.2))
@@ -90,7 +94,12 @@ def test_the_network_is_recognised_and_gives_the_same_logits(options, spec, path
     write(path, model)
     found = read(path)
     assert found.model == spec
-    assert found.unused == ("energy_output.bias", "energy_output.weight", "f.linear.bias", "f.linear.weight")
+    assert found.unused == (
+        "energy_output.bias",
+        "energy_output.weight",
+        "f.linear.bias",
+        "f.linear.weight",
+    )
     x = torch.rand(4, 3, 32, 32) * 2 - 1
     with torch.no_grad():
         ours = fit_together(found, DATA, path).eval().logits(x)
@@ -113,8 +122,12 @@ def test_a_checkpoint_without_a_buffer_has_no_chains(path):
 
 def test_wrappers_and_other_entries_do_no_harm(path):
     checkpoint = write(path, published())
-    weights = {f"_orig_mod.module.{name}": value for name, value in checkpoint["model_state_dict"].items()}
-    torch.save({**checkpoint, "model_state_dict": weights, "ema": checkpoint["model_state_dict"]}, path)
+    weights = {
+        f"_orig_mod.module.{name}": value for name, value in checkpoint["model_state_dict"].items()
+    }
+    torch.save(
+        {**checkpoint, "model_state_dict": weights, "ema": checkpoint["model_state_dict"]}, path
+    )
     found = read(path)
     torch.save(checkpoint, path)
     assert found.weights.keys() == read(path).weights.keys()
@@ -126,7 +139,8 @@ def test_a_model_may_be_named(path):
 
 
 @pytest.mark.parametrize(
-    "norm", [lambda width: nn.InstanceNorm2d(width, affine=True), lambda width: nn.GroupNorm(1, width)]
+    "norm",
+    [lambda width: nn.InstanceNorm2d(width, affine=True), lambda width: nn.GroupNorm(1, width)],
 )
 def test_norms_that_look_the_same_must_be_named(norm, path):
     write(path, published(norm=norm))
@@ -137,14 +151,18 @@ def test_norms_that_look_the_same_must_be_named(norm, path):
 
 def test_other_networks_are_refused(path):
     torch.save({"model_state_dict": nn.Linear(3, 3).state_dict()}, path)
-    with pytest.raises(CheckpointError, match="holds no wide residual network in the names that JEM's authors use"):
+    with pytest.raises(
+        CheckpointError, match="holds no wide residual network in the names that JEM's authors use"
+    ):
         read(path)
 
 
 def test_another_number_of_classes_is_listed(path):
     write(path, published())
     data = DataSpec(name="cifar100", shape=(3, 32, 32), num_classes=100)
-    with pytest.raises(CheckpointError, match=r"net.class_output.weight is \(10, 128\) instead of \(100, 128\)"):
+    with pytest.raises(
+        CheckpointError, match=r"net.class_output.weight is \(10, 128\) instead of \(100, 128\)"
+    ):
         fit_together(read(path, data), data, path)
 
 
@@ -173,21 +191,34 @@ def chains(n=30):
 @pytest.mark.parametrize(
     ("buffer", "text"),
     [
-        (torch.rand(5, 1, 8, 8), r"is \(5, 1, 8, 8\); it must be \(N, 3, 32, 32\) with N of 1 or more"),
-        (torch.rand(0, 3, 32, 32), r"is \(0, 3, 32, 32\); it must be \(N, 3, 32, 32\) with N of 1 or more"),
+        (
+            torch.rand(5, 1, 8, 8),
+            r"is \(5, 1, 8, 8\); it must be \(N, 3, 32, 32\) with N of 1 or more",
+        ),
+        (
+            torch.rand(0, 3, 32, 32),
+            r"is \(0, 3, 32, 32\); it must be \(N, 3, 32, 32\) with N of 1 or more",
+        ),
         (torch.tensor(1.0), r"is \(\); it must be"),
         ("images", "is str; it must be"),
         (chains().to_sparse(), "is not stored as plain numbers"),
         (chains().to("meta"), "is not stored as plain numbers"),
         (((chains() + 1) * 127).to(torch.uint8), "holds uint8; chains are floating-point numbers"),
         (chains().to(torch.complex64), "holds complex64; chains are floating-point numbers"),
-        (torch.cat([chains(), torch.full((1, 3, 32, 32), torch.nan)]), "holds numbers that are not finite"),
-        (torch.cat([chains(), torch.full((1, 3, 32, 32), torch.inf)]), "holds numbers that are not finite"),
+        (
+            torch.cat([chains(), torch.full((1, 3, 32, 32), torch.nan)]),
+            "holds numbers that are not finite",
+        ),
+        (
+            torch.cat([chains(), torch.full((1, 3, 32, 32), torch.inf)]),
+            "holds numbers that are not finite",
+        ),
     ],
 )
 def test_a_replay_buffer_that_is_none_is_told_of(buffer, text, path):
     with pytest.raises(
-        CheckpointError, match=f"The replay buffer in {path} {text}.* Save it as it was trained, or take"
+        CheckpointError,
+        match=f"The replay buffer in {path} {text}.* Save it as it was trained, or take",
     ):
         read(with_buffer(path, buffer))
 
@@ -202,7 +233,14 @@ def test_a_replay_buffer_that_is_none_is_told_of(buffer, text, path):
         ((0.0, 1.0), chains()),
         ((0.0, 1.0), (chains() + 1) * 127.5),
     ],
-    ids=["0..1", "0..1, not clamped", "0..255", "0..255, mostly black", "-1..1 for 0..1", "0..255 for 0..1"],
+    ids=[
+        "0..1",
+        "0..1, not clamped",
+        "0..255",
+        "0..255, mostly black",
+        "-1..1 for 0..1",
+        "0..255 for 0..1",
+    ],
 )
 def test_pixels_in_another_range_are_told_of(bounds, images, path):
     data = dataclasses.replace(DATA, bounds=bounds)

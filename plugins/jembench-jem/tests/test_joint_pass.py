@@ -1,4 +1,6 @@
-"""Joint passes, outliers, attacked images and the scale, each against a computation that is written out."""
+"""Joint passes, outliers, attacked images and the scale, each against a computation that is written
+out.
+"""
 
 import copy
 
@@ -58,14 +60,24 @@ def test_without_the_options_it_is_the_model_of_the_paper():
 def test_the_loss_and_its_gradients_by_hand(joint, batch):
     """Check all terms but the attack, in training mode, with a scale of exp(.3)."""
     model = make(
-        ALL.replace("attacked=0.25", "attacked=0") if joint else ALL.replace("joint", "each").replace("0.25", "0")
+        ALL.replace("attacked=0.25", "attacked=0")
+        if joint
+        else ALL.replace("joint", "each").replace("0.25", "0")
     )
     model.log_scale.data.fill_(0.1)
     twin = copy.deepcopy(model)
     loss = model.training_loss(batch, SAMPLES)
 
-    kinds = [SAMPLES.x, batch.outliers, X] if batch is SHARED else [SAMPLES.x, batch.outliers, batch.x, X]
-    outputs = twin.net(torch.cat(kinds)).split([len(x) for x in kinds]) if joint else [twin.net(x) for x in kinds]
+    kinds = (
+        [SAMPLES.x, batch.outliers, X]
+        if batch is SHARED
+        else [SAMPLES.x, batch.outliers, batch.x, X]
+    )
+    outputs = (
+        twin.net(torch.cat(kinds)).split([len(x) for x in kinds])
+        if joint
+        else [twin.net(x) for x in kinds]
+    )
     samples, outliers, data = (-output.logsumexp(1) for output in outputs[:3])
     scaled = (0.3 * torch.ones(())).exp() * outputs[-1]
     cross_entropy = -scaled.log_softmax(1)[range(8), Y].mean()

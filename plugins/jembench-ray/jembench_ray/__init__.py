@@ -1,4 +1,6 @@
-"""Ray as an executor of jembench: units of work run as tasks of a Ray cluster, or of a Ray on this machine."""
+"""Ray as an executor of jembench: units of work run as tasks of a Ray cluster, or of a Ray on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,12 @@ def ray(
 ) -> RayExecutor:
     """Tasks of a Ray cluster: one for each unit of work.
 
-    ``address`` is ``host:port`` of a cluster, or ``auto`` for one that runs on this machine. Without it, it is the
-    cluster that RAY_ADDRESS names; if there is none, a Ray is started on this machine for the time of the run, as
-    ``local`` always does. A unit takes ``gpus`` GPUs (``0.5``: two units share one) and ``cpus`` cores, and one that N
-    processes train N times as many; on a cluster without GPUs it takes the cores alone. A unit whose worker or node
-    died is tried again, up to ``retries`` times.
+    ``address`` is ``host:port`` of a cluster, or ``auto`` for one that runs on this machine.
+    Without it, it is the cluster that RAY_ADDRESS names; if there is none, a Ray is started on this
+    machine for the time of the run, as ``local`` always does. A unit takes ``gpus`` GPUs (``0.5``:
+    two units share one) and ``cpus`` cores, and one that N processes train N times as many; on a
+    cluster without GPUs it takes the cores alone. A unit whose worker or node died is tried again,
+    up to ``retries`` times.
 
     Raises:
         SpecError: if an option is out of range.
@@ -36,7 +39,9 @@ def ray(
             "of its head node, such as ray:address=10.0.0.1:6379."
         )
     host, _, port = address.rpartition(":")
-    if address not in ("", "auto", "local") and not (host and port.isdecimal() and 0 < int(port) < 2**16):
+    if address not in ("", "auto", "local") and not (
+        host and port.isdecimal() and 0 < int(port) < 2**16
+    ):
         raise SpecError(f"address of ray is {address!r}; it must be host:port, auto or local.")
     if gpus > 1 and gpus % 1:
         raise SpecError(f"gpus of ray is {gpus:g}; above 1 it must be a whole number.")

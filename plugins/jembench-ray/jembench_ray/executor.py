@@ -1,4 +1,6 @@
-"""The executor ``ray``: a remote task for each unit of work, on a Ray cluster or on a Ray of this machine alone."""
+"""The executor ``ray``: a remote task for each unit of work, on a Ray cluster or on a Ray of this
+machine alone.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,18 @@ if TYPE_CHECKING:
     from ray import ObjectRef
 
 AGAIN = 3.0
-"""Seconds after which tasks are cancelled again: Ray may lose the request for one that is just starting."""
+"""Seconds after which tasks are cancelled again: Ray may lose the request for one that is just
+starting.
+"""
 
 
 class RayExecutor:
-    """Units of work as tasks of Ray, which queues them, places them and tries again those of lost nodes.
+    """Units of work as tasks of Ray, which queues them, places them and tries again those of lost
+    nodes.
 
     Args:
-        address: of the cluster: ``host:port``, ``auto`` or ``local``; "": RAY_ADDRESS, or ``local``.
+        address: of the cluster: ``host:port``, ``auto`` or ``local``; "": RAY_ADDRESS, or
+            ``local``.
         gpus: of each process of a unit, where the cluster has GPUs.
         cpus: cores of each process of a unit.
         retries: how often a unit is tried again whose worker or node died.
@@ -61,17 +67,22 @@ class RayExecutor:
         """Ray, connected to the cluster.
 
         Raises:
-            Unavailable: if Ray is not installed, the cluster cannot be reached, or it has other versions.
+            Unavailable: if Ray is not installed, the cluster cannot be reached, or it has other
+                versions.
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        if self._address == "local":  # it listens on loopback alone: whoever reaches a Ray can run code
-            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # otherwise Ray replaces 127.0.0.1
+        # it listens on loopback alone: whoever reaches a Ray can run code
+        if self._address == "local":
+            # otherwise Ray replaces 127.0.0.1
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
             options |= {"_node_ip_address": "127.0.0.1", "include_dashboard": False}
         try:
             import ray
         except ImportError as error:
-            raise Unavailable(f"Ray cannot be imported ({error}). Install it: pip install jembench-ray") from error
+            raise Unavailable(
+                f"Ray cannot be imported ({error}). Install it: pip install jembench-ray"
+            ) from error
         if ray.is_initialized():  # by the user's own program
             return ray
         try:
@@ -84,7 +95,8 @@ class RayExecutor:
             ray.shutdown()
             signal.raise_signal(signal.SIGTERM)
             raise
-        except Exception as error:  # also Ray's bare Exception, when a busy machine is too slow for it
+        # also Ray's bare Exception, when a busy machine is too slow for it
+        except Exception as error:
             ray.shutdown()
             reason = " ".join(str(error).split()).removesuffix(".") or type(error).__name__
             raise Unavailable(
@@ -113,13 +125,16 @@ class RayExecutor:
     def _needs(self, processes: int) -> dict[str, float]:
         """Return what a unit takes of a node, without GPUs where there are none."""
         has_gpus = any(node["Resources"].get("GPU") for node in self._nodes)
-        gpus = self._gpus if processes == 1 else math.ceil(self._gpus) * processes  # each has its own
+        # each has its own
+        gpus = self._gpus if processes == 1 else math.ceil(self._gpus) * processes
         return {"CPU": self._cpus * processes} | ({"GPU": gpus} if gpus and has_gpus else {})
 
     def _room(self, needs: Mapping[str, float]) -> int:
         """Return the number of units for which the nodes have room."""
         has = [node["Resources"] for node in self._nodes]
-        return sum(min(int(node.get(name, 0) / each) for name, each in needs.items()) for node in has)
+        return sum(
+            min(int(node.get(name, 0) / each) for name, each in needs.items()) for node in has
+        )
 
     def open(self, driver: Driver) -> None:
         """Connect to Ray, or start it.
@@ -128,7 +143,9 @@ class RayExecutor:
             Unavailable: if that is not possible.
         """
         self._driver = driver
-        self._task = self._ray.remote(max_retries=self._retries, retry_exceptions=[task.Died])(task.carry_out)
+        self._task = self._ray.remote(max_retries=self._retries, retry_exceptions=[task.Died])(
+            task.carry_out
+        )
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Give units to Ray."""
@@ -140,11 +157,17 @@ class RayExecutor:
                 text = f"No node of the Ray cluster has {what}. Ask for less, for example ray:cpus=1,gpus=0."
                 self._refused.append(Ended(id=job.id, how="refused", text=text))
                 continue
-            environment = {"OMP_NUM_THREADS": str(math.ceil(self._cpus))} | dict(self._driver.environment)
+            environment = {"OMP_NUM_THREADS": str(math.ceil(self._cpus))} | dict(
+                self._driver.environment
+            )
             if "GPU" not in needs:  # Ray would show it all of the node
                 environment["CUDA_VISIBLE_DEVICES"] = ""
             unit = task.Unit(
-                id=job.id, text=job.text, store=str(root), command=self._driver.command([job]), environment=environment
+                id=job.id,
+                text=job.text,
+                store=str(root),
+                command=self._driver.command([job]),
+                environment=environment,
             )
             files = task.pack(root, files_of(Store(root), job.text)) if self._sends_files else None
             options = {"num_cpus": needs["CPU"], "num_gpus": needs.get("GPU", 0)}
@@ -163,7 +186,9 @@ class RayExecutor:
         with _as_raised():
             ready, _ = self._ray.wait(list(self._running), timeout=seconds)
             if ready:  # with all others that have ended
-                ready, _ = self._ray.wait(list(self._running), num_returns=len(self._running), timeout=0)
+                ready, _ = self._ray.wait(
+                    list(self._running), num_returns=len(self._running), timeout=0
+                )
             return [ended for ref in ready if (ended := self._ending(ref, self._running.pop(ref)))]
 
     def _ending(self, ref: ObjectRef, job: Job) -> Ended | None:
@@ -222,7 +247,8 @@ class RayExecutor:
 
 
 def files_of(store: Store, text: str) -> list[Path]:
-    """Return the files of a store that a unit of work reads: of its fit, its cells, and those that all fits share.
+    """Return the files of a store that a unit of work reads: of its fit, its cells, and those that
+    all fits share.
 
     Args:
         store: of the run.
@@ -235,27 +261,34 @@ def files_of(store: Store, text: str) -> list[Path]:
         folders.append(store.readings_of(fit, weights_digest(home)))
     found = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
     for cell in work["cells"]:
-        found += [store.place("cells", f"-{cell['id']}.json"), store.place("arrays", f"-{cell['id']}.npz")]
+        found += [
+            store.place("cells", f"-{cell['id']}.json"),
+            store.place("arrays", f"-{cell['id']}.npz"),
+        ]
     return [path for path in found if path.exists() and not path.name.startswith(".")]
 
 
 def copy_caches(left: Path, root: Path) -> None:
     """Copy the predictions, parts of attacks and feature networks that the store ``root`` lacks.
 
-    Some units have no other result, and units without a GPU read them. They are checked when they are read.
+    Some units have no other result, and units without a GPU read them. They are checked when they
+    are read.
     """
     for path in (*left.glob("readings/*/*"), *left.glob("features/*/*")):
         to = root / path.relative_to(left)
         if path.is_file() and not to.exists():
             to.parent.mkdir(parents=True, exist_ok=True)
-            new = to.with_name(f".jembench-{os.urandom(8).hex()}.tmp")  # removed by the next run if this one is killed
+            # removed by the next run if this one is killed
+            new = to.with_name(f".jembench-{os.urandom(8).hex()}.tmp")
             shutil.copy(path, new)
             new.replace(to)
 
 
 @contextmanager
 def _as_raised() -> Iterator[None]:
-    """Raise the exception that a signal's handler raised within Ray, which makes a SystemError of it."""
+    """Raise the exception that a signal's handler raised within Ray, which makes a SystemError of
+    it.
+    """
     try:
         yield
     except SystemError as error:

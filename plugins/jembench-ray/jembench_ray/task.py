@@ -26,7 +26,9 @@ LOOK = 0.5
 
 
 class Died(Exception):
-    """The worker process died, for which Ray tries the task again. Arguments: the reason and the host."""
+    """The worker process died, for which Ray tries the task again. Arguments: the reason and the
+    host.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +43,16 @@ class Unit:
 
 
 def carry_out(unit: Unit, files: bytes | None) -> tuple[Ended | None, bytes]:
-    """Carry out a unit in the driver's store, or, with the files that it needs, in a store of its own.
+    """Carry out a unit in the driver's store, or, with the files that it needs, in a store of its
+    own.
 
     Args:
         unit: the unit.
         files: a zip of what the driver's store has of it; None: the driver's store is used.
 
     Returns:
-        the ending, and a zip of the store of its own. The ending is None if the driver's store is out of reach: then
-        the unit is to be submitted again with its files.
+        the ending, and a zip of the store of its own. The ending is None if the driver's store is
+        out of reach: then the unit is to be submitted again with its files.
 
     Raises:
         Died: if the worker process dies.
@@ -62,7 +65,11 @@ def carry_out(unit: Unit, files: bytes | None) -> tuple[Ended | None, bytes]:
         Path(folder, "works").mkdir(exist_ok=True)
         Path(folder, "works", f"{unit.id}.json").write_text(unit.text, encoding="utf-8")
         ended = _run(unit, Path(folder), "--store", folder)
-        left = (path for path in Path(folder).rglob("*") if path.is_file() and path.parent.name != "leases")
+        left = (
+            path
+            for path in Path(folder).rglob("*")
+            if path.is_file() and path.parent.name != "leases"
+        )
         return ended, pack(Path(folder), left)
 
 
@@ -104,7 +111,9 @@ def _run(unit: Unit, store: Path, *options: str) -> Ended:
         with suppress(ValueError, TypeError):  # printed by something else
             ended = Ended(**json.loads(line))
     if ended is None:
-        raise Died(f"its worker process ended with {exit_reason(worker.returncode)}", platform.node())
+        raise Died(
+            f"its worker process ended with {exit_reason(worker.returncode)}", platform.node()
+        )
     if ended.how in ("done", "busy", "stopped"):
         log.unlink()
     return ended
@@ -118,7 +127,9 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _cancellations() -> Iterator[list[int]]:
-    """Collect the interrupts of ray.cancel: one that ended the start of a worker would leave the worker running."""
+    """Collect the interrupts of ray.cancel: one that ended the start of a worker would leave the
+    worker running.
+    """
     seen: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
     try:
@@ -128,10 +139,13 @@ def _cancellations() -> Iterator[list[int]]:
 
 
 def _wait(worker: subprocess.Popen[str], cancellations: list[int]) -> tuple[str, bool]:
-    """Wait for a process; return what it printed, and whether Ray has cancelled the task, which stops it cleanly."""
+    """Wait for a process; return what it printed, and whether Ray has cancelled the task, which
+    stops it cleanly.
+    """
     node, is_stopped = os.getppid(), False
     while True:
-        if cancellations and not is_stopped:  # a second signal would end the worker before it has saved
+        # a second signal would end the worker before it has saved
+        if cancellations and not is_stopped:
             worker.terminate()
             is_stopped = True
         try:

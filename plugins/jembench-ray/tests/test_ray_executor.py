@@ -1,4 +1,6 @@
-"""The executor on a real Ray: two nodes of this machine with a core each. Most workers are fake, and need no torch."""
+"""The executor on a real Ray: two nodes of this machine with a core each. Most workers are fake,
+and need no torch.
+"""
 
 import dataclasses
 import os
@@ -16,14 +18,17 @@ import pytest
 from executor_checks import check_executor
 from executor_sessions import Session, is_alive
 
-os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # loopback only, read when Ray is imported
+# loopback only, read when Ray is imported
+os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
 
 import jembench
 from jembench import stopping
 from jembench.plugin import SpecError, Unavailable, resolve
 from jembench.testing import parametrize
 
-make = pytest.importorskip("jembench_ray", reason="jembench-ray is not installed: tox -e plugins").ray
+make = pytest.importorskip(
+    "jembench_ray", reason="jembench-ray is not installed: tox -e plugins"
+).ray
 ray = pytest.importorskip("ray")
 task = pytest.importorskip("jembench_ray.task")
 
@@ -36,7 +41,8 @@ def cluster():
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
-        folder = tempfile.mkdtemp(prefix="jembench-tests-ray-", dir="/tmp")  # a short path, for sockets
+        # a short path, for sockets
+        folder = tempfile.mkdtemp(prefix="jembench-tests-ray-", dir="/tmp")
         patch.setenv("RAY_TMPDIR", folder)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_worker_niceness", "0")  # else other processes of the machine come first
@@ -51,7 +57,11 @@ def cluster():
 
 
 def add_node(cluster, **more):
-    options = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.1"} | more
+    options = {
+        "num_cpus": 1,
+        "object_store_memory": 80 * 2**20,
+        "node_ip_address": "127.0.0.1",
+    } | more
     return cluster.add_node(include_dashboard=False, **options)
 
 
@@ -206,7 +216,8 @@ time.sleep(60)
 
 
 def test_a_ray_of_its_own_is_reached_from_this_machine_alone_and_dies_with_the_driver(tmp_path):
-    environment = {**os.environ, "RAY_AUTH_TOKEN": "0" * 64}  # else Ray writes one to the user's home
+    # else Ray writes one to the user's home
+    environment = {**os.environ, "RAY_AUTH_TOKEN": "0" * 64}
     del environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"]  # the executor sets it
     environment["PYTHONPATH"] = str(Path(fake_worker.__file__).parent)
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
@@ -226,19 +237,30 @@ def descendants(pid):
 
 
 def is_agent(pid):
-    """Return whether a process is a part of Ray that takes a minute to see that the rest of it was killed."""
+    """Return whether a process is a part of Ray that takes a minute to see that the rest of it was
+    killed.
+    """
     return b"Agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_without_a_shared_store_the_results_are_the_same(tmp_path, monkeypatch):
     unit = task.Unit
-    monkeypatch.setattr(task, "Unit", lambda **options: unit(**options | {"store": str(tmp_path / "elsewhere")}))
-    asked = {"models": "baseline:net=small-2", "metrics": "pgd:restarts=1,steps=2,norm=linf", "limit": 20}
+    monkeypatch.setattr(
+        task, "Unit", lambda **options: unit(**options | {"store": str(tmp_path / "elsewhere")})
+    )
+    asked = {
+        "models": "baseline:net=small-2",
+        "metrics": "pgd:restarts=1,steps=2,norm=linf",
+        "limit": 20,
+    }
     asked |= {"settings": {"epochs": 1}, "progress": False}
     results = [
-        jembench.run("hybrid", **asked, store=tmp_path / executor, executor=executor) for executor in ("ray", "local")
+        jembench.run("hybrid", **asked, store=tmp_path / executor, executor=executor)
+        for executor in ("ray", "local")
     ]
-    apart, alone = ([(each.label, each.value, each.low, each.high) for each in result] for result in results)
+    apart, alone = (
+        [(each.label, each.value, each.low, each.high) for each in result] for result in results
+    )
     assert apart == alone
     assert not list((tmp_path / "ray" / "works").iterdir())
 
@@ -283,8 +305,14 @@ def test_a_cluster_that_cannot_be_used_is_named_with_the_remedy(monkeypatch):
     with pytest.raises(Unavailable, match=r"127.0.0.1:1 cannot be used: .*ray:address=local"):
         _ = make(address="127.0.0.1:1").slots
     with monkeypatch.context() as patch:
-        patch.setattr(ray, "init", lambda **_: (_ for _ in ()).throw(ray.exceptions.AuthenticationError("no token")))
-        with pytest.raises(Unavailable, match=r"cannot be used: no token.*RAY_AUTH_MODE=token with RAY_AUTH_TOKEN"):
+        patch.setattr(
+            ray,
+            "init",
+            lambda **_: (_ for _ in ()).throw(ray.exceptions.AuthenticationError("no token")),
+        )
+        with pytest.raises(
+            Unavailable, match=r"cannot be used: no token.*RAY_AUTH_MODE=token with RAY_AUTH_TOKEN"
+        ):
             _ = make().slots
     monkeypatch.setattr(ray, "__version__", "2.1.0")
     with pytest.raises(Unavailable, match=r"Version mismatch.*install its versions"):

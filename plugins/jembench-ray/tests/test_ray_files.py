@@ -6,7 +6,9 @@ from dataclasses import asdict
 import pytest
 from small_store import small_store
 
-executor = pytest.importorskip("jembench_ray.executor", reason="jembench-ray is not installed: tox -e plugins")
+executor = pytest.importorskip(
+    "jembench_ray.executor", reason="jembench-ray is not installed: tox -e plugins"
+)
 
 
 def test_a_unit_reads_its_fit_its_predictions_its_cells_and_the_features(tmp_path):
@@ -15,7 +17,9 @@ def test_a_unit_reads_its_fit_its_predictions_its_cells_and_the_features(tmp_pat
     unit = json.dumps({"fit": asdict(cell.fit), "cells": [{"id": cell.id, "metric": cell.metric}]})
     files = [path.relative_to(whole.root) for path in executor.files_of(whole, unit)]
     assert {path.parts[0] for path in files} == {"fits", "cells", "arrays", "readings", "features"}
-    assert {path.parts[1] for path in files if path.parts[0] == "fits"} == {whole.fit_folder(cell.fit).name}
+    assert {path.parts[1] for path in files if path.parts[0] == "fits"} == {
+        whole.fit_folder(cell.fit).name
+    }
     assert len(files) == len(set(files))
     assert all((whole.root / path).is_file() for path in files)
     assert executor.files_of(type(whole)(tmp_path / "empty"), unit) == []
@@ -23,7 +27,9 @@ def test_a_unit_reads_its_fit_its_predictions_its_cells_and_the_features(tmp_pat
 
 def test_what_other_units_read_is_copied_where_it_is_not_yet(tmp_path):
     left, root = small_store(tmp_path / "left").root, tmp_path / "root"
-    files = [path.relative_to(left) for path in (*left.glob("readings/*/*"), *left.glob("features/*/*"))]
+    files = [
+        path.relative_to(left) for path in (*left.glob("readings/*/*"), *left.glob("features/*/*"))
+    ]
     (root / files[0]).parent.mkdir(parents=True)
     (root / files[0]).write_bytes(b"is there")
     executor.copy_caches(left, root)

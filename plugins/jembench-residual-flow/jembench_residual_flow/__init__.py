@@ -1,4 +1,6 @@
-"""Residual flows (Chen et al., 2019, arXiv:1906.02735), normalising flows of invertible residual blocks."""
+"""Residual flows (Chen et al., 2019, arXiv:1906.02735), normalising flows of invertible residual
+blocks.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,13 @@ def residual_flow(
     terms: Annotated[int, Range(least=0)] = 20,
     probes: Count = 1,
 ) -> ResidualFlow | ConditionalResidualFlow:
-    """A normalising flow of residual blocks, with log p(x|y) and so p(y|x) by Bayes' rule, or with log p(x) alone.
+    """A normalising flow of residual blocks, with log p(x|y) and so p(y|x) by Bayes' rule, or with
+    log p(x) alone.
 
-    It has ``blocks`` at each of ``levels``, between which height and width are halved, and ``hidden`` channels in the
-    network of each block, whose convolutions are bounded by ``lipschitz``. Evaluation computes ``terms`` of each
-    determinant's power series, averaged over ``probes``, or with ``terms=0`` the determinant itself, for small images.
+    It has ``blocks`` at each of ``levels``, between which height and width are halved, and
+    ``hidden`` channels in the network of each block, whose convolutions are bounded by
+    ``lipschitz``. Evaluation computes ``terms`` of each determinant's power series, averaged over
+    ``probes``, or with ``terms=0`` the determinant itself, for small images.
     """
     from jembench_residual_flow.flow import Flow
     from jembench_residual_flow.model import ConditionalResidualFlow, ResidualFlow

@@ -44,7 +44,10 @@ class ActNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "B C H W"], log_det: LogDet) -> Moved:
         """Return (x - shift) exp(log_scale) and its log determinant."""
-        return Moved((x - self.shift) * self.log_scale.exp(), (self.log_scale.sum() * x[0, 0].numel()).expand(len(x)))
+        return Moved(
+            (x - self.shift) * self.log_scale.exp(),
+            (self.log_scale.sum() * x[0, 0].numel()).expand(len(x)),
+        )
 
     def invert(self, z: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
         """Map latents to images."""
@@ -83,7 +86,8 @@ class Block(nn.Module):
 
     def __init__(self, shape: tuple[int, int, int], *, hidden: int, lipschitz: float) -> None:
         super().__init__()
-        channels, outer = shape[0], 3 if max(shape[1:]) > 1 else 1  # around a single pixel there is nothing
+        # around a single pixel there is nothing
+        channels, outer = shape[0], 3 if max(shape[1:]) > 1 else 1
         self.net = LipschitzCNN(
             [channels, hidden, hidden, channels],
             [outer, 1, outer],
@@ -144,7 +148,8 @@ class Block(nn.Module):
 
 
 class Flow(nn.Module):
-    """The map from images to latents: at each scale, an actnorm before each block, with all channels.
+    """The map from images to latents: at each scale, an actnorm before each block, with all
+    channels.
 
     Args:
         shape: (C, H, W) of images; 2^(levels - 1) divides H and W.
@@ -154,7 +159,15 @@ class Flow(nn.Module):
         lipschitz: the bound of each of its convolutions, below 1.
     """
 
-    def __init__(self, shape: tuple[int, int, int], *, levels: int, blocks: int, hidden: int, lipschitz: float) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        *,
+        levels: int,
+        blocks: int,
+        hidden: int,
+        lipschitz: float,
+    ) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         for level in range(levels):

@@ -1,9 +1,10 @@
-"""The log determinant log |det (I + J)| of a residual block, J = dg/dx of norm below 1, exactly or by a power series.
+"""The log determinant log |det (I + J)| of a residual block, J = dg/dx of norm below 1, exactly or
+by a power series.
 
     log det (I + J) = sum over k >= 1 of (-1)^(k+1) / k tr J^k,    tr J^k = E[v' J^k v] for probes v of covariance I
 
-Chen et al. (2019), arXiv:1906.02735, sections 3.1 and 3.2. The estimators of normflows use the global generators, also
-in evaluation, where they differ from call to call and have no gradient.
+Chen et al. (2019), arXiv:1906.02735, sections 3.1 and 3.2. The estimators of normflows use the
+global generators, also in evaluation, where they differ from call to call and have no gradient.
 
 Legend: B batch, C channels, H height, W width, D dimensions.
 """
@@ -32,16 +33,25 @@ class Change(NamedTuple):
 class LogDet(Protocol):
     """A method that computes the log determinant of a block."""
 
-    def __call__(self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
-        """Return g = net(x) and the log determinant, with gradients if ``differentiable``; x requires a gradient."""
+    def __call__(
+        self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool
+    ) -> Change:
+        """Return g = net(x) and the log determinant, with gradients if ``differentiable``; x
+        requires a gradient.
+        """
         ...
 
 
 def exact(net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
-    """Compute the log determinant from the whole Jacobian, one of whose D rows each backward pass gives."""
+    """Compute the log determinant from the whole Jacobian, one of whose D rows each backward pass
+    gives.
+    """
     change, identity = net(x), torch.eye(x[0].numel(), dtype=x.dtype, device=x.device)
     units = identity.view(-1, 1, *x.shape[1:]).expand(-1, *x.shape)
-    rows = [autograd.grad(change, x, unit, retain_graph=True, create_graph=differentiable)[0] for unit in units]
+    rows = [
+        autograd.grad(change, x, unit, retain_graph=True, create_graph=differentiable)[0]
+        for unit in units
+    ]
     jacobian = torch.stack(rows, dim=1).flatten(2)
     return Change(change, torch.linalg.slogdet(identity + jacobian).logabsdet)
 
@@ -55,36 +65,43 @@ def omitted(net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool
 class Truncated:
     """The first terms of the series, averaged over probes that are the same for all images.
 
-    So an image has the same value in every call. But the error of the probes does not average out over images, and is
-    not part of intervals over images.
+    So an image has the same value in every call. But the error of the probes does not average out
+    over images, and is not part of intervals over images.
     """
 
     terms: int
     probes: int
     generator: Generator  # on the CPU
 
-    def __call__(self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
+    def __call__(
+        self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool
+    ) -> Change:
         """Return g and the partial sum."""
         g, total = net(x), torch.zeros_like(x[:, 0, 0, 0])
         for _ in range(self.probes):
             probe = _signs(tuple(x.shape[1:]), self.generator).to(x).expand_as(x)
             moved = probe
             for k in range(1, self.terms + 1):
-                (moved,) = autograd.grad(g, x, moved, retain_graph=True, create_graph=differentiable)
+                (moved,) = autograd.grad(
+                    g, x, moved, retain_graph=True, create_graph=differentiable
+                )
                 total = total - (-1) ** k / k * _dot(moved, probe)
         return Change(g, total / self.probes)
 
 
 @dataclass(frozen=True, slots=True)
 class Unbiased:
-    """The estimator for training, with an unbiased value and gradient over the draws of PyTorch's global generators.
+    """The estimator for training, with an unbiased value and gradient over the draws of PyTorch's
+    global generators.
 
-    The first two terms are always used. Each further term is used if one more coin toss shows heads, and is divided by
-    the probability of reaching it. The gradient is that of the series of (I + J)^-1 (equation 8), which needs only one
-    differentiable pass, not one per term.
+    The first two terms are always used. Each further term is used if one more coin toss shows
+    heads, and is divided by the probability of reaching it. The gradient is that of the series of
+    (I + J)^-1 (equation 8), which needs only one differentiable pass, not one per term.
     """
 
-    def __call__(self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
+    def __call__(
+        self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool
+    ) -> Change:
         """Return g and the estimate, with an independent probe for each image."""
         g, probe = net(x), torch.randint_like(x, 2) * 2 - 1
         moved, inverse, value = probe, probe, torch.zeros_like(x[:, 0, 0, 0])
@@ -100,7 +117,9 @@ class Unbiased:
         return Change(g, value + surrogate - surrogate.detach())
 
     def _heads(self) -> int:
-        """Draw the number of tosses before the first tails, at least k with probability 2^-k, on the host."""
+        """Draw the number of tosses before the first tails, at least k with probability 2^-k, on
+        the host.
+        """
         return int(-(1 - torch.rand((), dtype=torch.float64)).log2())
 
 

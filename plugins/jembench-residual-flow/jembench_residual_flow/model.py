@@ -3,7 +3,8 @@
     log p(x|y) = log p(z|y) + log |det dz/dx|,   log p(x) = logsumexp_y log p(x|y) - log K,
     p(y|x) = softmax_y log p(x|y): Bayes' rule under a uniform prior over the classes.
 
-The flow's density integrates to 1 over all of R^D, so that mass outside of the bounds reduces that of images.
+The flow's density integrates to 1 over all of R^D, so that mass outside of the bounds reduces that
+of images.
 
 Legend: B batch, N samples, C channels, H height, W width, K classes (1 in the plain model).
 """
@@ -26,20 +27,23 @@ _SAMPLES_PER_PASS = 100
 class ResidualFlow(nn.Module):
     """A flow with log p(x), trained by maximum likelihood on dequantised images.
 
-    Only the first training batch initialises the actnorms. The singular vectors by which convolutions are bounded are
-    part of the state, and only training changes them.
+    Only the first training batch initialises the actnorms. The singular vectors by which
+    convolutions are bounded are part of the state, and only training changes them.
 
     Args:
         data: the description of the images.
         flow: maps images to latents.
-        terms: the number of terms of the determinants' power series in evaluation; 0: exact determinants.
+        terms: the number of terms of the determinants' power series in evaluation; 0: exact
+            determinants.
         probes: the number of probes that the terms are averaged over.
     """
 
     chains: Chains = "none"
     compiles = False  # the number of passes through the network is random
 
-    def __init__(self, data: DataSpec, flow: Flow, terms: int, probes: int, components: int = 1) -> None:
+    def __init__(
+        self, data: DataSpec, flow: Flow, terms: int, probes: int, components: int = 1
+    ) -> None:
         super().__init__()
         self.data = data
         self.flow = flow
@@ -48,7 +52,9 @@ class ResidualFlow(nn.Module):
         self.probes = probes
         self.first_batch = densities.FirstBatch()
 
-    def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+    def log_prob(
+        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
+    ) -> Float[Tensor, " B"]:
         """Return log p(x) in nats.
 
         Raises:
@@ -57,7 +63,9 @@ class ResidualFlow(nn.Module):
         self._refuse(y)
         return self._log_prob_by_component(x, self._evaluation()).squeeze(1)
 
-    def sample(self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator) -> Float[Tensor, "N C H W"]:
+    def sample(
+        self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator
+    ) -> Float[Tensor, "N C H W"]:
         """Draw n images, clamped to the bounds, on the generator's device.
 
         Raises:
@@ -72,7 +80,9 @@ class ResidualFlow(nn.Module):
 
         ``bits_per_dim`` is a part.
         """
-        return self._negative_log_likelihood(batch.x, torch.zeros_like(batch.x[:, 0, 0, 0], dtype=torch.int64))
+        return self._negative_log_likelihood(
+            batch.x, torch.zeros_like(batch.x[:, 0, 0, 0], dtype=torch.int64)
+        )
 
     def _negative_log_likelihood(self, x: Float[Tensor, "B C H W"], k: Int[Tensor, " B"]) -> Loss:
         x = dequantisation.dequantised(x, self.data.bounds)
@@ -82,7 +92,10 @@ class ResidualFlow(nn.Module):
                 self.flow.fit(dequantisation.to_unit(x, self.data.bounds))
                 self.first_batch.end()
         log_prob = self._log_prob_by_component(x, Unbiased()).gather(1, k[:, None]).squeeze(1)
-        parts = {"nll": -log_prob.mean(), "bits_per_dim": dequantisation.bits_per_dim(log_prob, self.data).mean()}
+        parts = {
+            "nll": -log_prob.mean(),
+            "bits_per_dim": dequantisation.bits_per_dim(log_prob, self.data).mean(),
+        }
         return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})
 
     def _evaluation(self) -> LogDet:
@@ -90,8 +103,12 @@ class ResidualFlow(nn.Module):
             return exact
         return Truncated(self.terms, self.probes, seeds.generator(0, "residual-flow/probes"))
 
-    def _log_prob_by_component(self, x: Float[Tensor, "B C H W"], log_det: LogDet) -> Float[Tensor, "B K"]:
-        """Return log p(x|k) of every component of the prior, in nats, from one pass through the flow."""
+    def _log_prob_by_component(
+        self, x: Float[Tensor, "B C H W"], log_det: LogDet
+    ) -> Float[Tensor, "B K"]:
+        """Return log p(x|k) of every component of the prior, in nats, from one pass through the
+        flow.
+        """
         # below float32 the determinant is inaccurate
         with torch.autocast(x.device.type, enabled=False):
             moved = self.flow(dequantisation.to_unit(x, self.data.bounds), log_det)
@@ -124,13 +141,17 @@ class ResidualFlow(nn.Module):
 
 
 class ConditionalResidualFlow(densities.ByBayes, ResidualFlow):
-    """A flow with log p(x|y) and a prior per class, trained by maximum likelihood on labelled images."""
+    """A flow with log p(x|y) and a prior per class, trained by maximum likelihood on labelled
+    images.
+    """
 
     def __init__(self, data: DataSpec, flow: Flow, terms: int, probes: int) -> None:
         super().__init__(data, flow, terms, probes, data.num_classes)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return log p(x|y) of every class without the determinants, which they share; their softmax is p(y|x)."""
+        """Return log p(x|y) of every class without the determinants, which they share; their
+        softmax is p(y|x).
+        """
         return self._log_prob_by_component(x, omitted)
 
     def log_prob_by_class(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:

@@ -1,4 +1,6 @@
-"""Residual flows: invertible blocks, determinants against the whole Jacobian, and a state that is all there is."""
+"""Residual flows: invertible blocks, determinants against the whole Jacobian, and a state that is
+all there is.
+"""
 
 import math
 from pathlib import Path
@@ -28,9 +30,13 @@ CPU = torch.device("cpu")
 
 
 def make(data=DATA, *, wild=0.3, **options):
-    """A small model, every parameter of which is away from where it begins, so that its convolutions are bounded."""
+    """A small model, every parameter of which is away from where it begins, so that its
+    convolutions are bounded.
+    """
     with seeds.drawing(0, "initialisation"):
-        model = residual_flow(data, **{"levels": 2, "blocks": 2, "hidden": 4, "lipschitz": 0.9, "terms": 0, **options})
+        model = residual_flow(
+            data, **{"levels": 2, "blocks": 2, "hidden": 4, "lipschitz": 0.9, "terms": 0, **options}
+        )
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 parameter.add_((wild if "layers" in name else 0.1) * torch.randn(parameter.shape))
@@ -41,7 +47,10 @@ def make(data=DATA, *, wild=0.3, **options):
 
 def draw(n=6, data=DATA, dtype=torch.float32):
     low, high = data.bounds
-    return torch.rand(n, *data.shape, generator=Generator().manual_seed(1), dtype=dtype) * (high - low) + low
+    return (
+        torch.rand(n, *data.shape, generator=Generator().manual_seed(1), dtype=dtype) * (high - low)
+        + low
+    )
 
 
 def batch(n=6):
@@ -50,7 +59,9 @@ def batch(n=6):
 
 def jacobian(function, image):
     size = image.numel()
-    return torch.autograd.functional.jacobian(lambda x: function(x[None])[0], image).reshape(size, size)
+    return torch.autograd.functional.jacobian(lambda x: function(x[None])[0], image).reshape(
+        size, size
+    )
 
 
 def strong(layer):
@@ -97,16 +108,23 @@ def test_exact_determinant_of_the_flow_is_that_of_the_jacobian():
     flow, x = make(wild=1.0).double().flow, draw(2, dtype=torch.float64)
     for image, log_det in zip(x, flow(x, exact).log_det, strict=True):
         whole = jacobian(lambda x: flow(x, exact).z.flatten(1), image)
-        torch.testing.assert_close(torch.linalg.slogdet(whole).logabsdet, log_det.detach(), rtol=0, atol=1e-10)
+        torch.testing.assert_close(
+            torch.linalg.slogdet(whole).logabsdet, log_det.detach(), rtol=0, atol=1e-10
+        )
 
 
 def test_series_of_a_probe_comes_to_its_end():
     net, x = block().net, (draw(3, dtype=torch.float64) + 3).requires_grad_()
     seen = Truncated(60, 1, Generator().manual_seed(0))(net, x, differentiable=False).log_det
-    probe = torch.randint(2, DATA.shape, generator=Generator().manual_seed(0)).double().flatten() * 2 - 1
+    probe = (
+        torch.randint(2, DATA.shape, generator=Generator().manual_seed(0)).double().flatten() * 2
+        - 1
+    )
     for image, value in zip(x.detach(), seen, strict=True):
         eigenvalues, vectors = torch.linalg.eig(jacobian(net, image))
-        logarithm = (vectors @ torch.diag(torch.log1p(eigenvalues)) @ torch.linalg.inv(vectors)).real
+        logarithm = (
+            vectors @ torch.diag(torch.log1p(eigenvalues)) @ torch.linalg.inv(vectors)
+        ).real
         torch.testing.assert_close(value, probe @ logarithm @ probe, rtol=0, atol=1e-6)
 
 
@@ -114,7 +132,9 @@ def test_mean_over_probes_is_the_exact_determinant():
     net, x = block().net, (draw(2, dtype=torch.float64) + 3).requires_grad_()
     expected = exact(net, x, differentiable=False).log_det
     generator = Generator().manual_seed(0)
-    seen = torch.stack([Truncated(40, 1, generator)(net, x, differentiable=False).log_det for _ in range(200)])
+    seen = torch.stack(
+        [Truncated(40, 1, generator)(net, x, differentiable=False).log_det for _ in range(200)]
+    )
     error = seen.std(dim=0) / math.sqrt(200)
     assert (error < 0.1).all()
     assert ((seen.mean(dim=0) - expected).abs() < 4 * error).all()
@@ -181,7 +201,9 @@ def test_bayes_rule_from_one_evaluation_for_each_class():
     each = torch.stack([model.log_prob(x, torch.full((6,), k)) for k in range(3)], dim=1)
     assert (each[:, 0] - each[:, 1]).abs().min() > 1e-3
     torch.testing.assert_close(model.log_prob(x).exp(), each.exp().mean(dim=1))
-    torch.testing.assert_close(model.logits(x).softmax(1), each.exp() / each.exp().sum(1, keepdim=True))
+    torch.testing.assert_close(
+        model.logits(x).softmax(1), each.exp() / each.exp().sum(1, keepdim=True)
+    )
     torch.testing.assert_close(model.log_prob_by_class(x), each)
 
 
@@ -201,7 +223,9 @@ def test_density_is_the_same_whenever_and_beside_whatever_it_is_asked_for(terms,
     torch.testing.assert_close(whole[2:3], model.log_prob_by_class(x[2:3]), atol=1e-4, rtol=0)
     torch.testing.assert_close(whole.flip(0), model.log_prob_by_class(x.flip(0)), atol=1e-4, rtol=0)
     assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(make(wild=1.0, terms=terms, probes=probes).train().log_prob_by_class(x), whole)
+    assert torch.equal(
+        make(wild=1.0, terms=terms, probes=probes).train().log_prob_by_class(x), whole
+    )
 
 
 @torch.no_grad()
@@ -244,7 +268,9 @@ def test_loss_is_the_mean_negative_log_likelihood_with_noise():
 def test_loss_trains_every_parameter(conditional):
     model = make(conditional=conditional).train()
     model.training_loss(batch(), None).total.backward()
-    without = [name for name, parameter in model.named_parameters() if not (parameter.grad != 0).any()]
+    without = [
+        name for name, parameter in model.named_parameters() if not (parameter.grad != 0).any()
+    ]
     assert without == []
 
 
@@ -254,19 +280,28 @@ def test_training_alone_moves_the_singular_vectors():
     with torch.no_grad():
         for convolution in (module for module in model.modules() if hasattr(module, "u")):
             convolution.weight.copy_(convolution.weight.flip(0))
-            before |= {name: value.clone() for name, value in model.state_dict().items() if name.endswith("weight")}
+            before |= {
+                name: value.clone()
+                for name, value in model.state_dict().items()
+                if name.endswith("weight")
+            }
     model.log_prob(draw())
     model.sample(2, generator=Generator().manual_seed(0))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     model.training_loss(batch(), None)
-    moved = [name for name, value in model.state_dict().items() if not torch.equal(value, before[name])]
+    moved = [
+        name for name, value in model.state_dict().items() if not torch.equal(value, before[name])
+    ]
     assert any(name.endswith(".u") for name in moved)
     assert any(name.endswith(".v") for name in moved)
 
 
 def trainer():
     generator = Generator().manual_seed(0)
-    images = Split(torch.randint(256, (60, *DATA.shape), dtype=torch.uint8, generator=generator), torch.arange(60) % 3)
+    images = Split(
+        torch.randint(256, (60, *DATA.shape), dtype=torch.uint8, generator=generator),
+        torch.arange(60) % 3,
+    )
     recipe = Recipe(
         name="toy",
         title="",
@@ -324,7 +359,10 @@ def test_samples_of_a_class_are_likelier_in_it():
 
 @torch.no_grad()
 def test_inversion_of_an_image_does_not_depend_on_its_batch():
-    flow, z = make(wild=1.0).double().flow, torch.randn(6, 4, 2, 2, dtype=torch.float64, generator=Generator())
+    flow, z = (
+        make(wild=1.0).double().flow,
+        torch.randn(6, 4, 2, 2, dtype=torch.float64, generator=Generator()),
+    )
     torch.testing.assert_close(flow.invert(z)[4:5], flow.invert(z[4:5]), atol=1e-12, rtol=0)
 
 
@@ -334,7 +372,9 @@ class Noise:
     spec = DATA
 
     def split(self, name):
-        images = torch.randint(256, (5, *DATA.shape), dtype=torch.uint8, generator=Generator().manual_seed(len(name)))
+        images = torch.randint(
+            256, (5, *DATA.shape), dtype=torch.uint8, generator=Generator().manual_seed(len(name))
+        )
         return Split(images, torch.zeros(5, dtype=torch.int64))
 
 
@@ -386,7 +426,11 @@ def test_what_the_models_are():
 @pytest.mark.parametrize(
     ("shape", "options", "message"),
     [
-        ((1, 8, 8), {"levels": 5}, r"8x8 images of toy can be halved 3 times. Write residual-flow:levels=4 or fewer"),
+        (
+            (1, 8, 8),
+            {"levels": 5},
+            r"8x8 images of toy can be halved 3 times. Write residual-flow:levels=4 or fewer",
+        ),
         ((1, 7, 8), {"levels": 2}, r"Write residual-flow:levels=1\."),
     ],
 )
@@ -401,7 +445,10 @@ def test_options_that_do_not_fit_say_what_would(shape, options, message):
         ("blocks=0", "blocks of residual-flow is 0; it must be at least 1"),
         ("terms=-1", "terms of residual-flow is -1; it must be at least 0"),
         ("probes=0", "probes of residual-flow is 0; it must be at least 1"),
-        ("lipschitz=1", r"lipschitz of residual-flow is 1\.0; it must be greater than 0 and below 1"),
+        (
+            "lipschitz=1",
+            r"lipschitz of residual-flow is 1\.0; it must be greater than 0 and below 1",
+        ),
     ],
 )
 def test_an_option_out_of_range_is_refused(option, message):
@@ -417,5 +464,9 @@ def test_classes_need_labels():
 @pytest.mark.parametrize("recipe", ["residual-flow", "residual-flow-digits"])
 def test_recipes_make_a_model(recipe):
     size = 8 if recipe.endswith("digits") else 32
-    options = {key: int(value) for key, value in load(recipe).model.items() if key in ("levels", "terms")}
-    assert residual_flow(DataSpec(name="toy", shape=(1, size, size), num_classes=10), blocks=1, hidden=4, **options)
+    options = {
+        key: int(value) for key, value in load(recipe).model.items() if key in ("levels", "terms")
+    }
+    assert residual_flow(
+        DataSpec(name="toy", shape=(1, size, size), num_classes=10), blocks=1, hidden=4, **options
+    )

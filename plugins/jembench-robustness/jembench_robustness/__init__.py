@@ -1,4 +1,6 @@
-"""Metrics of robustness for jembench: AutoAttack, checks of gradients, certified radii; and starts of chains by PCA."""
+"""Metrics of robustness for jembench: AutoAttack, checks of gradients, certified radii; and starts
+of chains by PCA.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,12 @@ def pca_start(
     variance: Annotated[float, Range(above=0, below=1)] = 0.95,
     scale: Annotated[float, Range(above=0)] = 0.005,
 ) -> PCAStart:
-    """The mean of a class, moved along its principal directions by ``scale`` times their singular values (WEAT).
+    """The mean of a class, moved along its principal directions by ``scale`` times their singular
+    values (WEAT).
 
-    The directions are those of the largest variance, up to the share ``variance`` of it. A singular value is
-    sqrt(N - 1) standard deviations of N images: .005 is .35 of one for the 5,000 of a class of CIFAR-10.
+    The directions are those of the largest variance, up to the share ``variance`` of it. A singular
+    value is sqrt(N - 1) standard deviations of N images: .005 is .35 of one for the 5,000 of a
+    class of CIFAR-10.
     """
     from jembench_robustness.pca import PCAStart
 

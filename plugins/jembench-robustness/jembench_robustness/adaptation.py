@@ -1,7 +1,8 @@
-"""Test-time adaptation of batch norm to shifted images without labels: batch statistics, Tent and TEA.
+"""Test-time adaptation of batch norm to shifted images without labels: batch statistics, Tent and
+TEA.
 
-Images come in random order and in batches; what a batch has taught stays for the next one of the same shift. Networks
-without batch norm have nothing to adapt.
+Images come in random order and in batches; what a batch has taught stays for the next one of the
+same shift. Networks without batch norm have nothing to adapt.
 
 Legend: N images, B images a batch, C channels, H height, W width, K classes.
 """
@@ -24,14 +25,18 @@ Classify = Callable[["Tensor"], "Tensor"]
 
 @dataclass(frozen=True, kw_only=True)
 class BatchStatistics:
-    """Batch norm with the statistics of each test batch in place of those of the training; no weight changes.
+    """Batch norm with the statistics of each test batch in place of those of the training; no
+    weight changes.
 
-    Schneider et al. (2020), arXiv:2006.16971. Batches are of at most ``batch`` images, and of equal sizes.
+    Schneider et al. (2020), arXiv:2006.16971. Batches are of at most ``batch`` images, and of equal
+    sizes.
     """
 
     batch: Annotated[int, Range(least=2, most=100_000)] = 200
 
-    def logits(self, model: nn.Module, x: Tensor, data: DataSpec, *, generator: Generator) -> Tensor:
+    def logits(
+        self, model: nn.Module, x: Tensor, data: DataSpec, *, generator: Generator
+    ) -> Tensor:
         """Adapt a model to images (N, C, H, W), and return their logits (N, K).
 
         Raises:
@@ -40,20 +45,29 @@ class BatchStatistics:
         import torch
 
         model.eval().requires_grad_(False)  # dropout stays off
-        norms = [each for each in model.modules() if isinstance(each, torch.nn.modules.batchnorm._BatchNorm)]
+        norms = [
+            each
+            for each in model.modules()
+            if isinstance(each, torch.nn.modules.batchnorm._BatchNorm)
+        ]
         if not norms:
             raise NotApplicable(
                 "The network has no batch norm, whose scales and shifts are what is adapted. Train one that has: "
                 "baseline:norm=batch or jem:norm=batch."
             )
-        for norm in norms:  # without running statistics, those of the batch are used in evaluation mode too
+        # without running statistics, those of the batch are used in evaluation mode too
+        for norm in norms:
             norm.track_running_stats, norm.running_mean, norm.running_var = False, None, None
         classify = self.classifier(model, norms, data, generator)
         order = torch.randperm(len(x), generator=generator, device=x.device)
-        found = [classify(x[places]).detach() for places in order.tensor_split(-(-len(x) // self.batch))]
+        found = [
+            classify(x[places]).detach() for places in order.tensor_split(-(-len(x) // self.batch))
+        ]
         return torch.cat(found)[order.argsort()]
 
-    def classifier(self, model: Any, norms: list[nn.Module], data: DataSpec, generator: Generator) -> Classify:
+    def classifier(
+        self, model: Any, norms: list[nn.Module], data: DataSpec, generator: Generator
+    ) -> Classify:
         """Return the function that adapts the model to a batch and returns its logits."""
         classify: Classify = model.logits
         return classify
@@ -61,14 +75,18 @@ class BatchStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class Tent(BatchStatistics):
-    """Entropy minimisation: a step of Adam on the mean entropy of p(y|x) over scales and shifts of batch norm.
+    """Entropy minimisation: a step of Adam on the mean entropy of p(y|x) over scales and shifts of
+    batch norm.
 
-    Wang et al. (2021), arXiv:2006.10726. A batch is classified by the pass that gives the gradient, before the step.
+    Wang et al. (2021), arXiv:2006.10726. A batch is classified by the pass that gives the gradient,
+    before the step.
     """
 
     learning_rate: Annotated[float, Range(above=0)] = 1e-3
 
-    def classifier(self, model: Any, norms: list[nn.Module], data: DataSpec, generator: Generator) -> Classify:
+    def classifier(
+        self, model: Any, norms: list[nn.Module], data: DataSpec, generator: Generator
+    ) -> Classify:
         """Return the function that classifies a batch and takes a step on it."""
         step = _steps(norms, self.learning_rate)
 
@@ -82,22 +100,31 @@ class Tent(BatchStatistics):
 
 @dataclass(frozen=True, kw_only=True)
 class TEA(Tent):
-    """Energy adaptation: a step of Adam on mean E(x) - mean E(x_sample), E = -LSE f(x), as Tent's otherwise.
+    """Energy adaptation: a step of Adam on mean E(x) - mean E(x_sample), E = -LSE f(x), as Tent's
+    otherwise.
 
-    Yuan et al. (2024), arXiv:2311.14402. A batch is classified after the step. As many samples as the batch has images
-    are drawn by ``sampler``, whose buffer outlives the batch: 20 steps of size .1 with noise .01, restarts of 5 % of
-    the chains. The published code draws slots of the buffer with replacement, and runs its chains on images of [0, 1].
+    Yuan et al. (2024), arXiv:2311.14402. A batch is classified after the step. As many samples as
+    the batch has images are drawn by ``sampler``, whose buffer outlives the batch: 20 steps of size
+    .1 with noise .01, restarts of 5 % of the chains. The published code draws slots of the buffer
+    with replacement, and runs its chains on images of [0, 1].
     """
 
-    sampler: Annotated[str, Names("samplers")] = "pcd:steps=20,step_size=0.1,noise=0.01,buffer=10000"
+    sampler: Annotated[str, Names("samplers")] = (
+        "pcd:steps=20,step_size=0.1,noise=0.01,buffer=10000"
+    )
 
-    def classifier(self, model: Any, norms: list[nn.Module], data: DataSpec, generator: Generator) -> Classify:
+    def classifier(
+        self, model: Any, norms: list[nn.Module], data: DataSpec, generator: Generator
+    ) -> Classify:
         """Return the function that takes a step on a batch and classifies it."""
         import torch
 
         from jembench.parts import chain, marginal_energy
 
-        step, sampler = _steps(norms, self.learning_rate), resolve("samplers", self.sampler).make(data)
+        step, sampler = (
+            _steps(norms, self.learning_rate),
+            resolve("samplers", self.sampler).make(data),
+        )
 
         def gradient(x: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor]:
             x = x.detach().requires_grad_()
@@ -106,7 +133,10 @@ class TEA(Tent):
 
         def classify(x: Tensor) -> Tensor:
             samples = chain.draw(sampler, len(x), gradient, generator).x
-            step(marginal_energy(model.logits(x)).mean() - marginal_energy(model.logits(samples)).mean())
+            step(
+                marginal_energy(model.logits(x)).mean()
+                - marginal_energy(model.logits(samples)).mean()
+            )
             with torch.no_grad():
                 logits: Tensor = model.logits(x)
             return logits
@@ -115,16 +145,21 @@ class TEA(Tent):
 
 
 def _steps(norms: list[nn.Module], learning_rate: float) -> Callable[[Tensor], None]:
-    """Return the function that takes a step of Adam on a loss of the scales and shifts of batch norm alone.
+    """Return the function that takes a step of Adam on a loss of the scales and shifts of batch
+    norm alone.
 
     Raises:
         NotApplicable: if there are none.
     """
     import torch
 
-    weights = [weight.requires_grad_() for norm in norms for weight in norm.parameters(recurse=False)]
+    weights = [
+        weight.requires_grad_() for norm in norms for weight in norm.parameters(recurse=False)
+    ]
     if not weights:
-        raise NotApplicable("The batch norm of the network has neither scales nor shifts, which are what is adapted.")
+        raise NotApplicable(
+            "The batch norm of the network has neither scales nor shifts, which are what is adapted."
+        )
     optimizer = torch.optim.Adam(weights, lr=learning_rate)
 
     def step(loss: Tensor) -> None:

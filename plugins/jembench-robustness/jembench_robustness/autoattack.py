@@ -30,20 +30,26 @@ MEMBERS: Mapping[Version, tuple[str, ...]] = {
     "standard": ("apgd-ce", "apgd-t", "fab-t", "square"),
     "rand": ("apgd-ce", "apgd-dlr"),
 }
-"""The attacks of a version, in order; each attacks the images that the former ones have not broken."""
+"""The attacks of a version, in order; each attacks the images that the former ones have not broken.
+"""
 
 CLASSES: Mapping[Version, int] = {"standard": 4, "rand": 3}
-"""The least number of classes: the loss has the third and, if targeted, the fourth largest logit in its denominator."""
+"""The least number of classes: the loss has the third and, if targeted, the fourth largest logit in
+its denominator.
+"""
 
 STEPS: Mapping[Version, int] = {"standard": 3_877, "rand": 4_040}
-"""The cost for an image that withstands, in passes forward and backward: standard 101, 909 and 900 of these and 5,900
-passes forward, each at a third, rand 2 times 101 for 20 draws."""
+"""The cost for an image that withstands, in passes forward and backward: standard 101, 909 and 900
+of these and 5,900 passes forward, each at a third, rand 2 times 101 for 20 draws.
+"""
 
 MISCLASSIFIED, STANDING = -1, -2
 """Values of the array ``by`` for images that no attack has broken."""
 
 MASKED = 0.002
-"""The largest unsuspicious share of images that the square attack breaks after the attacks by gradients."""
+"""The largest unsuspicious share of images that the square attack breaks after the attacks by
+gradients.
+"""
 
 LEAST_SIDE = 5
 """The square attack in L2 divides images into five parts."""
@@ -59,28 +65,36 @@ class Check(NamedTuple):
 EXCLUDED = "RobustBench's rules exclude such models."
 CHECKS: Mapping[str, Check] = {
     "random": Check(
-        "randomized defense", f"Predictions of the same image differ: use version=rand of autoattack. {EXCLUDED}"
+        "randomized defense",
+        f"Predictions of the same image differ: use version=rand of autoattack. {EXCLUDED}",
     ),
     "dynamic": Check(
-        "dynamic defense", f"The model takes gradients to classify, for which AutoAttack is not enough. {EXCLUDED}"
+        "dynamic defense",
+        f"The model takes gradients to classify, for which AutoAttack is not enough. {EXCLUDED}",
     ),
-    "zero-gradients": Check("zero gradient", f"The gradient of the loss is 0 at some images. {EXCLUDED}"),
-    "probabilities": Check("probability distribution", "The logits are probabilities, which hide gradients."),
+    "zero-gradients": Check(
+        "zero gradient", f"The gradient of the loss is 0 at some images. {EXCLUDED}"
+    ),
+    "probabilities": Check(
+        "probability distribution", "The logits are probabilities, which hide gradients."
+    ),
 }
 """The checks of pyautoattack before and during its attacks, by the names of their arrays."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutoAttack(attacks.Attack):
-    """Accuracy in % under AutoAttack within ``eps``, by the code of its authors, the package pyautoattack.
+    """Accuracy in % under AutoAttack within ``eps``, by the code of its authors, the package
+    pyautoattack.
 
-    ``version`` is ``standard``, for models that predict an image always alike: automatic PGD on the cross-entropy and,
-    for 9 target classes, on the difference of logits ratio, FAB for these targets, and the square attack with 5,000
-    queries; or ``rand``: automatic PGD on two losses with gradients averaged over 20 draws. By default it is ``rand``
-    with refinement, data noise or smoothing. With K < 10 classes there are K - 1 targets. Misclassified images count as
-    broken. Results are those of ``run_standard_evaluation`` for a shard of images, with a seed derived from the shard's
-    number. The details give the number of images that each attack broke first; pyautoattack's checks are reported as
-    suspicious. Croce & Hein (2020), arXiv:2003.01690.
+    ``version`` is ``standard``, for models that predict an image always alike: automatic PGD on the
+    cross-entropy and, for 9 target classes, on the difference of logits ratio, FAB for these
+    targets, and the square attack with 5,000 queries; or ``rand``: automatic PGD on two losses with
+    gradients averaged over 20 draws. By default it is ``rand`` with refinement, data noise or
+    smoothing. With K < 10 classes there are K - 1 targets. Misclassified images count as broken.
+    Results are those of ``run_standard_evaluation`` for a shard of images, with a seed derived from
+    the shard's number. The details give the number of images that each attack broke first;
+    pyautoattack's checks are reported as suspicious. Croce & Hein (2020), arXiv:2003.01690.
     """
 
     eps: str = field()  # it must be given
@@ -113,12 +127,22 @@ class AutoAttack(attacks.Attack):
     @property
     def protocol_options(self) -> dict[str, Any]:
         """The parts of the protocol."""
-        return {**super().protocol_options, "norm": self.norm, "eps": self.eps, "version": self.chosen}
+        return {
+            **super().protocol_options,
+            "norm": self.norm,
+            "eps": self.eps,
+            "version": self.chosen,
+        }
 
     @property
     def alike(self) -> tuple[attacks.Attack, float]:
         """PGD, whose time is known from a few steps, and the ratio of the costs."""
-        model = {"refine": self.refine, "eot": self.eot, "data_noise": self.data_noise, "smooth": self.smooth}
+        model = {
+            "refine": self.refine,
+            "eot": self.eot,
+            "data_noise": self.data_noise,
+            "smooth": self.smooth,
+        }
         pgd = PGD(
             budget=self.budget,
             images=self.images,
@@ -137,7 +161,8 @@ class AutoAttack(attacks.Attack):
         return self.spent.images * STEPS[self.chosen] * self.passes_each
 
     def check(self, planned: Planned) -> None:
-        """Check that eps is not larger than the largest distance of two images, and that the attacks are defined.
+        """Check that eps is not larger than the largest distance of two images, and that the
+        attacks are defined.
 
         Raises:
             SpecError: if eps is larger.
@@ -149,8 +174,14 @@ class AutoAttack(attacks.Attack):
                 f"AutoAttack {self.chosen} needs {CLASSES[self.chosen]} classes for the difference of logits ratio, "
                 f"and {planned.spec.name} has {planned.spec.num_classes}."
             )
-        if self.norm == "l2" and self.chosen == "standard" and min(planned.spec.shape[1:]) < LEAST_SIDE:
-            raise NotApplicable(f"The square attack in L2 needs images of {LEAST_SIDE} x {LEAST_SIDE} pixels or more.")
+        if (
+            self.norm == "l2"
+            and self.chosen == "standard"
+            and min(planned.spec.shape[1:]) < LEAST_SIDE
+        ):
+            raise NotApplicable(
+                f"The square attack in L2 needs images of {LEAST_SIDE} x {LEAST_SIDE} pixels or more."
+            )
 
     def find(self, evaluation: Evaluation, shard: attacks.Shard, target: Target) -> attacks.Found:
         """Attack each image until one of the attacks breaks it.
@@ -189,22 +220,36 @@ class AutoAttack(attacks.Attack):
                 by[left[predicted != y]] = place
         farthest = float(threat.distance(shard.x, adversarial, self.norm).max())
         if farthest > size + 10 * eps.rounding(self.norm, target.data.dimensions):
-            raise ValueError(f"pyautoattack returned an image at a distance of {farthest:g}, beyond eps {size:g}")
-        failed = {name: any(check.said in warning for warning in warnings) for name, check in CHECKS.items()}
-        others = {name: torch.full_like(by, flag, dtype=torch.bool) for name, flag in failed.items()}
+            raise ValueError(
+                f"pyautoattack returned an image at a distance of {farthest:g}, beyond eps {size:g}"
+            )
+        failed = {
+            name: any(check.said in warning for warning in warnings)
+            for name, check in CHECKS.items()
+        }
+        others = {
+            name: torch.full_like(by, flag, dtype=torch.bool) for name, flag in failed.items()
+        }
         return attacks.Found(adversarial, by > STANDING, {"by": by, **others})
 
     def details(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Return additional information: how many images each attack broke first, and the checks that failed."""
+        """Return additional information: how many images each attack broke first, and the checks
+        that failed.
+        """
         by = arrays["by"][arrays["found"]]
-        first = {member: int((by == place).sum()) for place, member in enumerate(MEMBERS[self.chosen])}
+        first = {
+            member: int((by == place).sum()) for place, member in enumerate(MEMBERS[self.chosen])
+        }
         suspicious = [check.verdict for name, check in CHECKS.items() if arrays[name].any()]
         if first.get("square", 0) > MASKED * len(arrays["by"]):
             suspicious.append(
                 f"The square attack, which sees no gradient, broke {first['square']} images that the attacks by "
                 "gradients did not."
             )
-        return {**{f"broken-by-{member}": count for member, count in first.items()}, "suspicious": suspicious}
+        return {
+            **{f"broken-by-{member}": count for member, count in first.items()},
+            "suspicious": suspicious,
+        }
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
         """Return the accuracy within eps."""
@@ -213,15 +258,19 @@ class AutoAttack(attacks.Attack):
 
 @contextmanager
 def _contained(attack: Any) -> Iterator[list[str]]:
-    """Yield the warnings of pyautoattack, and restore the generators and the tracer that it changes.
+    """Yield the warnings of pyautoattack, and restore the generators and the tracer that it
+    changes.
 
-    It logs, seeds the global generators, and counts calls of gradients by a tracer and in a global table.
+    It logs, seeds the global generators, and counts calls of gradients by a tracer and in a global
+    table.
     """
     import torch
     from pyautoattack import checks
 
     told = BufferingHandler(sys.maxsize)
-    attack.logger = attack.apgd.logger = attack.apgd_targeted.logger = log = logging.Logger("autoattack")
+    attack.logger = attack.apgd.logger = attack.apgd_targeted.logger = log = logging.Logger(
+        "autoattack"
+    )
     log.addHandler(told)
     tracer, warnings = sys.gettrace(), []
     checks.funcs.update(dict.fromkeys(checks.funcs, 0))
@@ -230,4 +279,6 @@ def _contained(attack: Any) -> Iterator[list[str]]:
             yield warnings
     finally:
         sys.settrace(tracer)
-        warnings += [record.getMessage() for record in told.buffer if record.levelno >= logging.WARNING]
+        warnings += [
+            record.getMessage() for record in told.buffer if record.levelno >= logging.WARNING
+        ]

@@ -1,7 +1,8 @@
 """Certified robustness of a smoothed classifier, by randomised smoothing.
 
-The smoothed classifier predicts the class that is most frequent under Gaussian noise: Cohen et al. (2019),
-arXiv:1902.02918; for an adversarially trained classifier Salman et al. (2019), arXiv:1906.04584.
+The smoothed classifier predicts the class that is most frequent under Gaussian noise: Cohen et al.
+(2019), arXiv:1902.02918; for an adversarially trained classifier Salman et al. (2019),
+arXiv:1906.04584.
 
 Legend: N images, C channels, H height, W width, K classes.
 """
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from jembench.interfaces import Evaluation, Measurement
 
 COPIES = {"paper": 100_000, "quick": 1_000}
-"""The number of noisy copies per image, by budget: as in Cohen et al. (2019), section 4, and for a first result."""
+"""The number of noisy copies per image, by budget: as in Cohen et al. (2019), section 4, and for a
+first result.
+"""
 
 SELECTION = 100
 """The number of predictions that select the class."""
@@ -35,14 +38,16 @@ _BLOCK = 1000  # noisy copies per pass; results do not depend on it
 
 @dataclass(frozen=True, kw_only=True)
 class Certified(Metric):
-    """Randomised smoothing: the certified accuracy in % within sizes of a change in L2, and the mean radius.
+    """Randomised smoothing: the certified accuracy in % within sizes of a change in L2, and the
+    mean radius.
 
-    ``sigma`` is the standard deviation of the noise, on [0, 1], and ``copies`` the number of noisy copies per image:
-    100,000, quick 1,000. The class is the most frequent of 100 predictions; its probability is at least p with
-    confidence 1 - ``alpha``, by Clopper and Pearson from ``copies`` further predictions. The radius is sigma *
-    Phi^-1(p) if p is above one half; else the classifier abstains, which counts as wrong. Sizes are in units of a
-    pixel's range. An image whose class is wrong counts with the radius 0 in the mean. Cohen et al. (2019),
-    arXiv:1902.02918, Theorem 1 and the procedure Certify.
+    ``sigma`` is the standard deviation of the noise, on [0, 1], and ``copies`` the number of noisy
+    copies per image: 100,000, quick 1,000. The class is the most frequent of 100 predictions; its
+    probability is at least p with confidence 1 - ``alpha``, by Clopper and Pearson from ``copies``
+    further predictions. The radius is sigma * Phi^-1(p) if p is above one half; else the classifier
+    abstains, which counts as wrong. Sizes are in units of a pixel's range. An image whose class is
+    wrong counts with the radius 0 in the mean. Cohen et al. (2019), arXiv:1902.02918, Theorem 1 and
+    the procedure Certify.
     """
 
     budget: Literal["paper", "quick"] = "paper"
@@ -66,10 +71,18 @@ class Certified(Metric):
     @property
     def protocol_options(self) -> dict[str, Any]:
         """The parts of the protocol."""
-        return {"sigma": self.sigma, "selection": SELECTION, "copies": self.answers, "alpha": self.alpha, "norm": "l2"}
+        return {
+            "sigma": self.sigma,
+            "selection": SELECTION,
+            "copies": self.answers,
+            "alpha": self.alpha,
+            "norm": "l2",
+        }
 
     def shard_size(self, device: str) -> int:
-        """Return the number of images per shard, the same on every device, since one image fills a GPU."""
+        """Return the number of images per shard, the same on every device, since one image fills a
+        GPU.
+        """
         return attacks.SHARD
 
     @property
@@ -86,12 +99,17 @@ class Certified(Metric):
         target = Target(evaluation.model, evaluation.data.spec)
 
         def work(shard: attacks.Shard) -> Mapping[str, Tensor]:
-            counted = [self._count(target, *image) for image in zip(shard.x, shard.index.tolist(), strict=True)]
+            counted = [
+                self._count(target, *image)
+                for image in zip(shard.x, shard.index.tolist(), strict=True)
+            ]
             predicted, frequent = (torch.tensor(column) for column in zip(*counted, strict=True))
             return {"predicted": predicted, "radius": self.radius(frequent)}
 
         done = attacks.in_shards(self, evaluation, attacks.choose(evaluation, self.count), work)
-        return self.measurement(evaluation, done.arrays, parts={"images": done.images}, details=done.details)
+        return self.measurement(
+            evaluation, done.arrays, parts={"images": done.images}, details=done.details
+        )
 
     def _count(self, target: Target, x: Tensor, index: int) -> tuple[int, int]:
         """Return the most frequent class under noise, and its number among the further predictions."""
@@ -113,16 +131,22 @@ class Certified(Metric):
         return counts
 
     def radius(self, frequent: Tensor) -> Tensor:
-        """Return the radii of classes with ``frequent`` (N,) predictions, float64 (N,); 0: the classifier abstains."""
+        """Return the radii of classes with ``frequent`` (N,) predictions, float64 (N,); 0: the
+        classifier abstains.
+        """
         import torch
         from scipy.stats import beta
 
         lower = beta.ppf(self.alpha, frequent.numpy(), self.answers - frequent.numpy() + 1)
         normal = NormalDist()
-        return torch.tensor([self.sigma * normal.inv_cdf(p) if p > 0.5 else 0.0 for p in lower], dtype=torch.float64)
+        return torch.tensor(
+            [self.sigma * normal.inv_cdf(p) if p > 0.5 else 0.0 for p in lower], dtype=torch.float64
+        )
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
-        """Return the certified accuracy within each size, the mean radius and the share of abstentions."""
+        """Return the certified accuracy within each size, the mean radius and the share of
+        abstentions.
+        """
         correct, radius = arrays["predicted"] == arrays["label"], arrays["radius"]
         return {
             "certified-l2@0/255": share(correct & (radius > 0), "higher"),
@@ -130,6 +154,8 @@ class Certified(Metric):
                 f"certified-l2@{size}": share(correct & (radius > eps.parse_eps(size)), "higher")
                 for size in attacks.CURVE["l2"]
             },
-            "certified-radius": mean(attacks.LEVELS * correct * radius, "1/255", "higher", (0.0, float("inf"))),
+            "certified-radius": mean(
+                attacks.LEVELS * correct * radius, "1/255", "higher", (0.0, float("inf"))
+            ),
             "abstained": share(radius == 0, "lower"),
         }

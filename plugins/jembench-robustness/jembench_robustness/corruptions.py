@@ -1,13 +1,17 @@
-"""The fifteen corruptions of Hendrycks & Dietterich (2019), arXiv:1903.12261, with CIFAR-10-C's parameters.
+"""The fifteen corruptions of Hendrycks & Dietterich (2019), arXiv:1903.12261, with CIFAR-10-C's
+parameters.
 
-The parameters of the five severities are those of ``make_cifar_c.py`` of the authors' code. Lengths in pixels are for
-images of 32 pixels: they grow in proportion with the height of larger images, and are the same for smaller ones, since
-a quarter of a disc's radius is less than a pixel of a digit. All other sizes are relative to the image. Given the same
-random numbers, levels are those of the authors' code to within one, and those of ``snow`` to within three, since layers
-are not rounded to 256 levels, and the result is rounded to the nearest level, not down. ``frost`` draws ridges of a
-fractal, not photographs. Points of the affine map of ``elastic_transform`` are (row, column), in OpenCV (x, y).
+The parameters of the five severities are those of ``make_cifar_c.py`` of the authors' code. Lengths
+in pixels are for images of 32 pixels: they grow in proportion with the height of larger images, and
+are the same for smaller ones, since a quarter of a disc's radius is less than a pixel of a digit.
+All other sizes are relative to the image. Given the same random numbers, levels are those of the
+authors' code to within one, and those of ``snow`` to within three, since layers are not rounded to
+256 levels, and the result is rounded to the nearest level, not down. ``frost`` draws ridges of a
+fractal, not photographs. Points of the affine map of ``elastic_transform`` are (row, column), in
+OpenCV (x, y).
 
-Images are float64 (N, H, W, C) in [0, 1]. The generator of random numbers is seeded by the corruption and severity.
+Images are float64 (N, H, W, C) in [0, 1]. The generator of random numbers is seeded by the
+corruption and severity.
 
 Legend: N images, H height, W width, C channels.
 """
@@ -29,7 +33,8 @@ Images = NDArray[np.float64]
 _AT_ONCE = 500
 """Images that are corrupted together, to limit the memory."""
 
-# --- noise ------------------------------------------------------------------------------------------------------------
+# --- noise
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _gaussian_noise(x: Images, rng: Generator, std: float) -> Images:
@@ -45,7 +50,8 @@ def _impulse_noise(x: Images, rng: Generator, share: float) -> Images:
     return np.where(drawn < share, drawn < share / 2, x)
 
 
-# --- blur -------------------------------------------------------------------------------------------------------------
+# --- blur
+# -------------------------------------------------------------------------------------------------------------
 
 
 def _pixels(x: Images, length: float) -> float:
@@ -62,7 +68,9 @@ def _defocus_blur(x: Images, rng: Generator, radius: float, smoothing: float) ->
 
 
 def _glass_blur(x: Images, rng: Generator, std: float, passes: int) -> Images:
-    """Blur, replace each pixel by a random one of it and three neighbours, in place, and blur again."""
+    """Blur, replace each pixel by a random one of it and three neighbours, in place, and blur
+    again.
+    """
     std, reach = _pixels(x, std), round(_pixels(x, 1))
     sigma, (n, height, width, _) = (0, std, std, 0), x.shape
     x = ndimage.gaussian_filter(x, sigma, mode="nearest")
@@ -75,14 +83,20 @@ def _glass_blur(x: Images, rng: Generator, std: float, passes: int) -> Images:
 
 
 def _smeared(x: Images, degrees: NDArray[np.float64], radius: float, std: float) -> Images:
-    """Return one-sided Gaussian means along a direction of each image (N,), as ImageMagick's motion blur does."""
+    """Return one-sided Gaussian means along a direction of each image (N,), as ImageMagick's motion
+    blur does.
+    """
     n, height, width, _ = x.shape
     taps = np.arange(2 * round(_pixels(x, radius)) + 1)
     weights = np.exp(-0.5 * (taps / _pixels(x, std)) ** 2)
     found, turn = np.zeros_like(x), np.radians(degrees)[:, None]
     for tap, weight in zip(taps, weights / weights.sum(), strict=True):
-        rows = (np.arange(height) + np.ceil(tap * np.sin(turn) - 0.5).astype(int)).clip(0, height - 1)
-        columns = (np.arange(width) + np.ceil(tap * np.cos(turn) - 0.5).astype(int)).clip(0, width - 1)
+        rows = (np.arange(height) + np.ceil(tap * np.sin(turn) - 0.5).astype(int)).clip(
+            0, height - 1
+        )
+        columns = (np.arange(width) + np.ceil(tap * np.cos(turn) - 0.5).astype(int)).clip(
+            0, width - 1
+        )
         found += weight * x[np.arange(n)[:, None, None], rows[:, :, None], columns[:, None]]
     return found
 
@@ -109,7 +123,8 @@ def _zoom_blur(x: Images, rng: Generator, most: float) -> Images:
     return (x + sum(_zoomed(x, factor) for factor in factors)) / (len(factors) + 1)
 
 
-# --- weather ----------------------------------------------------------------------------------------------------------
+# --- weather
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _snow(
@@ -146,8 +161,12 @@ def _plasma(x: Images, rng: Generator, decay: float) -> Images:
     size = 1 << (max(height, width) - 1).bit_length()
     plane, step, swing = np.zeros((n, size, size)), size, 100.0
 
-    def middle(first: Images, first_axis: int, second: Images, second_axis: int, shift: int) -> Images:
-        total = first + np.roll(first, -1, first_axis) + second + np.roll(second, shift, second_axis)
+    def middle(
+        first: Images, first_axis: int, second: Images, second_axis: int, shift: int
+    ) -> Images:
+        total = (
+            first + np.roll(first, -1, first_axis) + second + np.roll(second, shift, second_axis)
+        )
         return total / 4 + swing * rng.uniform(-swing, swing, total.shape)
 
     while step > 1:
@@ -168,7 +187,8 @@ def _brightness(x: Images, rng: Generator, more: float) -> Images:
     return np.where(value > 0, x * brighter / np.where(value > 0, value, 1), brighter)
 
 
-# --- digital ----------------------------------------------------------------------------------------------------------
+# --- digital
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _contrast(x: Images, rng: Generator, keep: float) -> Images:
@@ -177,15 +197,21 @@ def _contrast(x: Images, rng: Generator, keep: float) -> Images:
 
 
 def _elastic_transform(x: Images, rng: Generator, reach: float, std: float, shear: float) -> Images:
-    """Move three points at random by an affine map, and then each pixel by a smooth field; lengths in heights."""
+    """Move three points at random by an affine map, and then each pixel by a smooth field; lengths
+    in heights.
+    """
     n, height, width, _ = x.shape
     side, centre = min(height, width) // 3, np.array([height // 2, width // 2])
     points = centre + side * np.array([[1, 1], [1, -1], [-1, -1]])
     moved = points + rng.uniform(-1, 1, (n, 3, 2)) * shear * height
-    back = np.linalg.solve(np.insert(moved, 2, 1, axis=2), np.broadcast_to(points, moved.shape).astype(float))
+    back = np.linalg.solve(
+        np.insert(moved, 2, 1, axis=2), np.broadcast_to(points, moved.shape).astype(float)
+    )
     grid = np.stack(np.meshgrid(range(height), range(width), indexing="ij"), axis=-1)
     sigma = (0, std * height, std * height, 0)
-    field = ndimage.gaussian_filter(rng.uniform(-1, 1, (n, height, width, 2)), sigma, mode="reflect", truncate=3)
+    field = ndimage.gaussian_filter(
+        rng.uniform(-1, 1, (n, height, width, 2)), sigma, mode="reflect", truncate=3
+    )
     x = _sampled(x, np.einsum("hwi,nij->nhwj", np.insert(grid, 2, 1, axis=2), back), "mirror")
     return _sampled(x, grid + reach * height * field, "reflect")
 
@@ -193,7 +219,9 @@ def _elastic_transform(x: Images, rng: Generator, reach: float, std: float, shea
 def _sampled(x: Images, places: Images, mode: str) -> Images:
     """Return the values between pixels at places (N, H, W, 2), by linear interpolation."""
     channels = (
-        (image[..., c], at.transpose(2, 0, 1)) for image, at in zip(x, places, strict=True) for c in range(x.shape[3])
+        (image[..., c], at.transpose(2, 0, 1))
+        for image, at in zip(x, places, strict=True)
+        for c in range(x.shape[3])
     )
     found = np.stack([ndimage.map_coordinates(one, at, order=1, mode=mode) for one, at in channels])
     return np.moveaxis(found.reshape(len(x), x.shape[3], *x.shape[1:3]), 1, 3)
@@ -201,14 +229,20 @@ def _sampled(x: Images, places: Images, mode: str) -> Images:
 
 def _by_pillow(change: Callable[[Image.Image, Any], Image.Image]) -> Callable[..., Images]:
     def changed(x: Images, rng: Generator, option: float) -> Images:
-        pictures = (Image.fromarray(one.squeeze(2) if one.shape[2] == 1 else one) for one in to_levels(x))
-        return np.stack([np.asarray(change(one, option)) for one in pictures]).reshape(x.shape) / 255
+        pictures = (
+            Image.fromarray(one.squeeze(2) if one.shape[2] == 1 else one) for one in to_levels(x)
+        )
+        return (
+            np.stack([np.asarray(change(one, option)) for one in pictures]).reshape(x.shape) / 255
+        )
 
     return changed
 
 
 def _pixelated(image: Image.Image, share: float) -> Image.Image:
-    small = image.resize((int(share * image.width), int(share * image.height)), Image.Resampling.BOX)
+    small = image.resize(
+        (int(share * image.width), int(share * image.height)), Image.Resampling.BOX
+    )
     return small.resize(image.size, Image.Resampling.BOX)
 
 
@@ -218,7 +252,8 @@ def _as_jpeg(image: Image.Image, quality: int) -> Image.Image:
     return Image.open(stream, formats=["JPEG"])
 
 
-# --- all of them ------------------------------------------------------------------------------------------------------
+# --- all of them
+# ------------------------------------------------------------------------------------------------------
 
 CORRUPTIONS: Mapping[str, tuple[Callable[..., Images], tuple[tuple[float, ...], ...]]] = {
     "gaussian_noise": (_gaussian_noise, ((0.04,), (0.06,), (0.08,), (0.09,), (0.10,))),
@@ -249,7 +284,9 @@ CORRUPTIONS: Mapping[str, tuple[Callable[..., Images], tuple[tuple[float, ...], 
     "pixelate": (_by_pillow(_pixelated), ((0.95,), (0.9,), (0.85,), (0.75,), (0.65,))),
     "jpeg_compression": (_by_pillow(_as_jpeg), ((80,), (65,), (58,), (50,), (40,))),
 }
-"""The function of each corruption, by the names of CIFAR-10-C's files, and its parameters at severities 1 to 5."""
+"""The function of each corruption, by the names of CIFAR-10-C's files, and its parameters at
+severities 1 to 5.
+"""
 
 
 def to_levels(x: Images) -> NDArray[np.uint8]:
@@ -257,8 +294,12 @@ def to_levels(x: Images) -> NDArray[np.uint8]:
     return np.floor(np.round(255 * x.clip(0, 1), 6) + 0.5).astype(np.uint8)
 
 
-def corrupt(images: NDArray[np.uint8], name: str, severity: int, rng: Generator) -> NDArray[np.uint8]:
+def corrupt(
+    images: NDArray[np.uint8], name: str, severity: int, rng: Generator
+) -> NDArray[np.uint8]:
     """Return corrupted images, uint8 (N, H, W, C), of one or three channels."""
     change, severities = CORRUPTIONS[name]
     parts = (images[start : start + _AT_ONCE] / 255 for start in range(0, len(images), _AT_ONCE))
-    return np.concatenate([to_levels(change(part, rng, *severities[severity - 1])) for part in parts])
+    return np.concatenate(
+        [to_levels(change(part, rng, *severities[severity - 1])) for part in parts]
+    )

@@ -1,4 +1,6 @@
-"""Energies of clean, adversarial and generated images of each model, and the shift of each image by each attack."""
+"""Energies of clean, adversarial and generated images of each model, and the shift of each image by
+each attack.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from jembench_robustness.energy_shift import ATTACKS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-NAMES = {"clean": "test images", "pgd": "PGD", "apgd-t": "APGD-T", "cw": "Carlini & Wagner", "samples": "samples"}
+NAMES = {
+    "clean": "test images",
+    "pgd": "PGD",
+    "apgd-t": "APGD-T",
+    "cw": "Carlini & Wagner",
+    "samples": "samples",
+}
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
@@ -28,26 +36,39 @@ def draw(results: Sequence[Result]) -> Drawing:
     from jembench.parts import panels
 
     protocol = results[0].protocol
-    title = (
-        f"Energies and their shifts by attacks within {protocol['eps']} ({protocol['norm']}): {results[0].trained_on}"
-    )
+    title = f"Energies and their shifts by attacks within {protocol['eps']} ({protocol['norm']}): {results[0].trained_on}"
     figure, axes = panels(title, 1.35 * len(results), 2 * len(results), 2)
     rows: list[dict[str, Any]] = []
     for result, left, right in zip(results, axes[::2], axes[1::2], strict=True):
-        energies = {name: result.arrays[f"energy-{name}"] for name in NAMES if f"energy-{name}" in result.arrays}
+        energies = {
+            name: result.arrays[f"energy-{name}"]
+            for name in NAMES
+            if f"energy-{name}" in result.arrays
+        }
         shifts = {attack: energies["clean"] - energies[attack] for attack in ATTACKS}
-        for axes_, quantity, arrays in ((left, "E(x)", energies), (right, "E(x) - E(attacked x)", shifts)):
+        for axes_, quantity, arrays in (
+            (left, "E(x)", energies),
+            (right, "E(x) - E(attacked x)", shifts),
+        ):
             _boxes(axes_, {NAMES[name]: array for name, array in arrays.items()})
             axes_.set(xlabel=f"{quantity}, nats", title=result.model if quantity == "E(x)" else "")
             for name, array in arrays.items():
-                rows += rows_of({"value": array}, model=result.model, quantity=quantity, images=NAMES[name])
+                rows += rows_of(
+                    {"value": array}, model=result.model, quantity=quantity, images=NAMES[name]
+                )
         right.axvline(0, color="black", linewidth=0.5, zorder=0)
     return Drawing(figure, rows)
 
 
 def _boxes(axes: Axes, arrays: Mapping[str, Any]) -> None:
-    """Draw quartiles, and whiskers from the 5th to the 95th percentile, of each array, the first on top."""
+    """Draw quartiles, and whiskers from the 5th to the 95th percentile, of each array, the first on
+    top.
+    """
     axes.boxplot(
-        list(arrays.values()), orientation="horizontal", whis=(5, 95), showfliers=False, tick_labels=list(arrays)
+        list(arrays.values()),
+        orientation="horizontal",
+        whis=(5, 95),
+        showfliers=False,
+        tick_labels=list(arrays),
     )
     axes.invert_yaxis()

@@ -1,8 +1,9 @@
-"""Energies of clean, adversarial and generated images: what attacks and chains do to log p(x) of a classifier.
+"""Energies of clean, adversarial and generated images: what attacks and chains do to log p(x) of a
+classifier.
 
-Mirza et al. (2024), arXiv:2407.06315, section 3: of robust classifiers, PGD lowers E(x) and APGD-T raises it. PGD
-within less than about twice the distance to the boundary raises it: of two classes with logits s and -s of a linear s,
-E(x) = -log 2 cosh s.
+Mirza et al. (2024), arXiv:2407.06315, section 3: of robust classifiers, PGD lowers E(x) and APGD-T
+raises it. PGD within less than about twice the distance to the boundary raises it: of two classes
+with logits s and -s of a linear s, E(x) = -log 2 cosh s.
 
 Legend: N images, C channels, H height, W width.
 """
@@ -33,16 +34,22 @@ Count = Annotated[int, Range(least=1)]
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyShift(Metric):
-    """Mean energy of images minus that of their adversarial images, E(x) - E(x~) in nats, of three attacks.
+    """Mean energy of images minus that of their adversarial images, E(x) - E(x~) in nats, of three
+    attacks.
 
-    E(x) is -logsumexp of the logits. A positive shift means that the attack makes images more likely.
+    E(x) is -logsumexp of the logits. A positive shift means that the attack makes images more
+    likely.
 
-    - ``pgd``: the last image of ``steps`` of ascent on the cross-entropy within ``eps``, from a random start.
-    - ``apgd-t``: targeted APGD of AutoAttack within ``eps`` (Croce & Hein, 2020), in ``steps`` for each target.
-    - ``cw``: the nearest image in L2 that the attack of Carlini & Wagner (2017) finds, at any distance, by foolbox.
+    - ``pgd``: the last image of ``steps`` of ascent on the cross-entropy within ``eps``, from a
+      random start.
+    - ``apgd-t``: targeted APGD of AutoAttack within ``eps`` (Croce & Hein, 2020), in ``steps`` for
+      each target.
+    - ``cw``: the nearest image in L2 that the attack of Carlini & Wagner (2017) finds, at any
+      distance, by foolbox.
 
-    An image that ``apgd-t`` or ``cw`` does not break stays as it is, and counts with 0; the details say how many images
-    each breaks. ``sampler`` draws generated images for the figure, as for `is`; without it they are the model's own.
+    An image that ``apgd-t`` or ``cw`` does not break stays as it is, and counts with 0; the details
+    say how many images each breaks. ``sampler`` draws generated images for the figure, as for `is`;
+    without it they are the model's own.
     """
 
     images: Count = 100
@@ -60,10 +67,13 @@ class EnergyShift(Metric):
     @property
     def protocol_options(self) -> dict[str, Any]:
         """The options of the attacks."""
-        return {name: value for name, value in super().protocol_options.items() if name != "sampler"}
+        return {
+            name: value for name, value in super().protocol_options.items() if name != "sampler"
+        }
 
     def check(self, planned: Planned) -> None:
-        """Check that the attacks are defined for the dataset, and that there will be samples of the sampler.
+        """Check that the attacks are defined for the dataset, and that there will be samples of the
+        sampler.
 
         Raises:
             SpecError: if eps is larger than the largest distance of two images.
@@ -71,7 +81,9 @@ class EnergyShift(Metric):
         """
         eps.check_eps(self.eps, self.norm, planned.spec.dimensions)
         if planned.spec.num_classes < 4:
-            raise NotApplicable(f"Targeted APGD needs 4 classes; {planned.spec.name} has {planned.spec.num_classes}.")
+            raise NotApplicable(
+                f"Targeted APGD needs 4 classes; {planned.spec.name} has {planned.spec.num_classes}."
+            )
         if self.sampler:
             planned.samples(Source(sampler=self.sampler))
 
@@ -83,22 +95,36 @@ class EnergyShift(Metric):
         """Attack the model, and measure energies."""
         from jembench.attacks.target import Target
 
-        target, chosen = Target(evaluation.model, evaluation.data.spec), attacks.choose(evaluation, self.images)
-        arrays = attacks.in_shards(self, evaluation, chosen, lambda shard: self._energies(target, shard)).whole()
-        broken = {f"broken-by-{attack}": int(arrays[f"broken-{attack}"].sum()) for attack in ATTACKS}
+        target, chosen = (
+            Target(evaluation.model, evaluation.data.spec),
+            attacks.choose(evaluation, self.images),
+        )
+        arrays = attacks.in_shards(
+            self, evaluation, chosen, lambda shard: self._energies(target, shard)
+        ).whole()
+        broken = {
+            f"broken-by-{attack}": int(arrays[f"broken-{attack}"].sum()) for attack in ATTACKS
+        }
         if self.sampler or evaluation.sampler or isinstance(evaluation.model, Generative):
             samples = evaluation.samples(Source(sampler=self.sampler))
-            arrays["energy-samples"] = evaluation.predictions.read("energy", samples.images).cpu().numpy()
+            arrays["energy-samples"] = (
+                evaluation.predictions.read("energy", samples.images).cpu().numpy()
+            )
         parts = {**self.protocol_options, "images": len(chosen.images)}
         return self.measurement(evaluation, arrays, parts=parts, details=broken)
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
         """Return the mean shift of each attack."""
         clean = arrays["energy-clean"]
-        return {f"{self.name}-{attack}": mean(clean - arrays[f"energy-{attack}"], "nats") for attack in ATTACKS}
+        return {
+            f"{self.name}-{attack}": mean(clean - arrays[f"energy-{attack}"], "nats")
+            for attack in ATTACKS
+        }
 
     def _energies(self, target: Target, shard: attacks.Shard) -> dict[str, Tensor]:
-        """Return the energies of images and of their adversarial images, and whether these are misclassified."""
+        """Return the energies of images and of their adversarial images, and whether these are
+        misclassified.
+        """
         import torch
 
         from jembench.parts import marginal_energy
@@ -123,16 +149,26 @@ class EnergyShift(Metric):
         from jembench.parts import seeds, threat
 
         def cross_entropy(at: Tensor) -> Tensor:
-            return F.cross_entropy(gradient.logits_of(target.model, target.data, at), shard.y, reduction="sum")
+            return F.cross_entropy(
+                gradient.logits_of(target.model, target.data, at), shard.y, reduction="sum"
+            )
 
         size, shape = eps.parse_eps(self.eps), tuple(shard.x.shape[1:])
-        generators = [seeds.generator(0, f"{self.name}/start {index}") for index in shard.index.tolist()]
+        generators = [
+            seeds.generator(0, f"{self.name}/start {index}") for index in shard.index.tolist()
+        ]
         drawn = [threat.in_unit_ball(1, shape, self.norm, each.device, each) for each in generators]
         start = shard.x + size * torch.cat(drawn).to(shard.x.device)
         step_size = 2.5 * size / self.steps
         with gradient.settled(target.model, shard.x.device):
             return threat.ascend(
-                cross_entropy, shard.x, size, self.norm, steps=self.steps, step_size=step_size, start=start
+                cross_entropy,
+                shard.x,
+                size,
+                self.norm,
+                steps=self.steps,
+                step_size=step_size,
+                start=start,
             )
 
     def _apgd_t(self, target: Target, shard: attacks.Shard) -> Tensor:
@@ -165,7 +201,8 @@ class EnergyShift(Metric):
         criterion = foolbox.criteria.Misclassification(shard.y)
         model = foolbox_bridge.wrapped(target.logits, shard.x.device)
         _, moved, found = attack(model, shard.x, criterion, epsilons=None)
-        return torch.where(found[:, None, None, None], moved, shard.x)  # foolbox returns a black image without success
+        # foolbox returns a black image without success
+        return torch.where(found[:, None, None, None], moved, shard.x)
 
 
 CW = {"binary_search_steps": 5, "steps": 100, "stepsize": 0.1, "initial_const": 1.0}

@@ -1,6 +1,7 @@
 """Checks of attacks by gradients, which fail for models with masked gradients.
 
-They are those of Athalye et al. (2018), arXiv:1802.00420, section 3.1, and Carlini et al. (2019), arXiv:1902.06705.
+They are those of Athalye et al. (2018), arXiv:1802.00420, section 3.1, and Carlini et al. (2019),
+arXiv:1902.06705.
 
 Legend: N images, S settings of an attack, R resamples.
 """
@@ -31,17 +32,22 @@ CHECKED = 100
 """The number of images of the paper's budget on which gradients are checked."""
 
 UNBROKEN, FLAT = 0.01, 0.01
-"""The largest unsuspicious shares of images that no change breaks, and of images without a gradient."""
+"""The largest unsuspicious shares of images that no change breaks, and of images without a
+gradient.
+"""
 
 LEVEL = 0.05
 """The probability of a false alarm among all pairs of settings whose accuracies are compared."""
 
 NEARER, OUTDONE = 0.95, 0.05
-"""The boundary attack outdoes PGD at less than ``NEARER`` times its distance, without suspicion up to ``OUTDONE`` of
-the images."""
+"""The boundary attack outdoes PGD at less than ``NEARER`` times its distance, without suspicion up
+to ``OUTDONE`` of the images.
+"""
 
 BY_STEPS, BY_EPS = (0, 1, 2, 3), (4, 2, 5)
-"""The indices in :meth:`GradientChecks.settings` of settings that differ only in steps, and only in eps, ascending."""
+"""The indices in :meth:`GradientChecks.settings` of settings that differ only in steps, and only in
+eps, ascending.
+"""
 
 
 class Setting(NamedTuple):
@@ -64,17 +70,20 @@ class Rise(NamedTuple):
 class GradientChecks(attacks.GradientAttack):
     """Checks that gradients do not mislead attacks: rates of failure in %, 0 in the best case.
 
-    A failed check is reported as suspicious, with the reason. The first 100 of the paper's 300 images are used.
-    Each is a share of the images in %, or a rise in points:
+    A failed check is reported as suspicious, with the reason. The first 100 of the paper's 300
+    images are used. Each is a share of the images in %, or a rise in points:
 
-    - ``unlimited``: images that PGD does not break at any distance, within which there are images of all classes. It
-      starts from the image only, since other points of so large a ball are noise. Suspicious if the lower end of
-      Wilson's 95 % interval is above 1 %.
-    - ``steps`` and ``larger-eps``: the largest rise in accuracy with more steps, or a larger eps, from the same starts;
-      eps is about the median distance of PGD's images. Suspicious if a rise is significant.
-    - ``white-box``: images to which the boundary attack, without gradients, comes more than 5 % nearer in L2 than PGD.
-      Suspicious if the lower end of the interval is above 5 %, since neither search is exact.
-    - ``zero-gradients``: images at which the gradient of the loss is 0, or not finite. Suspicious above 1 %.
+    - ``unlimited``: images that PGD does not break at any distance, within which there are images
+      of all classes. It starts from the image only, since other points of so large a ball are
+      noise. Suspicious if the lower end of Wilson's 95 % interval is above 1 %.
+    - ``steps`` and ``larger-eps``: the largest rise in accuracy with more steps, or a larger eps,
+      from the same starts; eps is about the median distance of PGD's images. Suspicious if a rise
+      is significant.
+    - ``white-box``: images to which the boundary attack, without gradients, comes more than 5 %
+      nearer in L2 than PGD. Suspicious if the lower end of the interval is above 5 %, since neither
+      search is exact.
+    - ``zero-gradients``: images at which the gradient of the loss is 0, or not finite. Suspicious
+      above 1 %.
     """
 
     grad: attacks.Gradient = "through"
@@ -100,8 +109,16 @@ class GradientChecks(attacks.GradientAttack):
 
     def pgd(self, norm: eps.Norm, setting: Setting | None = None, **others: Any) -> PGD:
         """Return the attack under check: its search, or the attack of one setting."""
-        of_setting = {"eps": repr(setting.eps), "steps": setting.steps} if setting else {"steps": self.steps}
-        options = {**self._shared, "norm": norm, "restarts": self.restarts, "grad": self.grad, **of_setting}
+        of_setting = (
+            {"eps": repr(setting.eps), "steps": setting.steps} if setting else {"steps": self.steps}
+        )
+        options = {
+            **self._shared,
+            "norm": norm,
+            "restarts": self.restarts,
+            "grad": self.grad,
+            **of_setting,
+        }
         return PGD(**{**options, **others})
 
     @property
@@ -111,18 +128,34 @@ class GradientChecks(attacks.GradientAttack):
 
     @property
     def _shared(self) -> dict[str, Any]:
-        model = {"refine": self.refine, "eot": self.eot, "data_noise": self.data_noise, "smooth": self.smooth}
-        return {"budget": self.budget, "images": self.spent.images, "resamples": self.resamples, **model}
+        model = {
+            "refine": self.refine,
+            "eot": self.eot,
+            "data_noise": self.data_noise,
+            "smooth": self.smooth,
+        }
+        return {
+            "budget": self.budget,
+            "images": self.spent.images,
+            "resamples": self.resamples,
+            **model,
+        }
 
     def settings(self, size: float, largest: float) -> list[Setting]:
-        """Return the settings of PGD whose accuracies are compared, with eps up to the largest distance."""
+        """Return the settings of PGD whose accuracies are compared, with eps up to the largest
+        distance.
+        """
         steps = self.spent.steps
         by_steps = [steps // 4, steps // 2, steps, 2 * steps]
         by_eps = [size / 2, min(2 * size, largest)]
-        return [Setting(size, steps) for steps in by_steps] + [Setting(size, steps) for size in by_eps]
+        return [Setting(size, steps) for steps in by_steps] + [
+            Setting(size, steps) for size in by_eps
+        ]
 
     def attack(self, evaluation: Evaluation) -> attacks.Attacked:
-        """Run the attacks of each check, or use stored ones, and return their results for each image."""
+        """Run the attacks of each check, or use stored ones, and return their results for each
+        image.
+        """
         import numpy as np
 
         norm, largest = self.norm, eps.largest_distance(self.norm, evaluation.data.spec.dimensions)
@@ -130,11 +163,21 @@ class GradientChecks(attacks.GradientAttack):
         white = searched if norm == "l2" else self.pgd("l2").attack(evaluation)
         black = self.black_box.attack(evaluation)
         size = _median(searched.arrays, norm, largest)
-        fixed = [self.pgd(norm, setting).attack(evaluation) for setting in self.settings(size, largest)]
-        unlimited = self.pgd(norm, Setting(largest, self.spent.steps), restarts=1).attack(evaluation)
+        fixed = [
+            self.pgd(norm, setting).attack(evaluation) for setting in self.settings(size, largest)
+        ]
+        unlimited = self.pgd(norm, Setting(largest, self.spent.steps), restarts=1).attack(
+            evaluation
+        )
 
         def work(shard: attacks.Shard) -> Mapping[str, Tensor]:
-            return {"flat": flat(self.attacked_model(evaluation, f"{self.name} {norm} {shard.number}"), shard, norm)}
+            return {
+                "flat": flat(
+                    self.attacked_model(evaluation, f"{self.name} {norm} {shard.number}"),
+                    shard,
+                    norm,
+                )
+            }
 
         done = min(attacked.images for attacked in (searched, white, black, *fixed, unlimited))
         attacked = attacks.in_shards(self, evaluation, attacks.choose(evaluation, done), work)
@@ -155,8 +198,12 @@ class GradientChecks(attacks.GradientAttack):
         accuracy = 100 * arrays["standing"].sum(axis=0) / len(arrays["standing"])
         return {
             "suspicious": self.suspicions(arrays),
-            "accuracy-by-steps": {str(settings[column].steps): float(accuracy[column]) for column in BY_STEPS},
-            "accuracy-by-eps": {f"{settings[column].eps:.6g}": float(accuracy[column]) for column in BY_EPS},
+            "accuracy-by-steps": {
+                str(settings[column].steps): float(accuracy[column]) for column in BY_STEPS
+            },
+            "accuracy-by-eps": {
+                f"{settings[column].eps:.6g}": float(accuracy[column]) for column in BY_EPS
+            },
         }
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
@@ -177,22 +224,33 @@ class GradientChecks(attacks.GradientAttack):
             sentences.append(
                 f"{hits['unlimited']} of {n} images withstand PGD at any distance, where there are all classes."
             )
-        for columns, text in ((BY_STEPS, "{0.steps} to {1.steps} steps"), (BY_EPS, "eps {0.eps:.3g} to {1.eps:.3g}")):
-            rise = max(rises(arrays["standing"], columns), key=lambda rise: (rise.p < LEVEL, rise.points))
+        for columns, text in (
+            (BY_STEPS, "{0.steps} to {1.steps} steps"),
+            (BY_EPS, "eps {0.eps:.3g} to {1.eps:.3g}"),
+        ):
+            rise = max(
+                rises(arrays["standing"], columns), key=lambda rise: (rise.p < LEVEL, rise.points)
+            )
             if rise.p < LEVEL and rise.points > 0:
                 change = text.format(settings[rise.weaker], settings[rise.stronger])
-                sentences.append(f"Accuracy rises by {rise.points:.1f} points from {change} (p = {rise.p:.2g}).")
+                sentences.append(
+                    f"Accuracy rises by {rise.points:.1f} points from {change} (p = {rise.p:.2g})."
+                )
         if _low(hits["white-box"], n) > OUTDONE:
             sentences.append(
                 f"To {hits['white-box']} of {n} images the boundary attack, which sees no gradient, comes more than "
                 f"{100 * (1 - NEARER):.0f} % nearer than PGD."
             )
         if hits["zero-gradients"] / n > FLAT:
-            sentences.append(f"The gradient at {hits['zero-gradients']} of {n} images is 0 or not finite.")
+            sentences.append(
+                f"The gradient at {hits['zero-gradients']} of {n} images is 0 or not finite."
+            )
         return sentences
 
     def _settings_of(self, arrays: Mapping[str, Any]) -> list[Setting]:
-        return self.settings(float(arrays["eps"][0]), eps.largest_distance(self.norm, arrays["image"][0].size))
+        return self.settings(
+            float(arrays["eps"][0]), eps.largest_distance(self.norm, arrays["image"][0].size)
+        )
 
 
 def rises(standing: NDArray[np.bool_], columns: tuple[int, ...]) -> list[Rise]:
@@ -205,7 +263,9 @@ def rises(standing: NDArray[np.bool_], columns: tuple[int, ...]) -> list[Rise]:
     from jembench.stats.paired import holm, mcnemar
 
     pairs = list(itertools.combinations(columns, 2))
-    corrected = holm([mcnemar(standing[:, weaker], standing[:, stronger]) for weaker, stronger in pairs])
+    corrected = holm(
+        [mcnemar(standing[:, weaker], standing[:, stronger]) for weaker, stronger in pairs]
+    )
     accuracy = 100 * standing.mean(axis=0)
     return [
         Rise(weaker, stronger, float(accuracy[stronger] - accuracy[weaker]), p)
@@ -221,14 +281,18 @@ def _low(hits: int, n: int) -> float:
 
 
 def _largest_rise(standing: NDArray[np.bool_]) -> Any:
-    """Return the largest rise from a setting to a later one as a statistic, in points; 0 if there is none."""
+    """Return the largest rise from a setting to a later one as a statistic, in points; 0 if there
+    is none.
+    """
     import numpy as np
 
     weaker, stronger = np.triu_indices(standing.shape[1], 1)
 
     def largest(indices: NDArray[np.int64]) -> NDArray[np.float64]:
         accuracy = 100 * standing[indices].mean(axis=1)
-        rise: NDArray[np.float64] = (accuracy[:, stronger] - accuracy[:, weaker]).max(axis=1, initial=0)
+        rise: NDArray[np.float64] = (accuracy[:, stronger] - accuracy[:, weaker]).max(
+            axis=1, initial=0
+        )
         return rise
 
     return largest
@@ -244,7 +308,9 @@ def _failing(arrays: Mapping[str, Any]) -> dict[str, NDArray[np.bool_]]:
 
 
 def _median(arrays: Mapping[str, Any], norm: eps.Norm, largest: float) -> float:
-    """Return the median distance of adversarial images that are not the image itself; the largest if there are none."""
+    """Return the median distance of adversarial images that are not the image itself; the largest
+    if there are none.
+    """
     import numpy as np
 
     far = arrays[f"distance-{norm}"][arrays["found"]]

@@ -17,7 +17,12 @@ def plan(results: list[Result]) -> Iterator[Planned]:
     """Plan the curves of all models on each set that has several severities."""
     shifted = [result for result in results if "severity" in _options(result)]
     for group in grouped(
-        shifted, lambda result: (result.place, result.protocol_without(("set", "content", "adapt")), _set(result))
+        shifted,
+        lambda result: (
+            result.place,
+            result.protocol_without(("set", "content", "adapt")),
+            _set(result),
+        ),
     ):
         if len({_options(result)["severity"] for result in group}) > 1:
             yield figure_of(group, f"shift-{_set(group[0])}", curves, group)
@@ -35,7 +40,9 @@ def _set(result: Result) -> str:
 
 def _line(result: Result) -> str:
     """Return the model, with its test-time adaptation."""
-    return result.model + (f", {parse(result.protocol['adapt']).name}" if "adapt" in result.protocol else "")
+    return result.model + (
+        f", {parse(result.protocol['adapt']).name}" if "adapt" in result.protocol else ""
+    )
 
 
 def curves(results: Sequence[Result]) -> Drawing:
@@ -47,7 +54,8 @@ def curves(results: Sequence[Result]) -> Drawing:
     for index, group in enumerate(grouped(results, _line)):
         points = sorted((int(_options(result)["severity"]), result.values) for result in group)
         severities, model = [severity for severity, _ in points], _line(group[0])
-        for axes, label in zip(panels, points[0][1], strict=False):  # there is no AUROC with an adaptation
+        # there is no AUROC with an adaptation
+        for axes, label in zip(panels, points[0][1], strict=False):
             values = [found[label] for _, found in points]
             style = {
                 **drawing.line(index, group[0].colour),
@@ -57,7 +65,9 @@ def curves(results: Sequence[Result]) -> Drawing:
             }
             axes.errorbar(severities, [value.value for value in values], **style)
             unit = f", {values[0].unit}" if values[0].unit else ""
-            axes.set(xlabel="severity", ylabel=drawing.beside(in_words(label) + unit), xticks=severities)
+            axes.set(
+                xlabel="severity", ylabel=drawing.beside(in_words(label) + unit), xticks=severities
+            )
             rows += [
                 {"model": model, "severity": severity, "label": label, **value._asdict()}
                 for severity, value in zip(severities, values, strict=True)

@@ -26,17 +26,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Shift(ScoredClasses):
-    """Accuracy and ECE in % on shifted images, and AUROC of a score of the test images against them.
+    """Accuracy and ECE in % on shifted images, and AUROC of a score of the test images against
+    them.
 
-    ``set`` is an OOD set with labels, such as corrupted, cifar10-c and cifar10.1, or a dataset whose classes have the
-    same names. Each corruption at each severity that a set stands for
-    is measured on all images, and the values are means over them: of corrupted:severity=3 over fifteen corruptions, of
-    corrupted:by=fog over five severities. The mean corruption error of Hendrycks & Dietterich (2019), arXiv:1903.12261,
-    is 100 % - accuracy here, since no error is divided by that of AlexNet. Intervals draw an image with all of its
-    corruptions, and the test images independently.
+    ``set`` is an OOD set with labels, such as corrupted, cifar10-c and cifar10.1, or a dataset
+    whose classes have the same names. Each corruption at each severity that a set stands for is
+    measured on all images, and the values are means over them: of corrupted:severity=3 over fifteen
+    corruptions, of corrupted:by=fog over five severities. The mean corruption error of Hendrycks &
+    Dietterich (2019), arXiv:1903.12261, is 100 % - accuracy here, since no error is divided by that
+    of AlexNet. Intervals draw an image with all of its corruptions, and the test images
+    independently.
 
-    ``adapt`` is a test-time adaptation: each corruption at each severity is classified by a copy of the trained model
-    that is adapted to its images, without their labels. The trained model stays as it is, and there is no AUROC.
+    ``adapt`` is a test-time adaptation: each corruption at each severity is classified by a copy of
+    the trained model that is adapted to its images, without their labels. The trained model stays
+    as it is, and there is no AUROC.
     """
 
     set: Annotated[str, Names("ood_sets", "datasets")]
@@ -52,7 +55,11 @@ class Shift(ScoredClasses):
     @property
     def requires(self) -> frozenset[Need]:
         """The needs of the score, of which there is none with an adaptation, and labelled logits."""
-        return super().requires if self.adaptation is None else frozenset({"logits", "labels", "gradients"})
+        return (
+            super().requires
+            if self.adaptation is None
+            else frozenset({"logits", "labels", "gradients"})
+        )
 
     @property
     def reads(self) -> frozenset[Quantity]:
@@ -84,30 +91,58 @@ class Shift(ScoredClasses):
 
         scorer, fitted = (None, {}) if self.adaptation else self.fitted(evaluation)
         parts = getattr(resolve(self.set).make(), "parts", ()) or [self.set]
-        inside = {} if scorer is None else {"inside": self.scores_of(scorer, evaluation, "test", self.data_noise)}
+        inside = (
+            {}
+            if scorer is None
+            else {"inside": self.scores_of(scorer, evaluation, "test", self.data_noise)}
+        )
         contents, measured = [], []
         for name in parts:
             noise, about = self.noise_and_about(evaluation, name)
-            adapted = adapted_logits(self.adaptation, evaluation, name, noise) if self.adaptation else None
+            adapted = (
+                adapted_logits(self.adaptation, evaluation, name, noise)
+                if self.adaptation
+                else None
+            )
             logits, labels = labelled_logits(evaluation, name, noise, adapted)
-            scores = {} if scorer is None else {"score": self.scores_of(scorer, evaluation, name, noise)}
+            scores = (
+                {} if scorer is None else {"score": self.scores_of(scorer, evaluation, name, noise)}
+            )
             classified = ECE().scores(logits, labels)
-            measured.append({"correct": classified["correct"], "confidence": classified["confidence"], **scores})
+            measured.append(
+                {"correct": classified["correct"], "confidence": classified["confidence"], **scores}
+            )
             contents += [about["content"], content_hash(labels)]
         columns = {key: np.stack([one[key] for one in measured], axis=1) for key in measured[0]}
-        about = {"set": str(resolve(self.set)), "shifted": len(columns["correct"]), "content": stable_hash(contents)}
+        about = {
+            "set": str(resolve(self.set)),
+            "shifted": len(columns["correct"]),
+            "content": stable_hash(contents),
+        }
         test = describe_test_images(len(evaluation.data.part("test").images), self.data_noise)
-        return self.measurement(evaluation, {**inside, **columns}, parts={**test, **about, **fitted})
+        return self.measurement(
+            evaluation, {**inside, **columns}, parts={**test, **about, **fitted}
+        )
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return accuracy, ECE and, without an adaptation, AUROC, each a mean over variants."""
         correct, confidence = arrays["correct"], arrays["confidence"]
-        n, right, error = len(correct), 100 * correct.mean(axis=1), binned_error(confidence, correct, self.bins)
+        n, right, error = (
+            len(correct),
+            100 * correct.mean(axis=1),
+            binned_error(confidence, correct, self.bins),
+        )
         accuracy = Resampling(lambda drawn: right[drawn].mean(axis=1), (n,), (0.0, 100.0), n)
         return {
             "accuracy": Estimate(accuracy, "%", "higher"),
-            "ece": Estimate(Resampling(lambda drawn: 100 * error(drawn), (n,), (0.0, 100.0)), "%", "lower"),
-            **({"auroc": _mean_auroc(arrays["inside"], arrays["score"])} if "score" in arrays else {}),
+            "ece": Estimate(
+                Resampling(lambda drawn: 100 * error(drawn), (n,), (0.0, 100.0)), "%", "lower"
+            ),
+            **(
+                {"auroc": _mean_auroc(arrays["inside"], arrays["score"])}
+                if "score" in arrays
+                else {}
+            ),
         }
 
 
@@ -126,7 +161,9 @@ def _mean_auroc(inside: Array, shifted: Array) -> Estimate:
     return Estimate(Resampling(auroc, sizes, (0.0, 1.0), min(sizes)))
 
 
-def adapted_logits(adaptation: Resolved, evaluation: Evaluation, images: str, noise: float) -> Tensor:
+def adapted_logits(
+    adaptation: Resolved, evaluation: Evaluation, images: str, noise: float
+) -> Tensor:
     """Return the logits (N, K) of images by a copy of the model that is adapted to them alone.
 
     Raises:
@@ -144,7 +181,11 @@ def adapted_logits(adaptation: Resolved, evaluation: Evaluation, images: str, no
     name = f"adapted-{adaptation.id}-{content_hash(pixels)}-noise={noise:g}"
 
     def compute() -> dict[str, Tensor]:
-        x = (predictions.noisy(pixels, noise, data.bounds) if noise else to_float(pixels, data.bounds)).to(device)
+        x = (
+            predictions.noisy(pixels, noise, data.bounds)
+            if noise
+            else to_float(pixels, data.bounds)
+        ).to(device)
         seed = int(torch.randint(2**62, (), generator=evaluation.services.generator(name)))
         adapted: Adaptation = adaptation.make()
         generator = seeds.seeded(seed, device)

@@ -1,4 +1,5 @@
-"""OOD sets of shifted test images, which have labels: fifteen corruptions, CIFAR-10-C and CIFAR-10.1.
+"""OOD sets of shifted test images, which have labels: fifteen corruptions, CIFAR-10-C and
+CIFAR-10.1.
 
 Legend: N test images, M images of a file, K pairs of a corruption and a severity.
 """
@@ -39,9 +40,10 @@ class Shifted(NamedTuple):
 def corrupted(*, by: By = "all", severity: Severity = 0) -> OODSet:
     """Test images with one of fifteen corruptions, as those of CIFAR-10-C, at a severity of 1 to 5.
 
-    Hendrycks & Dietterich (2019), arXiv:1903.12261, for grey or RGB images of at least 8x8 pixels; the module
-    ``jembench_robustness.corruptions`` has the parameters. ``all`` corruptions and ``severity=0``, all severities, take
-    turns over the images; the metric ``shift`` measures each pair of them on all images.
+    Hendrycks & Dietterich (2019), arXiv:1903.12261, for grey or RGB images of at least 8x8 pixels;
+    the module ``jembench_robustness.corruptions`` has the parameters. ``all`` corruptions and
+    ``severity=0``, all severities, take turns over the images; the metric ``shift`` measures each
+    pair of them on all images.
     """
     pairs = _pairs(by, severity)
 
@@ -53,7 +55,9 @@ def corrupted(*, by: By = "all", severity: Severity = 0) -> OODSet:
 
         if data.shape[0] not in (1, 3) or min(data.shape[1:]) < 8:
             size = "x".join(map(str, data.shape))
-            raise NotApplicable(f"corrupted takes grey or RGB images of at least 8x8; those of {data.name} are {size}.")
+            raise NotApplicable(
+                f"corrupted takes grey or RGB images of at least 8x8; those of {data.name} are {size}."
+            )
         levels = test.images.permute(0, 2, 3, 1).numpy()
 
         def part(by: str, severity: int, chosen: slice) -> Levels:
@@ -66,10 +70,12 @@ def corrupted(*, by: By = "all", severity: Severity = 0) -> OODSet:
 
 
 def cifar10_c(*, by: By = "all", severity: Severity = 0, root: Root = "") -> OODSet:
-    """CIFAR-10-C: the test images of CIFAR-10 with fifteen corruptions. Options are those of ``corrupted``.
+    """CIFAR-10-C: the test images of CIFAR-10 with fifteen corruptions. Options are those of
+    ``corrupted``.
 
     ``root`` is the folder of ``fog.npy``, ... and ``labels.npy`` ($JEMBENCH_DATA/CIFAR-10-C or
-    ~/.cache/jembench/data/CIFAR-10-C by default), from zenodo.org/records/2535967. Hendrycks & Dietterich (2019).
+    ~/.cache/jembench/data/CIFAR-10-C by default), from zenodo.org/records/2535967. Hendrycks &
+    Dietterich (2019).
     """
     pairs = _pairs(by, severity)
 
@@ -91,20 +97,24 @@ def cifar10_c(*, by: By = "all", severity: Severity = 0, root: Root = "") -> OOD
         return Split(_in_turn(len(index), pairs, part), labels[index])
 
     options = f",root={json.dumps(root)}" if root else ""
-    return Shifted(draw, [f"cifar10-c:by={by},severity={severity}{options}" for by, severity in pairs])
+    return Shifted(
+        draw, [f"cifar10-c:by={by},severity={severity}{options}" for by, severity in pairs]
+    )
 
 
 def cifar10_1(*, version: Literal["v6", "v4"] = "v6", root: Root = "") -> OODSet:
     """CIFAR-10.1: 2,000 (v6) or 2,021 (v4) images of CIFAR-10's classes that were collected later.
 
-    ``root`` is the folder of ``cifar10.1_v6_data.npy`` and ``cifar10.1_v6_labels.npy`` ($JEMBENCH_DATA/CIFAR-10.1 or
-    ~/.cache/jembench/data/CIFAR-10.1 by default), from github.com/modestyachts/CIFAR-10.1. Recht et al. (2018),
-    arXiv:1806.00451.
+    ``root`` is the folder of ``cifar10.1_v6_data.npy`` and ``cifar10.1_v6_labels.npy``
+    ($JEMBENCH_DATA/CIFAR-10.1 or ~/.cache/jembench/data/CIFAR-10.1 by default), from
+    github.com/modestyachts/CIFAR-10.1. Recht et al. (2018), arXiv:1806.00451.
     """
 
     def draw(test: Split, data: DataSpec) -> Split:
         names = (f"cifar10.1_{version}_{part}.npy" for part in ("data", "labels"))
-        images, labels = _read(data, *names, "CIFAR-10.1", "github.com/modestyachts/CIFAR-10.1", root)
+        images, labels = _read(
+            data, *names, "CIFAR-10.1", "github.com/modestyachts/CIFAR-10.1", root
+        )
         index = _chosen(len(labels), test)
         return Split(_channels_first(images[index.numpy()]), labels[index])
 
@@ -113,7 +123,10 @@ def cifar10_1(*, version: Literal["v6", "v4"] = "v6", root: Root = "") -> OODSet
 
 def _pairs(by: str, severity: int) -> Pairs:
     """Return the pairs of a corruption and a severity that the options of a set stand for."""
-    corruptions, severities = get_args(By)[1:] if by == "all" else [by], [severity] if severity else range(1, 6)
+    corruptions, severities = (
+        get_args(By)[1:] if by == "all" else [by],
+        [severity] if severity else range(1, 6),
+    )
     return list(itertools.product(corruptions, severities))
 
 
@@ -135,17 +148,23 @@ def _channels_first(images: Levels) -> Tensor:
 
 
 def _chosen(size: int, test: Split) -> Tensor:
-    """Return the places of as many images as there are test images, in the order of these, or of all images."""
+    """Return the places of as many images as there are test images, in the order of these, or of
+    all images.
+    """
     import torch
 
     from jembench.parts import seeds
 
     if len(test.images) >= size:
         return torch.arange(size)
-    return torch.randperm(size, generator=seeds.generator(0, "evaluation/limit"))[: len(test.images)]
+    return torch.randperm(size, generator=seeds.generator(0, "evaluation/limit"))[
+        : len(test.images)
+    ]
 
 
-def _read(data: DataSpec, images: str, labels: str, name: str, source: str, root: str) -> tuple[Levels, Tensor]:
+def _read(
+    data: DataSpec, images: str, labels: str, name: str, source: str, root: str
+) -> tuple[Levels, Tensor]:
     """Return the images uint8 (M, 32, 32, 3) and the labels int64 (M,) of two files.
 
     Raises:
@@ -156,7 +175,9 @@ def _read(data: DataSpec, images: str, labels: str, name: str, source: str, root
     import torch
 
     if (data.shape, data.num_classes) != ((3, 32, 32), 10):
-        raise NotApplicable(f"{name} has images of 3x32x32 of CIFAR-10's classes, and those of {data.name} are others.")
+        raise NotApplicable(
+            f"{name} has images of 3x32x32 of CIFAR-10's classes, and those of {data.name} are others."
+        )
     folder = data_folder(root) if root else data_folder() / name
     option = f"{name.lower().replace('-', '', 1)}:root=..."
     remedy = f"Get it from {source}, and name its folder: {option} or, for the folder above {name}, JEMBENCH_DATA=..."

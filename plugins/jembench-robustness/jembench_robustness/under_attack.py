@@ -1,4 +1,5 @@
-"""Metrics of attacked images: calibration on those of an attack, and detection of outliers that ascend the score.
+"""Metrics of attacked images: calibration on those of an attack, and detection of outliers that
+ascend the score.
 
 Legend: N images, M outliers, K classes, C channels, H height, W width.
 """
@@ -46,15 +47,22 @@ class UnderAttack(Metric):
         """The attack."""
         spec, _, eps = self.attack.rpartition("@")
         if not spec:
-            raise SpecError(f"attack of {self.name} is {self.attack!r}; write an attack with its eps: pgd@8/255.")
+            raise SpecError(
+                f"attack of {self.name} is {self.attack!r}; write an attack with its eps: pgd@8/255."
+            )
         given = parse(spec)
-        return cast(attacks.Attack, resolve("metrics", str(Spec(given.name, (*given.arguments, ("eps", eps))))).make())
+        return cast(
+            attacks.Attack,
+            resolve("metrics", str(Spec(given.name, (*given.arguments, ("eps", eps))))).make(),
+        )
 
     @property
     def described(self) -> str:
         """The spec of the attack with all parts of its protocol."""
         parts = self.attacker.protocol_options.items()
-        return str(Spec(self.attacker.name, tuple((name, format_value(value)) for name, value in parts)))
+        return str(
+            Spec(self.attacker.name, tuple((name, format_value(value)) for name, value in parts))
+        )
 
     def check(self, planned: Planned) -> None:
         """Check that the attack is defined for the dataset."""
@@ -68,10 +76,12 @@ class UnderAttack(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class Attacked(UnderAttack):
-    """Accuracy or a metric of calibration on the images of an attack, and on those on which it fails as they are.
+    """Accuracy or a metric of calibration on the images of an attack, and on those on which it
+    fails as they are.
 
-    ``metric`` is a metric of classification or calibration with its options, and ``attack`` an attack with its eps:
-    pgd@8/255, or pgd:norm=l2@0.5. It is the attack of the same metric, made once for all metrics.
+    ``metric`` is a metric of classification or calibration with its options, and ``attack`` an
+    attack with its eps: pgd@8/255, or pgd:norm=l2@0.5. It is the attack of the same metric, made
+    once for all metrics.
 
     Raises:
         SpecError: if there is no such attack, or ``metric`` is another one or has ``data_noise``.
@@ -123,11 +133,13 @@ class Attacked(UnderAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class OutliersUnderAttack(UnderAttack, OutOfDistribution):
-    """Out-of-distribution detection of outliers that an attack moves within eps, until they look in-distribution.
+    """Out-of-distribution detection of outliers that an attack moves within eps, until they look
+    in-distribution.
 
-    The values and other options are those of ``ood``. ``attack``, such as pgd@8/255 or pgd:norm=l2,restarts=1@0.5, is
-    projected gradient ascent on the score from each outlier, which has the highest score found. Test images stay as
-    they are. The attack's ``images`` is the number of outliers, which are drawn with a seed.
+    The values and other options are those of ``ood``. ``attack``, such as pgd@8/255 or
+    pgd:norm=l2,restarts=1@0.5, is projected gradient ascent on the score from each outlier, which
+    has the highest score found. Test images stay as they are. The attack's ``images`` is the number
+    of outliers, which are drawn with a seed.
 
     Raises:
         SpecError: if ``attack`` is another one, or a model that refines or smooths.
@@ -161,7 +173,9 @@ class OutliersUnderAttack(UnderAttack, OutOfDistribution):
         super().check(planned)
         OutOfDistribution.check(self, planned)
         if not isinstance(self.scorer, DifferentiableScore):
-            raise NotApplicable(f"The score {self.score} is not a differentiable function that outliers can ascend.")
+            raise NotApplicable(
+                f"The score {self.score} is not a differentiable function that outliers can ascend."
+            )
 
     def shard_size(self, device: str) -> int:
         """Return the number of outliers that are attacked together, the same on every device."""
@@ -181,7 +195,9 @@ class OutliersUnderAttack(UnderAttack, OutOfDistribution):
         def scores(x: Tensor) -> tuple[Tensor, Tensor]:
             at = x * (high - low) + low
             of = cast(DifferentiableScore, scorer).of
-            reached = of(lambda quantity: one_pass(evaluation.model, at, {quantity}, graph=True)[quantity])
+            reached = of(
+                lambda quantity: one_pass(evaluation.model, at, {quantity}, graph=True)[quantity]
+            )
             return reached.sum(), reached
 
         def work(shard: attacks.Shard) -> dict[str, Tensor]:
@@ -200,12 +216,16 @@ class OutliersUnderAttack(UnderAttack, OutOfDistribution):
         return self.labelled(super().estimates(arrays))
 
 
-def highest(attack: PGD, scores: Callable[[Tensor], tuple[Tensor, Tensor]], x: Tensor, starts: Tensor) -> Tensor:
-    """Return the highest score that gradient ascent finds within eps of each image, at least that of its starts, (M,).
+def highest(
+    attack: PGD, scores: Callable[[Tensor], tuple[Tensor, Tensor]], x: Tensor, starts: Tensor
+) -> Tensor:
+    """Return the highest score that gradient ascent finds within eps of each image, at least that
+    of its starts, (M,).
 
     Args:
         attack: its norm, steps and eps.
-        scores: the function from images (M, C, H, W) in [0, 1] to the sum of their scores, and the scores (M,).
+        scores: the function from images (M, C, H, W) in [0, 1] to the sum of their scores, and the
+            scores (M,).
         x: images in [0, 1].
         starts: of restarts relative to each image, in units of eps, (M, R, C, H, W).
     """
@@ -222,5 +242,7 @@ def highest(attack: PGD, scores: Callable[[Tensor], tuple[Tensor, Tensor]], x: T
         for _ in range(steps + 1):
             gradient, reached = gradient_of(scores, moved)
             found.append(reached)
-            moved = project(moved + STRIDE / steps * eps * steepest(gradient, norm), x, radius, norm)
+            moved = project(
+                moved + STRIDE / steps * eps * steepest(gradient, norm), x, radius, norm
+            )
     return torch.stack(found).amax(dim=0)

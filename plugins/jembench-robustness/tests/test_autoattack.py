@@ -1,4 +1,6 @@
-"""AutoAttack is pyautoattack's, image by image, and breaks of a linear classifier exactly what is nearer than eps."""
+"""AutoAttack is pyautoattack's, image by image, and breaks of a linear classifier exactly what is
+nearer than eps.
+"""
 
 import logging
 import sys
@@ -111,11 +113,18 @@ def test_it_is_pyautoattack_image_by_image(norm, version):
 def test_of_a_linear_classifier_it_breaks_those_that_are_nearer_than_eps_and_no_others(norm):
     model = Linear()
     x, y = shard_of(model).x, shard_of(model).y
-    slope = 2 * model.net[1].weight.detach().double()  # of images in [0, 1], which are half as far apart
+    # of images in [0, 1], which are half as far apart
+    slope = 2 * model.net[1].weight.detach().double()
     logits = model.logits(2 * x - 1).detach().double() / 10
     margin, towards = logits.gather(1, y[:, None]) - logits, slope[y][:, None] - slope
     dual = towards.abs().sum(dim=2) if norm == "linf" else towards.norm(dim=2)
-    exact = (margin / dual).nan_to_num(torch.inf).scatter(1, y[:, None], torch.inf).amin(dim=1).clamp_min(0)
+    exact = (
+        (margin / dual)
+        .nan_to_num(torch.inf)
+        .scatter(1, y[:, None], torch.inf)
+        .amin(dim=1)
+        .clamp_min(0)
+    )
     size = float(exact[exact > 0].median()) * 1.0001
     _, found = found_of(model, eps=repr(size), norm=norm)
     clear = (exact / size - 1).abs() > 0.03
@@ -128,7 +137,9 @@ def test_of_a_linear_classifier_it_breaks_those_that_are_nearer_than_eps_and_no_
 def test_an_image_beyond_eps_is_an_error(monkeypatch):
     """As of a package whose eps is of images in [-1, 1]."""
     real = pyautoattack.AutoAttack
-    monkeypatch.setattr(pyautoattack, "AutoAttack", lambda *a, eps, **options: real(*a, eps=2 * eps, **options))
+    monkeypatch.setattr(
+        pyautoattack, "AutoAttack", lambda *a, eps, **options: real(*a, eps=2 * eps, **options)
+    )
     with pytest.raises(ValueError, match=r"at a distance of 0\.2, beyond eps 0\.1"):
         found_of(Linear(hidden=12), eps="0.1")
 
@@ -166,12 +177,17 @@ def test_details_have_the_contribution_of_each_attack_and_the_failed_checks():
 
 def test_a_whole_measurement():
     model = Linear(hidden=12)
-    images = torch.randint(90, 165, (30, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    images = torch.randint(
+        90, 165, (30, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
+    )
     labels = model.logits(2 * images.float() / 255 - 1).argmax(dim=1)
     evaluation = FakeEvaluation(sets={"test": images}, labels=labels, model=model, spec=DATA)
     found = AutoAttack(eps="0.015", images=30).compute(evaluation)
     (value,) = found.values.values()
-    assert found.protocol == "autoattack:data=toy,eps=0.015,images=30,norm=linf,refine=0,version=standard"
+    assert (
+        found.protocol
+        == "autoattack:data=toy,eps=0.015,images=30,norm=linf,refine=0,version=standard"
+    )
     assert value.value == pytest.approx(100 * (found.arrays["by"] == STANDING).mean())
     assert 0 < value.low < value.value < value.high < 100
     assert not found.arrays["unverified"].any()
@@ -179,7 +195,9 @@ def test_a_whole_measurement():
 
 def test_random_predictions_have_the_version_for_them():
     assert AutoAttack(eps="0.1").chosen == "standard"
-    assert AutoAttack(eps="0.1", refine=1).chosen == AutoAttack(eps="0.1", smooth=0.2).chosen == "rand"
+    assert (
+        AutoAttack(eps="0.1", refine=1).chosen == AutoAttack(eps="0.1", smooth=0.2).chosen == "rand"
+    )
     with pytest.raises(SpecError, match=r"version of autoattack is standard.*write version=rand"):
         AutoAttack(eps="0.1", version="standard", refine=1)
 

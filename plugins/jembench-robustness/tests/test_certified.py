@@ -18,7 +18,9 @@ def evaluation():
 
 
 def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(evaluation):
-    """Cohen et al. (2019), Proposition 4: smoothing leaves a linear classifier as it is, and the radius is exact."""
+    """Cohen et al. (2019), Proposition 4: smoothing leaves a linear classifier as it is, and the
+    radius is exact.
+    """
     metric = Certified(sigma=0.1, budget="quick", images=40, copies=2000)
     found = metric.compute(evaluation)
     chosen = choose(evaluation, 40)
@@ -28,11 +30,14 @@ def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(eva
     assert clear.sum() > 5
     assert (found.arrays["predicted"] == evaluation.model.classes(chosen.images).numpy())[far].all()
     assert (radius <= exact + 1e-9).all()  # each with probability .999, by the seed
-    share = normal.cdf(exact / 0.1)  # of one class; its lower bound is about 3.1 standard errors below
+    # of one class; its lower bound is about 3.1 standard errors below
+    share = normal.cdf(exact / 0.1)
     expected = 0.1 * normal.ppf(share - 3.1 * np.sqrt(share * (1 - share) / 2000))
     assert radius[clear] == pytest.approx(expected[clear], abs=0.02)
     right = np.where(found.arrays["predicted"] == chosen.labels.numpy(), radius, 0)
-    assert found.values["certified-l2@64/255"].value == pytest.approx(100 * (right > 64 / 255).mean())
+    assert found.values["certified-l2@64/255"].value == pytest.approx(
+        100 * (right > 64 / 255).mean()
+    )
     assert found.values["certified-radius"].value == pytest.approx(255 * right.mean())
     assert found.values["abstained"].value == pytest.approx(100 * (radius == 0).mean())
 

@@ -21,7 +21,9 @@ EPS = 0.1
 
 
 class Slope(nn.Module):
-    """The logits (s, -s, -20, -20) of s = w x + b, so that every attack goes along w; E(x) is nearly -log 2 cosh s."""
+    """The logits (s, -s, -20, -20) of s = w x + b, so that every attack goes along w; E(x) is
+    nearly -log 2 cosh s.
+    """
 
     def __init__(self):
         super().__init__()
@@ -38,7 +40,9 @@ def energy(s):
 
 @pytest.fixture
 def evaluation():
-    images = torch.randint(60, 196, (20, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    images = torch.randint(
+        60, 196, (20, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
     labels = Slope().logits(images / 255).argmax(dim=1)
     return FakeEvaluation(sets={"test": images}, labels=labels, model=Slope(), spec=DATA)
 
@@ -57,7 +61,9 @@ def test_energies_are_those_of_the_closed_form(evaluation):
     np.testing.assert_array_equal(arrays["broken-apgd-t"], worst < 0)
     unbroken = arrays["energy-clean"][worst > 0]
     np.testing.assert_array_equal(arrays["energy-apgd-t"][worst > 0], unbroken)
-    np.testing.assert_allclose(arrays["energy-apgd-t"][worst < 0], energy(worst[worst < 0]), atol=0.02)
+    np.testing.assert_allclose(
+        arrays["energy-apgd-t"][worst < 0], energy(worst[worst < 0]), atol=0.02
+    )
     assert arrays["broken-cw"].all()
     np.testing.assert_allclose(arrays["energy-cw"], -np.log(2), atol=0.02)  # just beyond s = 0
     shift = (energy(s) - energy(worst)).mean()
@@ -90,7 +96,10 @@ class Shown(Result):
 
 def test_the_figure_has_every_energy_and_shift():
     rng = np.random.default_rng(0)
-    arrays = {f"energy-{name}": rng.normal(size=30) for name in ("clean", "pgd", "apgd-t", "cw", "samples")}
+    arrays = {
+        f"energy-{name}": rng.normal(size=30)
+        for name in ("clean", "pgd", "apgd-t", "cw", "samples")
+    }
     rows = draw([Shown(None, arrays), Shown(None, arrays)]).rows
     counted = Counter((row["quantity"], row["images"]) for row in rows)
     assert len(counted) == 8

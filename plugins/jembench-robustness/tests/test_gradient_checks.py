@@ -1,4 +1,6 @@
-"""A clean linear model passes every check; models that hide their gradients are found out, each by the right ones."""
+"""A clean linear model passes every check; models that hide their gradients are found out, each by
+the right ones.
+"""
 
 import numpy as np
 import pytest
@@ -54,14 +56,18 @@ class Quantising(Linear):
 
 
 class Certain(Linear):
-    """So sure that the probability of the other class is 0 in float32, and with it the gradient of the loss."""
+    """So sure that the probability of the other class is 0 in float32, and with it the gradient of
+    the loss.
+    """
 
     def margin(self, x):
         return 1e5 * super().margin(x)
 
 
 class Sawtooth(Linear):
-    """Class 1 wins only beyond a ramp with teeth: short steps are caught between them, long ones leap across."""
+    """Class 1 wins only beyond a ramp with teeth: short steps are caught between them, long ones
+    leap across.
+    """
 
     def margin(self, x):
         ramp = super().margin(x)
@@ -69,7 +75,9 @@ class Sawtooth(Linear):
 
 
 class Broken(Linear):
-    """A root of what is exactly 0, as a chain's step may have it: its derivative is infinite, and 0 times that NaN."""
+    """A root of what is exactly 0, as a chain's step may have it: its derivative is infinite, and 0
+    times that NaN.
+    """
 
     def margin(self, x):
         return super().margin(x) + (0 * x).abs().sqrt().sum()
@@ -79,7 +87,9 @@ class Overflowing(Linear):
     """A slope beyond the range of float32, where the logits are within it."""
 
     def margin(self, x):
-        return (1e30 * super().margin(x)).tanh() + 1e20 * (1e20 * (x - x.detach())).sum(dim=(1, 2, 3))
+        return (1e30 * super().margin(x)).tanh() + 1e20 * (1e20 * (x - x.detach())).sum(
+            dim=(1, 2, 3)
+        )
 
 
 @pytest.fixture
@@ -89,7 +99,9 @@ def checked():
         with torch.no_grad():
             margin = model.margin(2 * images.float() / 255 - 1)
         far = (Linear().margin(2 * images.float() / 255 - 1).abs() > 0.1).nonzero().flatten()[:N]
-        evaluation = FakeEvaluation(model=model, spec=SPEC, sets={"test": images[far]}, labels=(margin[far] > 0).long())
+        evaluation = FakeEvaluation(
+            model=model, spec=SPEC, sets={"test": images[far]}, labels=(margin[far] > 0).long()
+        )
         return evaluation, GradientChecks(**{**BUDGET, **options})
 
     return check
@@ -123,7 +135,9 @@ def test_a_linear_model_passes_all_checks(measured, norm):
     assert found.values["unlimited"].high == pytest.approx(11.4, abs=0.1)  # Wilson's, of 0 of 30
 
 
-@pytest.mark.parametrize(("model", "norm"), [(Hidden, "linf"), (Quantising, "linf"), (Certain, "l2")])
+@pytest.mark.parametrize(
+    ("model", "norm"), [(Hidden, "linf"), (Quantising, "linf"), (Certain, "l2")]
+)
 def test_a_model_without_gradients_is_found_out(measured, model, norm):
     found = measured(model, norm=norm)
     assert found.values["zero-gradients"].value == 100
@@ -146,7 +160,9 @@ def test_steps_that_help_the_defender_are_found_out(measured):
     found = measured(Sawtooth, steps=16)
     assert found.values["steps"].value > 10
     assert found.values["zero-gradients"].value == 0
-    (sentence,) = [text for text in found.details["suspicious"] if text.startswith("Accuracy rises")]
+    (sentence,) = [
+        text for text in found.details["suspicious"] if text.startswith("Accuracy rises")
+    ]
     accuracies = found.details["accuracy-by-steps"]
     assert list(accuracies) == ["4", "8", "16", "32"]
     first, _, last = sentence.partition(" from ")[2].partition(" steps")[0].partition(" to ")
@@ -156,7 +172,9 @@ def test_steps_that_help_the_defender_are_found_out(measured):
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
-@pytest.mark.parametrize(("model", "expected"), [(Linear, False), (Broken, True), (Overflowing, True)])
+@pytest.mark.parametrize(
+    ("model", "expected"), [(Linear, False), (Broken, True), (Overflowing, True)]
+)
 def test_gradients_that_are_not_finite_count_as_none(checked, model, expected, norm):
     evaluation, _ = checked(Linear())
     x = to_float(evaluation.sets["test"], (0.0, 1.0))
@@ -165,7 +183,9 @@ def test_gradients_that_are_not_finite_count_as_none(checked, model, expected, n
 
 
 def test_rises_are_tested_in_pairs():
-    """20 images: 8 more withstand the third setting than the first; of the others chance could have made it all."""
+    """20 images: 8 more withstand the third setting than the first; of the others chance could have
+    made it all.
+    """
     standing = np.zeros((20, 3), dtype=bool)
     standing[:5] = True
     standing[5:7, 1] = standing[5:13, 2] = True
@@ -191,7 +211,9 @@ def arrays_of(standing=None, nearer=0, flat=0, unbroken=0, n=100):
     }
 
 
-@pytest.mark.parametrize(("failing", "tolerated", "too_many"), [("unbroken", 2, 3), ("nearer", 9, 10), ("flat", 1, 2)])
+@pytest.mark.parametrize(
+    ("failing", "tolerated", "too_many"), [("unbroken", 2, 3), ("nearer", 9, 10), ("flat", 1, 2)]
+)
 def test_a_few_images_are_tolerated(failing, tolerated, too_many):
     metric = GradientChecks()
     assert metric.suspicions(arrays_of(**{failing: tolerated})) == []
@@ -207,8 +229,12 @@ def test_accuracy_that_rises_with_eps_is_suspicious_only_beyond_chance():
     standing[:50, BY_EPS[2]] = True
     (sentence,) = metric.suspicions(arrays_of(standing))
     assert sentence.startswith("Accuracy rises by 10.0 points from eps 0.1 to 0.2 (p = 0.00")
-    assert metric.resamplings(arrays_of(standing))["larger-eps"].statistic(np.arange(100)[None]) == pytest.approx([10])
-    assert metric.resamplings(arrays_of(standing))["steps"].statistic(np.arange(100)[None]) == pytest.approx([0])
+    assert metric.resamplings(arrays_of(standing))["larger-eps"].statistic(
+        np.arange(100)[None]
+    ) == pytest.approx([10])
+    assert metric.resamplings(arrays_of(standing))["steps"].statistic(
+        np.arange(100)[None]
+    ) == pytest.approx([0])
 
 
 def test_settings_differ_in_steps_or_in_eps_alone():
@@ -244,7 +270,9 @@ def test_resamplings_give_the_values(measured):
     resamplings = GradientChecks(**{**BUDGET, "steps": 16}).resamplings(found.arrays)
     assert resamplings.keys() == found.values.keys()
     for label, resampling in resamplings.items():
-        assert resampling.statistic(np.arange(N)[None]) == pytest.approx([found.values[label].value])
+        assert resampling.statistic(np.arange(N)[None]) == pytest.approx(
+            [found.values[label].value]
+        )
 
 
 def test_time_that_is_up_leaves_parts_which_the_next_run_completes(checked, monkeypatch):

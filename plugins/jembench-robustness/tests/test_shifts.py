@@ -40,12 +40,16 @@ def test_each_keeps_the_shape_and_the_labels_is_the_same_again_and_grows_with_se
     smooth = F.interpolate(images[..., :4, :4].float(), spec.shape[1:], mode="bilinear").byte()
     change = []
     for severity in (1, 5):
-        first, second = (shifts.corrupted(by=name, severity=severity).draw(Split(smooth, labels), spec) for _ in "ab")
+        first, second = (
+            shifts.corrupted(by=name, severity=severity).draw(Split(smooth, labels), spec)
+            for _ in "ab"
+        )
         assert (first.images.shape, first.images.dtype) == (smooth.shape, torch.uint8)
         assert torch.equal(first.images, second.images)
         assert torch.equal(first.labels, labels)
         change.append((first.images.double() - smooth.double()).abs().mean())
-    assert change[1] > change[0] or name == "elastic_transform"  # whose affine map is largest at severity 1
+    # whose affine map is largest at severity 1
+    assert change[1] > change[0] or name == "elastic_transform"
 
 
 def test_all_of_a_set_take_turns_and_are_its_parts():
@@ -57,7 +61,9 @@ def test_all_of_a_set_take_turns_and_are_its_parts():
     assert len(set(shifts.corrupted().parts)) == 75
     assert shifts.corrupted().draw(test, CIFAR).images.shape == test.images.shape
     plane = DataSpec(name="plane", shape=(1, 1, 2), num_classes=2)
-    with pytest.raises(NotApplicable, match="grey or RGB images of at least 8x8; those of plane are 1x1x2"):
+    with pytest.raises(
+        NotApplicable, match="grey or RGB images of at least 8x8; those of plane are 1x1x2"
+    ):
         shifts.corrupted().draw(split(plane), plane)
 
 
@@ -72,11 +78,22 @@ def test_noise_has_its_moments():
     assert (gaussian.mean(), gaussian.std()) == pytest.approx((0.5, 0.06), abs=6e-4)
     assert (shot.mean(), shot.var()) == pytest.approx((0.5, 0.5 / 100), abs=6e-4)
     impulse = changed("impulse_noise", grey)
-    assert [(impulse == value).mean() for value in (0, 1, 0.5)] == pytest.approx([0.035, 0.035, 0.93], abs=2.5e-3)
+    assert [(impulse == value).mean() for value in (0, 1, 0.5)] == pytest.approx(
+        [0.035, 0.035, 0.93], abs=2.5e-3
+    )
 
 
 @pytest.mark.parametrize(
-    "name", ["defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "elastic_transform", "contrast", "pixelate"]
+    "name",
+    [
+        "defocus_blur",
+        "glass_blur",
+        "motion_blur",
+        "zoom_blur",
+        "elastic_transform",
+        "contrast",
+        "pixelate",
+    ],
 )
 def test_images_of_one_level_stay(name):
     flat = np.full((3, 32, 32, 3), 0.4)
@@ -90,7 +107,8 @@ def test_a_point_becomes_a_disc_or_one_half_of_a_gaussian_and_a_slope_is_zoomed_
     assert np.allclose(disc, (distance <= 3) / (distance <= 3).sum(), atol=1e-6)  # 1.5 of 32 pixels
     smooth = np.exp(-0.5 * (np.arange(-2, 3) / 0.8) ** 2)  # 0.4 of 32 pixels
     assert np.allclose(
-        changed("defocus_blur", point, 1)[0, 30:35, 30:35, 0], np.outer(smooth, smooth) / smooth.sum() ** 2
+        changed("defocus_blur", point, 1)[0, 30:35, 30:35, 0],
+        np.outer(smooth, smooth) / smooth.sum() ** 2,
     )
     weights = np.exp(-0.5 * (np.arange(29) / 5) ** 2)
     left, up = corruptions._smeared(point[:2], np.array([0.0, 90.0]), 7, 2.5)[..., 0]
@@ -103,7 +121,10 @@ def test_a_point_becomes_a_disc_or_one_half_of_a_gaussian_and_a_slope_is_zoomed_
 
 def test_brightness_is_that_of_hsv_and_contrast_is_about_the_mean_of_a_channel():
     levels = np.array([[0, 0, 0], [255, 0, 0], [10, 200, 30], [128, 128, 128]]) / 255
-    expected = [colorsys.hsv_to_rgb(h, s, min(v + 0.3, 1)) for h, s, v in (colorsys.rgb_to_hsv(*one) for one in levels)]
+    expected = [
+        colorsys.hsv_to_rgb(h, s, min(v + 0.3, 1))
+        for h, s, v in (colorsys.rgb_to_hsv(*one) for one in levels)
+    ]
     assert np.allclose(changed("brightness", levels.reshape(1, 2, 2, 3)).reshape(4, 3), expected)
     x = split(CIFAR).images.permute(0, 2, 3, 1).numpy() / 255
     found = changed("contrast", x)
@@ -115,7 +136,10 @@ def test_pixels_and_jpeg_are_those_of_pillow():
     levels = split(CIFAR, 1).images.permute(0, 2, 3, 1).numpy()
     picture, stream = Image.fromarray(levels[0]), io.BytesIO()
     picture.save(stream, "JPEG", quality=65)
-    small, jpeg = picture.resize((24, 24), BOX).resize((32, 32), BOX), Image.open(stream, formats=["JPEG"])
+    small, jpeg = (
+        picture.resize((24, 24), BOX).resize((32, 32), BOX),
+        Image.open(stream, formats=["JPEG"]),
+    )
     for name, severity, expected in (("pixelate", 4, small), ("jpeg_compression", 2, jpeg)):
         found = corruptions.corrupt(levels, name, severity, np.random.default_rng())
         assert np.array_equal(found[0], expected)
@@ -134,7 +158,9 @@ def test_weather_brightens_and_fog_veils_up_to_the_brightest_pixel():
 def folder(tmp_path):
     """Eight images of CIFAR-10 at five severities, with one level each, and CIFAR-10.1."""
     (place := tmp_path / "a, b").mkdir()
-    levels = np.arange(40, dtype=np.uint8)[:, None, None, None].repeat(32, 1).repeat(32, 2).repeat(3, 3)
+    levels = (
+        np.arange(40, dtype=np.uint8)[:, None, None, None].repeat(32, 1).repeat(32, 2).repeat(3, 3)
+    )
     np.save(place / "fog.npy", levels)
     np.save(place / "snow.npy", levels + np.uint8(100))
     np.save(place / "labels.npy", (np.arange(40) % 8).astype(np.uint8))
@@ -148,11 +174,28 @@ def test_cifar_10_c_has_five_severities_in_a_file(folder):
     assert drawn.images[:, 0, 0, 0].tolist() == list(range(116, 124))
     assert drawn.labels.tolist() == list(range(8))
     found = shifts.cifar10_c(by="fog", root=folder)
-    assert found.draw(split(CIFAR, 8), CIFAR).images[:, 0, 0, 0].tolist() == [0, 9, 18, 27, 36, 5, 14, 23]
-    of_parts = [resolve(part).make().draw(split(CIFAR, 8), CIFAR).images[0, 0, 0, 0].item() for part in found.parts]
+    assert found.draw(split(CIFAR, 8), CIFAR).images[:, 0, 0, 0].tolist() == [
+        0,
+        9,
+        18,
+        27,
+        36,
+        5,
+        14,
+        23,
+    ]
+    of_parts = [
+        resolve(part).make().draw(split(CIFAR, 8), CIFAR).images[0, 0, 0, 0].item()
+        for part in found.parts
+    ]
     assert of_parts == [0, 8, 16, 24, 32]
-    few = shifts.cifar10_c(by="fog", severity=1, root=folder).draw(split(CIFAR, 3), CIFAR)  # --limit 3
-    assert few.images[:, 0, 0, 0].tolist() == few.labels.tolist() == limited(split(CIFAR, 8), 3).labels.tolist()
+    # --limit 3
+    few = shifts.cifar10_c(by="fog", severity=1, root=folder).draw(split(CIFAR, 3), CIFAR)
+    assert (
+        few.images[:, 0, 0, 0].tolist()
+        == few.labels.tolist()
+        == limited(split(CIFAR, 8), 3).labels.tolist()
+    )
 
 
 def test_cifar_10_1_has_images_and_labels_of_its_own(folder):
@@ -164,8 +207,16 @@ def test_cifar_10_1_has_images_and_labels_of_its_own(folder):
 @pytest.mark.parametrize(
     ("outliers", "options", "message"),
     [
-        (shifts.cifar10_c, {"by": "frost"}, r"frost.npy is missing. Get it from zenodo.org.*cifar10-c:root="),
-        (shifts.cifar10_1, {"version": "v4"}, r"v4_data.npy is missing. Get it from .*modestyachts.*cifar10.1:root="),
+        (
+            shifts.cifar10_c,
+            {"by": "frost"},
+            r"frost.npy is missing. Get it from zenodo.org.*cifar10-c:root=",
+        ),
+        (
+            shifts.cifar10_1,
+            {"version": "v4"},
+            r"v4_data.npy is missing. Get it from .*modestyachts.*cifar10.1:root=",
+        ),
         (shifts.cifar10_1, {}, "are not N images of 32x32x3 levels and N labels"),
         (shifts.cifar10_c, {"by": "fog"}, "fog.npy cannot be read: .*pickle"),
     ],

@@ -1,4 +1,6 @@
-"""Metrics of attacked images: of a linear model, accuracy and scores of outliers under attack have closed forms."""
+"""Metrics of attacked images: of a linear model, accuracy and scores of outliers under attack have
+closed forms.
+"""
 
 import re
 from unittest.mock import MagicMock
@@ -32,7 +34,9 @@ def evaluation():
     images, labels = grey(60, 110, 146)
     model = Linear()
     logits = model.logits(to_float(images, DATA.bounds)).detach()
-    return FakeEvaluation(sets={"test": images}, labels=labels, model=model, spec=DATA, test_logits=logits)
+    return FakeEvaluation(
+        sets={"test": images}, labels=labels, model=model, spec=DATA, test_logits=logits
+    )
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
@@ -46,9 +50,14 @@ def test_accuracy_and_calibration_are_those_of_the_images_of_the_attack(evaluati
         for name in ("accuracy", "nll", "ece")
     }
     robust = (evaluation.model.classes(chosen.images) == chosen.labels) & (exact > eps)
-    assert found["accuracy"].values[f"accuracy-under-pgd-{norm}@{eps}"].value == 100 * robust.double().mean()
+    assert (
+        found["accuracy"].values[f"accuracy-under-pgd-{norm}@{eps}"].value
+        == 100 * robust.double().mean()
+    )
     attacked = measured(f"{attack},eps={eps}", evaluation).arrays
-    logits = evaluation.model.logits(2 * torch.from_numpy(attacked["adversarial"]) - 1).detach().numpy()
+    logits = (
+        evaluation.model.logits(2 * torch.from_numpy(attacked["adversarial"]) - 1).detach().numpy()
+    )
     for name, expected in (("nll", functional.nll), ("ece", functional.ece)):
         value = found[name].values[f"{name}-under-pgd-{norm}@{eps}"]
         assert value.value == pytest.approx(expected(logits, attacked["label"]).value)
@@ -60,8 +69,14 @@ def test_accuracy_and_calibration_are_those_of_the_images_of_the_attack(evaluati
 
 def test_images_on_which_the_attack_fails_stay_as_they_are(evaluation):
     chosen = choose(evaluation, 40)
-    clean = functional.nll(evaluation.model.logits(to_float(chosen.images, DATA.bounds)).detach(), chosen.labels)
-    found = Attacked(metric="nll", attack=f"pgd:{SPENT}@1e-9").compute(evaluation).values["nll-under-pgd-linf@1e-9"]
+    clean = functional.nll(
+        evaluation.model.logits(to_float(chosen.images, DATA.bounds)).detach(), chosen.labels
+    )
+    found = (
+        Attacked(metric="nll", attack=f"pgd:{SPENT}@1e-9")
+        .compute(evaluation)
+        .values["nll-under-pgd-linf@1e-9"]
+    )
     assert found.value == pytest.approx(clean.value)
 
 
@@ -77,11 +92,17 @@ def test_a_model_with_chains_in_its_answer_needs_them():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"attack": "pgd"}, "attack of attacked is 'pgd'; write an attack with its eps: pgd@8/255."),
+        (
+            {"attack": "pgd"},
+            "attack of attacked is 'pgd'; write an attack with its eps: pgd@8/255.",
+        ),
         ({"attack": "pdg@8/255"}, "no metric named 'pdg'"),
         ({"attack": "pgd@large"}, "eps is 'large'"),
         ({"attack": "boundary@0.1"}, "no option of boundary named 'eps'"),
-        ({"metric": "accuracy:data_noise=0.1"}, "without data_noise, which is an option of the attack"),
+        (
+            {"metric": "accuracy:data_noise=0.1"},
+            "without data_noise, which is an option of the attack",
+        ),
         ({"metric": "fid"}, "it must be one of classification or calibration"),
     ],
 )
@@ -98,7 +119,9 @@ def test_part_of_the_images_is_no_measurement(evaluation, monkeypatch):
 
 
 class Smooth(nn.Module):
-    """An energy that is linear, so that it is lowered by eps times the dual norm, and logits that are not."""
+    """An energy that is linear, so that it is lowered by eps times the dual norm, and logits that
+    are not.
+    """
 
     def __init__(self):
         super().__init__()
@@ -125,7 +148,11 @@ def outliers():
         sets = {"test": random_images(30, 1), "inverted": random_images(40, 2, 90, 165)}
         spec = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
         found = FakeEvaluation(
-            sets=sets, model=model, spec=spec, labels=torch.arange(30) % 3, set_labels={"validation": None}
+            sets=sets,
+            model=model,
+            spec=spec,
+            labels=torch.arange(30) % 3,
+            set_labels={"validation": None},
         )
         sets["validation"] = random_images(50, 3)
         for name, images in sets.items():
@@ -141,10 +168,14 @@ def test_a_linear_score_rises_by_eps_times_the_dual_norm(outliers, norm):
     """In the units of the model, whose range is 2, the ball is twice as large."""
     evaluation, eps = outliers(Smooth()), {"linf": 0.05, "l2": 0.2}[norm]
     plain = measured("ood:set=inverted", evaluation)
-    under = measured(f'ood-attacked:set=inverted,attack="pgd:{SPENT},norm={norm}@{eps}"', evaluation)
+    under = measured(
+        f'ood-attacked:set=inverted,attack="pgd:{SPENT},norm={norm}@{eps}"', evaluation
+    )
     slope = evaluation.model.slope.detach().double()
     rise = 2 * eps * float(slope.abs().sum() if norm == "linf" else slope.norm())
-    assert np.sort(under.arrays["outside"]) == pytest.approx(np.sort(plain.arrays["outside"] + rise), abs=1e-4)
+    assert np.sort(under.arrays["outside"]) == pytest.approx(
+        np.sort(plain.arrays["outside"] + rise), abs=1e-4
+    )
     assert (under.arrays["inside"] == plain.arrays["inside"]).all()
     expected = functional.auroc(plain.arrays["inside"], np.sort(plain.arrays["outside"] + rise))
     assert under.values[f"auroc-under-pgd-{norm}@{eps}"].value == pytest.approx(expected.value)
@@ -152,15 +183,17 @@ def test_a_linear_score_rises_by_eps_times_the_dual_norm(outliers, norm):
     assert f"norm={norm}" in under.protocol
 
 
-@pytest.mark.parametrize("score", ["log-px", "max-py", "max-logit", "grad-norm", "log-px-given-class"])
+@pytest.mark.parametrize(
+    "score", ["log-px", "max-py", "max-logit", "grad-norm", "log-px-given-class"]
+)
 def test_every_differentiable_score_rises_with_eps_from_its_plain_value(outliers, score):
     evaluation = outliers(Curved())
     plain = np.sort(measured(f"ood:set=inverted,score={score}", evaluation).arrays["outside"])
     reached = [
         np.sort(
-            measured(f'ood-attacked:set=inverted,score={score},attack="pgd:{SPENT}@{eps}"', evaluation).arrays[
-                "outside"
-            ]
+            measured(
+                f'ood-attacked:set=inverted,score={score},attack="pgd:{SPENT}@{eps}"', evaluation
+            ).arrays["outside"]
         )
         for eps in ("1e-9", "0.02", "0.1")
     ]

@@ -24,12 +24,14 @@ def slurm(
     retries: Annotated[int, Range(least=0)] = 2,
     setup: str = "",
 ) -> SlurmExecutor:
-    """Jobs of a Slurm cluster, by submitit: arrays, which continue after a time limit or a preemption.
+    """Jobs of a Slurm cluster, by submitit: arrays, which continue after a time limit or a
+    preemption.
 
-    Each unit of work is a job of ``partition`` with ``gpus`` GPUs (``none``: one, if the partition has any), ``cpus``
-    cores and ``memory`` (``32G``); 0 and the empty text leave that to the cluster. A unit that N processes train gets N
-    times the GPUs and cores. At its time limit, ``time`` (``8h``, ``30m``, ``1d12h``), a job saves a checkpoint and is
-    queued again. At most ``array`` jobs of one array run at the same time. A unit whose job died is submitted again, up
+    Each unit of work is a job of ``partition`` with ``gpus`` GPUs (``none``: one, if the partition
+    has any), ``cpus`` cores and ``memory`` (``32G``); 0 and the empty text leave that to the
+    cluster. A unit that N processes train gets N times the GPUs and cores. At its time limit,
+    ``time`` (``8h``, ``30m``, ``1d12h``), a job saves a checkpoint and is queued again. At most
+    ``array`` jobs of one array run at the same time. A unit whose job died is submitted again, up
     to ``retries`` times. ``setup`` is a line of shell that a job runs first: ``module load cuda``.
 
     Raises:
@@ -38,14 +40,19 @@ def slurm(
     from jembench_slurm.executor import SlurmExecutor
 
     if not re.fullmatch(r"[\w.,:@+-]*", partition):  # which is a line of the batch script
-        raise SpecError(f"partition of slurm is {partition!r}; it must be the name of a partition, or several: a,b.")
+        raise SpecError(
+            f"partition of slurm is {partition!r}; it must be the name of a partition, or several: a,b."
+        )
     if memory and not re.fullmatch(r"[1-9]\d*[KMGT]B?", memory):
-        raise SpecError(f"memory of slurm is {memory!r}; it must be a whole number with a unit, such as 32G or 500M.")
+        raise SpecError(
+            f"memory of slurm is {memory!r}; it must be a whole number with a unit, such as 32G or 500M."
+        )
     limit = minutes(time)
     parameters = {
         "partition": partition or None,
         "time": limit,
-        "signal_delay_s": min(120, 15 * limit),  # before the limit, to stop and to save a checkpoint
+        # before the limit, to stop and to save a checkpoint
+        "signal_delay_s": min(120, 15 * limit),
         "mem": memory or None,
         "setup": [setup] if setup else None,
     }
@@ -62,4 +69,6 @@ def minutes(time: str) -> int:
     days, hours, rest = (int(match[part] or 0) for part in "dhm") if match else (0, 0, 0)
     if total := (days * 24 + hours) * 60 + rest:
         return total
-    raise SpecError(f"time of slurm is {time!r}; it must be a minute or more, such as 8h, 30m or 1d12h.")
+    raise SpecError(
+        f"time of slurm is {time!r}; it must be a minute or more, such as 8h, 30m or 1d12h."
+    )

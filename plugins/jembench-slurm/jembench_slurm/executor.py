@@ -26,34 +26,54 @@ if TYPE_CHECKING:
     import submitit
 
 HELD = "launch failed requeued held"
-"""The reason for which Slurm holds a job back that a node could not start: until somebody releases it."""
+"""The reason for which Slurm holds a job back that a node could not start: until somebody releases
+it.
+"""
 
 NEVER = re.compile(
     r"Partition(Config|TimeLimit|NodeLimit)|BadConstraints|(Account|QOS)NotAllowed|account not known"
     r"|(Assoc|QOS)(Max\w+Per(Job|Node)|Min\w+)|[Ii]nvalid|node configuration|cannot be satisfied|can not be satisfied"
 )
-"""Reasons for which a job waits for ever, as squeue and sbatch say them. Nodes that are down have other reasons."""
+"""Reasons for which a job waits for ever, as squeue and sbatch say them. Nodes that are down have
+other reasons.
+"""
 
 REMEDY = (
     "Write other options of slurm: partition, cpus, memory, gpus or time. `sinfo -o '%P %c %m %G %l'` lists the cores, "
     "memory (MB), GPUs and time limit of each partition. All nodes must see the store under the same path."
 )
 
-OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT", "UNKNOWN"}
+OVER = {
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "TIMEOUT",
+    "UNKNOWN",
+}
 """States with which a job does not run again. Slurm has forgotten a job that is UNKNOWN."""
 
 ABANDONED = 3600.0
-"""Seconds after which a folder that its driver no longer looks into, every half second, is one of a killed driver."""
+"""Seconds after which a folder that its driver no longer looks into, every half second, is one of a
+killed driver.
+"""
 
 MAX_TIMEOUTS = 1000
-"""How often a job may reach its time limit. A worker that saved nothing in time has died, and counts as such."""
+"""How often a job may reach its time limit. A worker that saved nothing in time has died, and
+counts as such.
+"""
 
 ARRAY = 1000
-"""Jobs of an array at most: Slurm's own limit (MaxArraySize) is 1001 unless a cluster changes it."""
+"""Jobs of an array at most: Slurm's own limit (MaxArraySize) is 1001 unless a cluster changes it.
+"""
 
 
 class SlurmExecutor:
-    """Units of work as jobs of Slurm, whose files are in ``works/slurm`` of the store, in a folder for each driver.
+    """Units of work as jobs of Slurm, whose files are in ``works/slurm`` of the store, in a folder
+    for each driver.
 
     Args:
         parameters: of submitit, for all jobs.
@@ -66,18 +86,28 @@ class SlurmExecutor:
     here = False
     in_process = False
 
-    def __init__(self, parameters: Mapping[str, Any], *, gpus: int | None, cpus: int, array: int, retries: int) -> None:
+    def __init__(
+        self,
+        parameters: Mapping[str, Any],
+        *,
+        gpus: int | None,
+        cpus: int,
+        array: int,
+        retries: int,
+    ) -> None:
         self.slots = array
         self._parameters, self._gpus, self._cpus, self._retries = parameters, gpus, cpus, retries
         self._name = ""  # of all jobs of this driver, and of the folder with their files
-        self._running: dict[str, tuple[submitit.Job[Any], Job]] = {}  # by the name of the file with the result
+        # by the name of the file with the result
+        self._running: dict[str, tuple[submitit.Job[Any], Job]] = {}
         self._held: list[Job] = []  # units that Slurm does not take now
         self._endings: list[Ended] = []  # not yet returned
         self._deaths: Counter[str] = Counter()  # by the id of the unit
         self._never: Counter[str] = Counter()  # answers in a row by which a job never starts
         self._reasons: dict[str, str] = {}  # why a job waits
         self._cancelled = False
-        self._changed = self._looked = 0.0  # when jobs were submitted or cancelled, and when Slurm was asked
+        # when jobs were submitted or cancelled, and when Slurm was asked
+        self._changed = self._looked = 0.0
 
     @cached_property
     def _gpus_each(self) -> int:
@@ -85,8 +115,15 @@ class SlurmExecutor:
         if self._gpus is not None:
             return self._gpus
         name = self._parameters["partition"]
-        lines = (line.split("|", 1) for line in _slurm("sinfo", "--noheader", "--format=%P|%G").splitlines())
-        has = [found for each, found in lines if (each.rstrip("*") == name if name else each.endswith("*"))]
+        lines = (
+            line.split("|", 1)
+            for line in _slurm("sinfo", "--noheader", "--format=%P|%G").splitlines()
+        )
+        has = [
+            found
+            for each, found in lines
+            if (each.rstrip("*") == name if name else each.endswith("*"))
+        ]
         return int(re.search(r"\bgpu\b", " ".join(has)) is not None)
 
     def open(self, driver: Driver) -> None:
@@ -96,7 +133,8 @@ class SlurmExecutor:
             SpecError: if the path of the store cannot stand in a batch script.
             Unavailable: if Slurm does not answer.
         """
-        if not str(driver.store).isprintable():  # a line break would end the comment #SBATCH of the batch script
+        # a line break would end the comment #SBATCH of the batch script
+        if not str(driver.store).isprintable():
             raise SpecError(
                 f"The path of the store is {str(driver.store)!r}, and Slurm's scripts cannot hold it. Use a store "
                 "whose path has no line breaks and control characters."
@@ -125,9 +163,14 @@ class SlurmExecutor:
                     if not self._changed:
                         raise Unavailable(f"Slurm refuses the jobs: {text}. {REMEDY}") from error
                     if NEVER.search(text):
-                        self._endings += [_refused(job, f"Slurm refuses its job: {text}.") for job in array]
+                        self._endings += [
+                            _refused(job, f"Slurm refuses its job: {text}.") for job in array
+                        ]
                     else:
-                        warnings.warn(f"Slurm takes no jobs now, they are submitted later: {text}", stacklevel=2)
+                        warnings.warn(
+                            f"Slurm takes no jobs now, they are submitted later: {text}",
+                            stacklevel=2,
+                        )
                         self._held += array
 
     def _submit_array(self, units: Sequence[Job], processes: int) -> None:
@@ -136,26 +179,37 @@ class SlurmExecutor:
         from jembench_slurm.job import UnitJob
 
         cpus = self._cpus * processes
-        engine = submitit.SlurmExecutor(self._folder, MAX_TIMEOUTS, python=f"{shlex.quote(sys.executable)} -P")
+        engine = submitit.SlurmExecutor(
+            self._folder, MAX_TIMEOUTS, python=f"{shlex.quote(sys.executable)} -P"
+        )
         engine.update_parameters(
             **self._parameters,
             gpus_per_node=self._gpus_each * processes or None,
             cpus_per_task=cpus or None,
-            srun_args=["--cpus-per-task", str(cpus)] if cpus else None,  # Slurm 22.05 does not take it from the job
+            # Slurm 22.05 does not take it from the job
+            srun_args=["--cpus-per-task", str(cpus)] if cpus else None,
             job_name=self._name,
             array_parallelism=self.slots,
             stderr_to_stdout=True,
             additional_parameters={"requeue": True},
         )
-        kept = {name: value for name, value in os.environ.items() if name.startswith(("SBATCH_", "SUBMITIT_"))}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(("SBATCH_", "SUBMITIT_"))
+        }
         if "SLURM_CONF" in os.environ:
             kept["SLURM_CONF"] = os.environ["SLURM_CONF"]
         environment = dict(self._driver.environment)
         # The driver itself may run in a job, and submitit prints the message that it raises.
         with submitit.helpers.clean_env(), redirect_stderr(io.StringIO()):
             os.environ.update(kept)
-            jobs = engine.submit_array([UnitJob(self._driver.command([unit]), environment) for unit in units])
-        self._running |= {job.paths.result_pickle.name: (job, unit) for job, unit in zip(jobs, units, strict=True)}
+            jobs = engine.submit_array(
+                [UnitJob(self._driver.command([unit]), environment) for unit in units]
+            )
+        self._running |= {
+            job.paths.result_pickle.name: (job, unit) for job, unit in zip(jobs, units, strict=True)
+        }
         self._changed = time.monotonic()
 
     def ended(self, seconds: float) -> Sequence[Ended]:
@@ -166,15 +220,20 @@ class SlurmExecutor:
         return found
 
     def _collect(self) -> list[Ended]:
-        """Return the endings of units whose job has a result, or has none and does not run any more.
+        """Return the endings of units whose job has a result, or has none and does not run any
+        more.
 
-        Results are found by one listing of the folder. Slurm is asked about all jobs at once, more and more rarely.
+        Results are found by one listing of the folder. Slurm is asked about all jobs at once, more
+        and more rarely.
         """
         from submitit.core.utils import pickle_load
 
-        asked: list[str] = []  # about which Slurm was asked: a job that is submitted after that is not in its answer
+        # about which Slurm was asked: a job that is submitted after that is not in its answer
+        asked: list[str] = []
         states: Mapping[str, tuple[str, str, str]] = {}
-        if time.monotonic() - self._looked > min(60, max(2, (time.monotonic() - self._changed) / 2)):
+        if time.monotonic() - self._looked > min(
+            60, max(2, (time.monotonic() - self._changed) / 2)
+        ):
             with suppress(Unavailable):  # it may be starting again
                 asked, states = list(self._running), self._states()
             self._looked = time.monotonic()
@@ -191,16 +250,23 @@ class SlurmExecutor:
             if name in self._running:
                 self._judge(name, *states.get(self._running[name][0].job_id, ("UNKNOWN", "", "")))
         known = {job.job_id for job, _ in self._running.values()}
-        if stuck := [job for job, (state, _, _) in states.items() if state == "PENDING" and job not in known]:
+        if stuck := [
+            job for job, (state, _, _) in states.items() if state == "PENDING" and job not in known
+        ]:
             with suppress(Unavailable):
                 _slurm("scancel", *stuck)
         found, self._endings = self._endings, []
         return found
 
     def _states(self) -> dict[str, tuple[str, str, str]]:
-        """Return state, host and reason of this driver's jobs, by their ids, as far as Slurm has not forgotten them."""
+        """Return state, host and reason of this driver's jobs, by their ids, as far as Slurm has
+        not forgotten them.
+        """
         options = ("--me", "--noheader", "--array", "--states=all", "--format=%i|%T|%N|%r")
-        rows = (line.split("|", 3) for line in _slurm("squeue", f"--name={self._name}", *options).splitlines())
+        rows = (
+            line.split("|", 3)
+            for line in _slurm("squeue", f"--name={self._name}", *options).splitlines()
+        )
         return {job: (state, host, reason) for job, state, host, reason in rows}
 
     def _judge(self, name: str, state: str, host: str, reason: str) -> None:
@@ -241,7 +307,11 @@ class SlurmExecutor:
 
     def _forget(self, name: str, *, keep_log: bool = False) -> None:
         paths = self._running.pop(name)[0].paths
-        for file in (paths.submitted_pickle, paths.result_pickle, *([] if keep_log else [paths.stdout])):
+        for file in (
+            paths.submitted_pickle,
+            paths.result_pickle,
+            *([] if keep_log else [paths.stdout]),
+        ):
             file.unlink(missing_ok=True)
 
     def cancel(self) -> None:
@@ -255,13 +325,18 @@ class SlurmExecutor:
         self._changed, self._looked = time.monotonic(), 0.0
 
     def close(self) -> None:
-        """End all jobs, and remove their files but the logs of problems, and the files that killed drivers left."""
+        """End all jobs, and remove their files but the logs of problems, and the files that killed
+        drivers left.
+        """
         if not self._name:
             return
-        until = time.monotonic() + 60  # what does not end by itself is killed by Slurm, usually after 30 s
+        # what does not end by itself is killed by Slurm, usually after 30 s
+        until = time.monotonic() + 60
         with suppress(Unavailable):
             _slurm("scancel", f"--name={self._name}")
-            while time.monotonic() < until and any(state not in OVER for state, _, _ in self._states().values()):
+            while time.monotonic() < until and any(
+                state not in OVER for state, _, _ in self._states().values()
+            ):
                 time.sleep(0.5)
         for name in list(self._running):
             self._forget(name)
@@ -275,13 +350,16 @@ class SlurmExecutor:
         self._name = ""
 
     def _sweep(self) -> None:
-        """Remove the folders of drivers and jobs that have ended, unless the status of a unit names a log in them."""
+        """Remove the folders of drivers and jobs that have ended, unless the status of a unit names
+        a log in them.
+        """
         units = list(self._folder.parents[1].glob("*.json"))
         living = _slurm("squeue", "--me", "--noheader", "--format=%j").split()
         over = [
             folder
             for folder in self._folder.parent.iterdir()
-            if folder.name not in living and (not units or time.time() - folder.stat().st_ctime > ABANDONED)
+            if folder.name not in living
+            and (not units or time.time() - folder.stat().st_ctime > ABANDONED)
         ]
         named = "".join(path.read_text() for path in units if over and path.match("*.status.json"))
         for folder in over:
@@ -306,11 +384,17 @@ def _slurm(*command: str) -> str:
         Unavailable: if there is no such command, or Slurm does not answer.
     """
     try:
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=90).stdout
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=90
+        ).stdout
     except FileNotFoundError:
         raise Unavailable(
             f"Slurm's command {command[0]} is not installed here. Use the executor slurm on a login node of a cluster."
         ) from None
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        reason = _brief(error.stderr) if isinstance(error, subprocess.CalledProcessError) else "90 s have passed"
+        reason = (
+            _brief(error.stderr)
+            if isinstance(error, subprocess.CalledProcessError)
+            else "90 s have passed"
+        )
         raise Unavailable(f"Slurm does not answer to {command[0]}: {reason}.") from error

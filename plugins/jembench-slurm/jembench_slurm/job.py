@@ -1,4 +1,6 @@
-"""The code of a Slurm job: a worker, and its clean stop at the signal of submitit. It is pickled as plain data."""
+"""The code of a Slurm job: a worker, and its clean stop at the signal of submitit. It is pickled as
+plain data.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from submitit.helpers import DelayedSubmission
 _LIBC = ctypes.CDLL(None)
 
 _TIME_IS_UP = {signal.SIGUSR1, signal.SIGUSR2}
-"""Slurm sends it to every process of a job; a worker, which does not expect it, would end at once."""
+"""Slurm sends it to every process of a job; a worker, which does not expect it, would end at once.
+"""
 
 
 def _end_with_parent() -> None:
@@ -31,8 +34,8 @@ def _end_with_parent() -> None:
 class UnitJob:
     """A unit of work as a job of Slurm.
 
-    Called, it runs a worker and returns the fields of the :class:`jembench.interfaces.running.Ended` that the worker
-    printed, or its exit code if it died.
+    Called, it runs a worker and returns the fields of the
+    :class:`jembench.interfaces.running.Ended` that the worker printed, or its exit code if it died.
     """
 
     command: Sequence[str]
@@ -44,9 +47,16 @@ class UnitJob:
     def __call__(self) -> dict[str, Any] | int:
         """Run the worker to its end."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _TIME_IS_UP)  # the worker inherits it
-        command, environment = [sys.executable, *self.command[1:]], {**os.environ, **self.environment}
+        command, environment = (
+            [sys.executable, *self.command[1:]],
+            {**os.environ, **self.environment},
+        )
         self._worker = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, encoding="utf-8", preexec_fn=_end_with_parent
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+            preexec_fn=_end_with_parent,
         )
         self._thread = threading.Thread(target=self._listen)
         self._thread.start()

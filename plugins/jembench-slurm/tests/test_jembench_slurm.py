@@ -1,4 +1,5 @@
-"""The executor slurm without Slurm: commands that stand for Slurm's record what they are asked and answer from files.
+"""The executor slurm without Slurm: commands that stand for Slurm's record what they are asked and
+answer from files.
 
 ``tests/slurm`` has the tests on a real Slurm.
 """
@@ -106,7 +107,10 @@ def record(name, how="done"):
         ('partition="gpu --uid=0"', "partition of slurm is 'gpu --uid=0'; it must be the name of"),
         ("array=0", "array of slurm is 0; it must be at least 1"),
         ("retries=-1", "retries of slurm is -1"),
-        ("memory=lots", "memory of slurm is 'lots'; it must be a whole number with a unit, such as 32G"),
+        (
+            "memory=lots",
+            "memory of slurm is 'lots'; it must be a whole number with a unit, such as 32G",
+        ),
         ("memory=32", "with a unit"),
         ("time=soon", "time of slurm is 'soon'; it must be a minute or more, such as 8h"),
         ("time=0h", "a minute or more"),
@@ -127,30 +131,43 @@ def test_time_limits(slurm, tmp_path, time, minutes):
 
 @pytest.mark.parametrize("name", ["a\nrm -r b", "a\rb", "a\u2028b"])
 def test_a_store_whose_path_would_add_lines_to_a_script_is_refused(slurm, tmp_path, name):
-    with pytest.raises(SpecError, match=r"The path of the store is .*, and Slurm's scripts cannot hold it"):
+    with pytest.raises(
+        SpecError, match=r"The path of the store is .*, and Slurm's scripts cannot hold it"
+    ):
         opened(tmp_path / name)
 
 
 def test_no_slurm_is_unavailable(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Unavailable, match=r"Slurm's command sinfo is not installed here\. Use the executor slurm on a"):
+    with pytest.raises(
+        Unavailable,
+        match=r"Slurm's command sinfo is not installed here\. Use the executor slurm on a",
+    ):
         opened(tmp_path)
 
 
 def test_a_slurm_that_does_not_answer_is_unavailable(slurm, tmp_path):
-    slurm.command("sinfo", "echo 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1")
-    with pytest.raises(Unavailable, match="Slurm does not answer to sinfo: slurm_load_partitions: Unable to contact"):
+    slurm.command(
+        "sinfo", "echo 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1"
+    )
+    with pytest.raises(
+        Unavailable,
+        match="Slurm does not answer to sinfo: slurm_load_partitions: Unable to contact",
+    ):
         opened(tmp_path)
 
 
 def test_of_slurm_s_attempts_the_first_and_the_last_are_said(slurm, tmp_path):
-    slurm.command("sinfo", "for n in -1 0 1; do echo attempt $n >&2; done; echo no controller >&2; exit 1")
+    slurm.command(
+        "sinfo", "for n in -1 0 1; do echo attempt $n >&2; done; echo no controller >&2; exit 1"
+    )
     with pytest.raises(Unavailable, match=r"sinfo: attempt -1; no controller\.$"):
         opened(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("options", "gpus"), [({}, 0), ({"partition": "gpu"}, 1), ({"partition": "gpu", "gpus": 0}, 0), ({"gpus": 2}, 2)]
+    ("options", "gpus"),
+    [({}, 0), ({"partition": "gpu"}, 1), ({"partition": "gpu", "gpus": 0}, 0), ({"gpus": 2}, 2)],
 )
 def test_a_network_gets_a_gpu_where_the_partition_has_any(slurm, tmp_path, options, gpus):
     opened(tmp_path, **options).submit([unit("a")])
@@ -190,7 +207,9 @@ def test_a_driver_in_a_job_gives_its_jobs_none_of_its_own_variables(slurm, tmp_p
 
 def test_what_sbatch_says_is_the_error(slurm, tmp_path):
     slurm.command("sbatch", "echo 'sbatch: error: Invalid account' >&2; exit 1")
-    with pytest.raises(Unavailable, match=r"Slurm refuses the jobs: sbatch: error: Invalid account"):
+    with pytest.raises(
+        Unavailable, match=r"Slurm refuses the jobs: sbatch: error: Invalid account"
+    ):
         opened(tmp_path).submit([unit("a")])
 
 
@@ -205,11 +224,15 @@ def test_what_slurm_will_never_take_is_refused(slurm, tmp_path):
     executor = opened(tmp_path)
     executor.submit([unit("a")])
     slurm.states("1|RUNNING|node1|None")
-    slurm.command("sbatch", "echo 'sbatch: error: Requested node configuration is not available' >&2; exit 1")
+    slurm.command(
+        "sbatch", "echo 'sbatch: error: Requested node configuration is not available' >&2; exit 1"
+    )
     executor.submit([unit("b")])
     (ended,) = executor.ended(0)
     assert (ended.id, ended.how) == ("b", "refused")
-    assert "Requested node configuration is not available. Write other options of slurm" in ended.text
+    assert (
+        "Requested node configuration is not available. Write other options of slurm" in ended.text
+    )
 
 
 def test_jobs_that_slurm_does_not_take_are_submitted_later(slurm, tmp_path):
@@ -217,7 +240,10 @@ def test_jobs_that_slurm_does_not_take_are_submitted_later(slurm, tmp_path):
     executor.submit([unit("a")])
     slurm.states("1|RUNNING|node1|None", "2|RUNNING|node1|None")
     slurm.command("sbatch", "echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2; exit 1")
-    with pytest.warns(UserWarning, match="Slurm takes no jobs now, they are submitted later: sbatch: error: QOSMax"):
+    with pytest.warns(
+        UserWarning,
+        match="Slurm takes no jobs now, they are submitted later: sbatch: error: QOSMax",
+    ):
         executor.submit([unit("b")])
     slurm.command("sbatch", SBATCH)
     assert not look_again(executor)
@@ -239,7 +265,11 @@ def test_jobs_that_slurm_has_not_taken_are_dropped_at_a_cancellation(slurm, tmp_
 def test_more_units_than_an_array_can_have_are_several_arrays(slurm, tmp_path, monkeypatch):
     monkeypatch.setattr("jembench_slurm.executor.ARRAY", 10)
     opened(tmp_path, array=4).submit([unit(str(n)) for n in range(25)])
-    assert [re.search(r"--array='?([^'\n]*)", slurm.script(n))[1] for n in (1, 2, 3)] == ["0-9%4", "0-9%4", "0-4%4"]
+    assert [re.search(r"--array='?([^'\n]*)", slurm.script(n))[1] for n in (1, 2, 3)] == [
+        "0-9%4",
+        "0-9%4",
+        "0-4%4",
+    ]
 
 
 def test_slurm_is_asked_once_about_a_thousand_jobs(slurm, tmp_path):
@@ -278,12 +308,16 @@ def test_what_killed_drivers_left_goes_when_no_unit_and_no_job_of_theirs_is_left
     assert [path.name for path in (tmp_path / "works" / "slurm").iterdir()] == ["waits"]
 
 
-def test_what_killed_drivers_left_goes_after_an_hour_though_units_are_left(slurm, tmp_path, monkeypatch):
+def test_what_killed_drivers_left_goes_after_an_hour_though_units_are_left(
+    slurm, tmp_path, monkeypatch
+):
     folders = {name: tmp_path / "works" / "slurm" / name for name in ("over", "waits", "named")}
     for folder in folders.values():
         folder.mkdir(parents=True)
     (tmp_path / "works" / "a.json").write_text("{}")
-    (tmp_path / "works" / "a.status.json").write_text(json.dumps({"log": str(folders["named"] / "1_0_log.out")}))
+    (tmp_path / "works" / "a.status.json").write_text(
+        json.dumps({"log": str(folders["named"] / "1_0_log.out")})
+    )
     slurm.command("squeue", "case $* in *%j*) echo waits;; esac")
     for age, left in [(3600.0, ["named", "over", "waits"]), (-1.0, ["named", "waits"])]:
         monkeypatch.setattr("jembench_slurm.executor.ABANDONED", age)
@@ -299,7 +333,9 @@ def test_a_dead_job_is_submitted_again_and_then_lost(slurm, tmp_path):
     slurm.states("1_1|RUNNING|node2|None")  # Slurm has forgotten job 2
     (lost,) = look_again(executor)
     assert (lost.id, lost.how) == ("a", "lost")
-    assert lost.text.startswith("Its worker died 2 times, at last in job 2 with state UNKNOWN. Write other options")
+    assert lost.text.startswith(
+        "Its worker died 2 times, at last in job 2 with state UNKNOWN. Write other options"
+    )
     ends(tmp_path, "1_1", record("b"))
     assert [one.id for one in executor.ended(0)] == ["b"]
 
@@ -326,7 +362,9 @@ def test_a_job_that_no_node_could_start_is_taken_back_and_submitted_again(slurm,
     assert not look_again(executor)
 
 
-def test_a_job_that_can_never_start_is_refused_and_cancelled_once_two_answers_say_so(slurm, tmp_path):
+def test_a_job_that_can_never_start_is_refused_and_cancelled_once_two_answers_say_so(
+    slurm, tmp_path
+):
     executor = opened(tmp_path)
     executor.submit([unit("a"), unit("b")])
     for second in ("Priority", "PartitionConfig"):
@@ -334,7 +372,9 @@ def test_a_job_that_can_never_start_is_refused_and_cancelled_once_two_answers_sa
         assert not look_again(executor)
         slurm.states("1_0|PENDING||PartitionConfig", f"1_1|PENDING||{second}")
         found = look_again(executor)
-        assert [(one.id, one.how) for one in found] == [("a" if second == "Priority" else "b", "refused")]
+        assert [(one.id, one.how) for one in found] == [
+            ("a" if second == "Priority" else "b", "refused")
+        ]
         assert "Slurm never starts job 1_" in found[0].text
     assert slurm.lines("scancel.calls")[0] == "1_0"
     assert slurm.lines("scancel.calls")[-1] == "1_0 1_1"
@@ -354,7 +394,9 @@ def test_a_job_that_raised_is_dead(slurm, tmp_path):
     slurm.states("1|RUNNING|node1|None")
     ends(tmp_path, 1, outcome="error")
     (lost,) = executor.ended(0)
-    assert lost.text.startswith("Its worker died 1 times, at last in job 1 with state FAILED. Write other options")
+    assert lost.text.startswith(
+        "Its worker died 1 times, at last in job 1 with state FAILED. Write other options"
+    )
     assert Path(lost.log).read_text() == "printed"
 
 
@@ -431,7 +473,5 @@ def test_what_is_pickled_is_small_and_loads_without_torch(tmp_path):
 
 
 def test_listing_executors_imports_no_submitit():
-    code = (
-        "import sys, jembench_slurm; jembench_slurm.slurm(); sys.exit({'submitit', 'torch'} & {*sys.modules} != set())"
-    )
+    code = "import sys, jembench_slurm; jembench_slurm.slurm(); sys.exit({'submitit', 'torch'} & {*sys.modules} != set())"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

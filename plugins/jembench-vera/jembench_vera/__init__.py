@@ -1,4 +1,6 @@
-"""VERA (Grathwohl et al., ICLR 2021, arXiv:2010.04230), a generator in place of chains, as a jembench model."""
+"""VERA (Grathwohl et al., ICLR 2021, arXiv:2010.04230), a generator in place of chains, as a
+jembench model.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +35,20 @@ def vera(
     posterior_rate: Positive = 3e-5,
     refinement: Annotated[int, Range(least=0, most=1_000_000)] = 0,
 ) -> VERA:
-    """JEM's network, trained on p(y|x) and p(x) with samples of a generator, whose entropy gradient is estimated.
+    """JEM's network, trained on p(y|x) and p(x) with samples of a generator, whose entropy gradient
+    is estimated.
 
-    The defaults are those of the authors' command for CIFAR-10: weights of the terms of the loss, learning rates of the
-    generator and of the posterior's width. ``refinement`` is the number of MALA steps of a sample.
+    The defaults are those of the authors' command for CIFAR-10: weights of the terms of the loss,
+    learning rates of the generator and of the posterior's width. ``refinement`` is the number of
+    MALA steps of a sample.
     """
     from jembench_vera.generator import Generator, ImageNet
     from jembench_vera.model import VERA, Terms
 
     if data.num_classes < 1:
-        raise SpecError(f"{data.name} is unlabelled, and vera is trained on p(y|x) too. Choose labelled data.")
+        raise SpecError(
+            f"{data.name} is unlabelled, and vera is trained on p(y|x) too. Choose labelled data."
+        )
     terms = Terms(
         classification=classification,
         gradient=gradient,

@@ -2,9 +2,10 @@
 
     z ~ N(0, I),  x = G(z) + sigma eps,  eps ~ N(0, I)
 
-The gradient of the entropy H(q) towards x is c(x) = -grad_x log q(x) = E_{q(z|x)}[x - G(z)] / sigma^2. The posterior
-q(z|x) is approximated by importance sampling from N(z, diag eta^2) around the z that x was drawn from: Grathwohl et al.
-(2021), section 3. The networks and constants are those of the code (wgrathwohl/VERA).
+The gradient of the entropy H(q) towards x is c(x) = -grad_x log q(x) = E_{q(z|x)}[x - G(z)] /
+sigma^2. The posterior q(z|x) is approximated by importance sampling from N(z, diag eta^2) around
+the z that x was drawn from: Grathwohl et al. (2021), section 3. The networks and constants are
+those of the code (wgrathwohl/VERA).
 
 Legend: B batch, P particles, L latent dimensions, F maps, C channels, H height, W width.
 """
@@ -31,7 +32,8 @@ ETA = 0.1
 
 
 class UpBlock(nn.Module):
-    """Batch norm, ReLU, doubling and convolution, batch norm, ReLU and convolution, added to the doubled input.
+    """Batch norm, ReLU, doubling and convolution, batch norm, ReLU and convolution, added to the
+    doubled input.
 
     Args:
         width: F.
@@ -53,9 +55,11 @@ def _doubled(x: Tensor) -> Tensor:
 
 
 class ImageNet(nn.Module):
-    """The mean image G(z): a linear map to small maps, blocks that double them, and a last convolution with tanh.
+    """The mean image G(z): a linear map to small maps, blocks that double them, and a last
+    convolution with tanh.
 
-    Images of 32 x 32 take three blocks. Weights are drawn as Xavier uniform with the gain of a ReLU.
+    Images of 32 x 32 take three blocks. Weights are drawn as Xavier uniform with the gain of a
+    ReLU.
 
     Args:
         data: the description of the images.
@@ -70,13 +74,17 @@ class ImageNet(nn.Module):
         while all(side % 2 == 0 and side // 2 >= SMALLEST for side in size):
             size, blocks = (size[0] // 2, size[1] // 2), blocks + 1
         self.bounds = data.bounds
-        self.first = nn.Sequential(nn.Linear(latent, width * math.prod(size)), nn.Unflatten(1, (width, *size)))
+        self.first = nn.Sequential(
+            nn.Linear(latent, width * math.prod(size)), nn.Unflatten(1, (width, *size))
+        )
         self.blocks = nn.Sequential(*(UpBlock(width) for _ in range(blocks)))
         self.norm = nn.BatchNorm2d(width)
         self.last = nn.Conv2d(width, channels, 3, padding=1)
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
-                nn.init.xavier_uniform_(layer.weight, 1.0 if layer is self.first[0] else math.sqrt(2))
+                nn.init.xavier_uniform_(
+                    layer.weight, 1.0 if layer is self.first[0] else math.sqrt(2)
+                )
                 nn.init.zeros_(layer.bias)
 
     def forward(self, z: Float[Tensor, "B L"]) -> Float[Tensor, "B C H W"]:
@@ -96,7 +104,9 @@ class Generator(nn.Module):
         particles: P.
     """
 
-    def __init__(self, net: nn.Module, bounds: tuple[float, float], *, latent: int, particles: int) -> None:
+    def __init__(
+        self, net: nn.Module, bounds: tuple[float, float], *, latent: int, particles: int
+    ) -> None:
         super().__init__()
         self.net, self.latent, self.particles = net, latent, particles
         self.bounds, self.half = bounds, (bounds[1] - bounds[0]) / 2
@@ -116,10 +126,13 @@ class Generator(nn.Module):
         return mean + self.log_sigma.exp() * torch.randn_like(mean), z
 
     @torch.no_grad()
-    def entropy_gradient(self, x: Float[Tensor, "B C H W"], z: Float[Tensor, "B L"]) -> Float[Tensor, "B C H W"]:
+    def entropy_gradient(
+        self, x: Float[Tensor, "B C H W"], z: Float[Tensor, "B L"]
+    ) -> Float[Tensor, "B C H W"]:
         """Estimate -grad_x log q(x) by self-normalised importance sampling.
 
-        The weights are those of log q(x|z_p) + log N(z_p; 0, I) - log N(z_p; z, diag eta^2), without constants.
+        The weights are those of log q(x|z_p) + log N(z_p; 0, I) - log N(z_p; z, diag eta^2),
+        without constants.
 
         Args:
             x: drawn images.
@@ -129,20 +142,29 @@ class Generator(nn.Module):
         z_p = z + self.log_eta.exp() * noise
         difference = x - self(z_p.flatten(0, 1)).unflatten(0, z_p.shape[:2])
         precision = torch.exp(-2 * self.log_sigma)
-        log_ratio = noise.square().sum(2) - z_p.square().sum(2) - precision * difference.square().flatten(2).sum(2)
+        log_ratio = (
+            noise.square().sum(2)
+            - z_p.square().sum(2)
+            - precision * difference.square().flatten(2).sum(2)
+        )
         weights = (log_ratio / 2).softmax(0)
         return precision * (weights[:, :, None, None, None] * difference).sum(0)
 
     def posterior_loss(self, x: Float[Tensor, "B C H W"], z: Float[Tensor, "B L"]) -> Tensor:
-        """Return -E[log q(x|z') + log N(z'; 0, I)] - H(N(z, diag eta^2)), z' from the latter, in nats.
+        """Return -E[log q(x|z') + log N(z'; 0, I)] - H(N(z, diag eta^2)), z' from the latter, in
+        nats.
 
         Terms that do not depend on eta are left out.
         """
         z_p = z + self.log_eta.exp() * torch.randn_like(z)
-        surprise = torch.exp(-2 * self.log_sigma) * (x - self(z_p)).square().flatten(1).sum(1) + z_p.square().sum(1)
+        surprise = torch.exp(-2 * self.log_sigma) * (x - self(z_p)).square().flatten(1).sum(
+            1
+        ) + z_p.square().sum(1)
         return surprise.mean() / 2 - self.log_eta.sum()
 
     @torch.no_grad()
     def clamp_sigma(self) -> None:
         """Move sigma to within its bounds, as the code does after each step."""
-        self.log_sigma.clamp_(math.log(SMALLEST_SIGMA * self.half), math.log(LARGEST_SIGMA * self.half))
+        self.log_sigma.clamp_(
+            math.log(SMALLEST_SIGMA * self.half), math.log(LARGEST_SIGMA * self.half)
+        )

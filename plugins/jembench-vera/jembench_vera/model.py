@@ -53,13 +53,24 @@ class VERA(LogitModel):
     compiles = False  # the gradient penalty is differentiated twice
 
     def __init__(
-        self, net: nn.Module, generator: Generator, terms: Terms, rates: Mapping[str, float], refinement: int = 0
+        self,
+        net: nn.Module,
+        generator: Generator,
+        terms: Terms,
+        rates: Mapping[str, float],
+        refinement: int = 0,
     ) -> None:
         super().__init__(net)
-        self.generator, self.terms, self.rates, self.refinement = generator, terms, rates, refinement
+        self.generator, self.terms, self.rates, self.refinement = (
+            generator,
+            terms,
+            rates,
+            refinement,
+        )
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the loss of the energy, with E(x) = -logsumexp f(x) and samples x_g of the generator.
+        """Return the loss of the energy, with E(x) = -logsumexp f(x) and samples x_g of the
+        generator.
 
         L = mean E(x) - mean E(x_g) + gradient mean |dE/dx|^2 / 2 + p_control mean E(x)^2
           + n_control mean E(x_g)^2 + classification CE(f(x_l), y_l) + unlabelled mean H(p(y|x))
@@ -93,10 +104,18 @@ class VERA(LogitModel):
         return Loss(total, {name: part.detach() for name, part in parts.items()}, energies)
 
     def phases(self) -> dict[str, Phase]:
-        """Return the turns of the generator, with the noise of its pixels, and of the posterior's width."""
-        own = [parameter for parameter in self.generator.parameters() if parameter is not self.generator.log_eta]
+        """Return the turns of the generator, with the noise of its pixels, and of the posterior's
+        width.
+        """
+        own = [
+            parameter
+            for parameter in self.generator.parameters()
+            if parameter is not self.generator.log_eta
+        ]
         return {
-            "generator": Phase(own, self.generator_loss, {"learning_rate": self.rates["generator"]}),
+            "generator": Phase(
+                own, self.generator_loss, {"learning_rate": self.rates["generator"]}
+            ),
             "posterior": Phase(
                 [self.generator.log_eta],
                 self.posterior_loss,
@@ -116,7 +135,9 @@ class VERA(LogitModel):
         return Loss(total, {"sigma": self.generator.log_sigma.detach().exp()})
 
     def posterior_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the posterior's loss at new samples; its part ``eta`` is the mean standard deviation."""
+        """Return the posterior's loss at new samples; its part ``eta`` is the mean standard
+        deviation.
+        """
         with torch.no_grad():
             x, z = self.generator.draw(len(batch.x))
         loss = self.generator.posterior_loss(x, z)
@@ -125,17 +146,22 @@ class VERA(LogitModel):
     def sample(
         self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: torch.Generator
     ) -> Float[Tensor, "N C H W"]:
-        """Draw n mean images G(z) on the generator's device, or with ``refinement`` images G(z) + sigma eps.
+        """Draw n mean images G(z) on the generator's device, or with ``refinement`` images G(z) +
+        sigma eps.
 
-        These are the ends of chains on (z, eps), whose density is proportional to exp(-E(G(z) + sigma eps)), as in the
-        code: the prior of z and eps is their start alone.
+        These are the ends of chains on (z, eps), whose density is proportional to exp(-E(G(z) +
+        sigma eps)), as in the code: the prior of z and eps is their start alone.
 
         Raises:
             SpecError: for labels.
         """
         if y is not None:
-            raise SpecError("The generator of vera has no classes, so that its samples cannot be of a class.")
-        return torch.cat([self._draw(len(part), generator) for part in torch.arange(n).split(_SAMPLES_PER_PASS)])
+            raise SpecError(
+                "The generator of vera has no classes, so that its samples cannot be of a class."
+            )
+        return torch.cat(
+            [self._draw(len(part), generator) for part in torch.arange(n).split(_SAMPLES_PER_PASS)]
+        )
 
     def _draw(self, n: int, random: torch.Generator) -> Tensor:
         z = torch.randn(n, self.generator.latent, generator=random, device=random.device)
@@ -147,5 +173,11 @@ class VERA(LogitModel):
 
         eps = torch.randn(self.generator(z).shape, generator=random, device=random.device)
         start, step_size = (z, eps), 1 / self.generator.latent
-        ends = refined(lambda *latents: -self.energy(image(*latents)), start, step_size, self.refinement, random)
+        ends = refined(
+            lambda *latents: -self.energy(image(*latents)),
+            start,
+            step_size,
+            self.refinement,
+            random,
+        )
         return image(*ends).clamp(*self.generator.bounds)

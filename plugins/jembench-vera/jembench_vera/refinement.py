@@ -12,7 +12,9 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 TARGET, ADAPTATION = 0.57, 0.02
-"""The share of accepted proposals that the step size is adapted towards, and the rate of it, per step."""
+"""The share of accepted proposals that the step size is adapted towards, and the rate of it, per
+step.
+"""
 
 
 def refined(
@@ -24,8 +26,9 @@ def refined(
 ) -> tuple[Tensor, ...]:
     """Run N chains on several variables together, and return their ends.
 
-    A proposal is v + h grad log p(v) + sqrt(2 h) N(0, I) (Roberts & Tweedie, 1996). After each step, h is multiplied by
-    1 + .02 (share of accepted proposals - .57); the chains of a call share h.
+    A proposal is v + h grad log p(v) + sqrt(2 h) N(0, I) (Roberts & Tweedie, 1996). After each
+    step, h is multiplied by 1 + .02 (share of accepted proposals - .57); the chains of a call share
+    h.
 
     Args:
         log_density: of the variables, up to a constant.
@@ -41,8 +44,13 @@ def refined(
             value = log_density(*leaves)
             return value.detach(), list(torch.autograd.grad(value.sum(), leaves))
 
-    def log_proposal(to: Sequence[Tensor], at: Sequence[Tensor], slope: Sequence[Tensor], h: Tensor) -> Tensor:
-        parts = [((b - a - h * g).square() / (4 * h)).flatten(1).sum(1) for b, a, g in zip(to, at, slope, strict=True)]
+    def log_proposal(
+        to: Sequence[Tensor], at: Sequence[Tensor], slope: Sequence[Tensor], h: Tensor
+    ) -> Tensor:
+        parts = [
+            ((b - a - h * g).square() / (4 * h)).flatten(1).sum(1)
+            for b, a, g in zip(to, at, slope, strict=True)
+        ]
         return -torch.stack(parts).sum(0)
 
     h, now = torch.full((), step_size, device=start[0].device), list(start)
@@ -51,11 +59,19 @@ def refined(
         noise = [torch.randn(v.shape, generator=generator, device=v.device) for v in now]
         there = [v + h * g + (2 * h).sqrt() * e for v, g, e in zip(now, slope, noise, strict=True)]
         new_value, new_slope = slopes(there)
-        ratio = new_value - value + log_proposal(now, there, new_slope, h) - log_proposal(there, now, slope, h)
+        ratio = (
+            new_value
+            - value
+            + log_proposal(now, there, new_slope, h)
+            - log_proposal(there, now, slope, h)
+        )
         accepted = torch.rand(len(value), generator=generator, device=value.device).log() < ratio
         value = torch.where(accepted, new_value, value)
         now, slope = (
-            [torch.where(accepted.view(-1, *(1,) * (b.ndim - 1)), b, a) for a, b in zip(old, new, strict=True)]
+            [
+                torch.where(accepted.view(-1, *(1,) * (b.ndim - 1)), b, a)
+                for a, b in zip(old, new, strict=True)
+            ]
             for old, new in ((now, there), (slope, new_slope))
         )
         h = h * (1 + ADAPTATION * (accepted.float().mean() - TARGET))

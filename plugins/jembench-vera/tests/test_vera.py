@@ -1,4 +1,6 @@
-"""VERA: its losses and a step of each phase in plain PyTorch, its entropy gradient and MALA in closed form."""
+"""VERA: its losses and a step of each phase in plain PyTorch, its entropy gradient and MALA in
+closed form.
+"""
 
 import math
 
@@ -31,7 +33,8 @@ def images(n, seed=0):
     return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(seed)) * 2 - 1
 
 
-# --- a linear generator, for which everything is known ----------------------------------------------------------------
+# --- a linear generator, for which everything is known
+# ----------------------------------------------------------------
 
 
 class Linear(nn.Module):
@@ -69,11 +72,18 @@ def test_the_gradient_towards_x_is_that_of_the_gaussian_density():
 
 
 def test_the_gradient_towards_the_parameters_is_that_of_the_entropy():
-    """H = log det(2 pi e S) / 2: towards W it is S^-1 W, towards log sigma sigma^2 tr S^-1, towards b zero."""
+    """H = log det(2 pi e S) / 2: towards W it is S^-1 W, towards log sigma sigma^2 tr S^-1, towards
+    b zero.
+    """
     generator = linear_generator(300, 0.8)
     torch.manual_seed(1)
     x, z = generator.draw(10_000)
-    towards = torch.cat([generator.entropy_gradient(*part) for part in zip(x.split(1000), z.split(1000), strict=True)])
+    towards = torch.cat(
+        [
+            generator.entropy_gradient(*part)
+            for part in zip(x.split(1000), z.split(1000), strict=True)
+        ]
+    )
     (towards * x).flatten(1).sum(1).mean().backward()
     entropy = torch.logdet(generator.net.covariance(generator.log_sigma.exp())) / 2
     parameters = [generator.net.weight, generator.log_sigma]
@@ -83,7 +93,9 @@ def test_the_gradient_towards_the_parameters_is_that_of_the_entropy():
 
 
 def test_the_posterior_s_width_is_that_of_the_best_diagonal_gaussian():
-    """At fixed means the loss is least where eta^-2 is the diagonal of the exact posterior's precision."""
+    """At fixed means the loss is least where eta^-2 is the diagonal of the exact posterior's
+    precision.
+    """
     generator = linear_generator(1, 0.1)
     weight = generator.net.weight.detach()
     precision = torch.eye(2, dtype=torch.float64) + weight.T @ weight / 0.09
@@ -114,11 +126,14 @@ def test_the_refinement_leaves_a_gaussian_as_it_is_and_accepts_what_it_aims_at()
     assert b.std() == pytest.approx(1, rel=0.06)
 
 
-# --- losses and steps -------------------------------------------------------------------------------------------------
+# --- losses and steps
+# -------------------------------------------------------------------------------------------------
 
 
 def energy_loss(model, x, x_labelled, y, samples, weights):
-    """The loss of the energy, from the logits of an mlp whose penalty is differentiated by hand-made graphs."""
+    """The loss of the energy, from the logits of an mlp whose penalty is differentiated by
+    hand-made graphs.
+    """
     x = x.clone().requires_grad_()
     s_data, s_samples = model.net(x).logsumexp(1), model.net(samples).logsumexp(1)
     slope = torch.autograd.grad(s_data.sum(), x, create_graph=True)[0].flatten(1).norm(2, 1)
@@ -135,7 +150,13 @@ def energy_loss(model, x, x_labelled, y, samples, weights):
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_loss_of_the_energy_by_hand(shared):
-    weights = {"classification": 3, "gradient": 0.7, "p_control": 0.2, "n_control": 0.3, "unlabelled": 0.4}
+    weights = {
+        "classification": 3,
+        "gradient": 0.7,
+        "p_control": 0.2,
+        "n_control": 0.3,
+        "unlabelled": 0.4,
+    }
     model = make(",".join(f"{name}={value}" for name, value in weights.items()))
     x, y = images(6), torch.tensor([0, 3, 1, 2, 2, 0])
     x_labelled = x if shared else images(6, 1)
@@ -146,15 +167,26 @@ def test_the_loss_of_the_energy_by_hand(shared):
     expected = energy_loss(model, x, x_labelled, y, samples, weights)
     torch.testing.assert_close(loss.total, expected)
     parameters = list(model.net.parameters())
-    for got, wanted in zip(*(torch.autograd.grad(total, parameters) for total in (loss.total, expected)), strict=True):
+    for got, wanted in zip(
+        *(torch.autograd.grad(total, parameters) for total in (loss.total, expected)), strict=True
+    ):
         torch.testing.assert_close(got, wanted)
 
 
 def make_trainer(*settings):
     recipe = recipes.load(
-        "vera", ["batch_size=6", "schedule.warmup_iterations=0", "data.pad=0", "data.flip=false", *settings]
+        "vera",
+        [
+            "batch_size=6",
+            "schedule.warmup_iterations=0",
+            "data.pad=0",
+            "data.flip=false",
+            *settings,
+        ],
     )
-    pixels = torch.randint(256, (12, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    pixels = torch.randint(
+        256, (12, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
     model = make("generator_rate=0.01,posterior_rate=2e-5,entropy=0.01")
     return Trainer(model, DATA, Split(pixels, torch.arange(12) % 4), recipe, seed=0, device=CPU)
 
@@ -164,17 +196,26 @@ def log_normal(x, mean, std):
 
 
 def test_a_step_of_each_phase_by_hand():
-    """Against the code's formulas in plain PyTorch, with the random numbers of the phases in their order.
+    """Against the code's formulas in plain PyTorch, with the random numbers of the phases in their
+    order.
 
-    The steps are those of SGD, since Adam normalises the gradients of biases before batch norm, which are rounding.
+    The steps are those of SGD, since Adam normalises the gradients of biases before batch norm,
+    which are rounding.
     """
     trainer, plain = make_trainer("optimizer.name=sgd"), make()
     model, generator = trainer.model, plain.generator
     for each in (model.generator, generator):
-        each.log_sigma.data.fill_(math.log(0.2))  # at .01 rounding decides the weights of the particles
+        # at .01 rounding decides the weights of the particles
+        each.log_sigma.data.fill_(math.log(0.2))
     batch = trainer.batches.draw()
     trainer.batches.draw = lambda: batch
-    weights = {"classification": 100, "gradient": 0.1, "p_control": 0, "n_control": 0, "unlabelled": 0}
+    weights = {
+        "classification": 100,
+        "gradient": 0.1,
+        "p_control": 0,
+        "n_control": 0,
+        "unlabelled": 0,
+    }
     own = [parameter for name, parameter in generator.named_parameters() if name != "log_eta"]
     energy, of_generator, of_posterior = (
         torch.optim.SGD(plain.net.parameters(), 3e-5),
@@ -211,13 +252,19 @@ def test_a_step_of_each_phase_by_hand():
             x, z = generator.draw(6)
         posterior = torch.distributions.Normal(z, generator.log_eta.exp())
         z_p = z + generator.log_eta.exp() * torch.randn(6, 3)
-        joint = log_normal(x, generator.net(z_p), generator.log_sigma.exp()) + log_normal(z_p, 0.0, 1.0)
+        joint = log_normal(x, generator.net(z_p), generator.log_sigma.exp()) + log_normal(
+            z_p, 0.0, 1.0
+        )
         of_posterior.zero_grad()
         (-joint - posterior.entropy().sum(1)).mean().backward()
         of_posterior.step()
     trainer.iterate()
-    for (name, value), expected in zip(model.state_dict().items(), plain.state_dict().values(), strict=True):
-        torch.testing.assert_close(value, expected, rtol=1e-5, atol=5e-6, msg=lambda text, name=name: f"{name}: {text}")
+    for (name, value), expected in zip(
+        model.state_dict().items(), plain.state_dict().values(), strict=True
+    ):
+        torch.testing.assert_close(
+            value, expected, rtol=1e-5, atol=5e-6, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 def test_every_phase_has_the_optimiser_of_the_code():
@@ -234,14 +281,19 @@ def test_sigma_stays_within_its_bounds():
     for value, bound in ((1e-4, 0.01), (2.0, 0.3)):
         with torch.no_grad():
             model.generator.log_sigma.fill_(math.log(value))
-        loss = model.generator_loss(Batch(images(4), images(4), torch.zeros(4, dtype=torch.int64)), None)
+        loss = model.generator_loss(
+            Batch(images(4), images(4), torch.zeros(4, dtype=torch.int64)), None
+        )
         assert float(loss.parts["sigma"]) == pytest.approx(bound)
 
 
-# --- networks and samples ---------------------------------------------------------------------------------------------
+# --- networks and samples
+# ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("shape", "blocks"), [((3, 32, 32), 3), ((1, 8, 8), 1), ((1, 28, 28), 2), ((1, 1, 2), 0)])
+@pytest.mark.parametrize(
+    ("shape", "blocks"), [((3, 32, 32), 3), ((1, 8, 8), 1), ((1, 28, 28), 2), ((1, 1, 2), 0)]
+)
 def test_the_generator_s_network(shape, blocks):
     data = DataSpec(name="toy", shape=shape, num_classes=2, bounds=(0.0, 1.0))
     net = ImageNet(data, latent=4, width=8)
@@ -260,7 +312,9 @@ def test_what_the_model_is():
     with pytest.raises(SpecError, match="has no classes"):
         model.sample(2, torch.tensor([0, 1]), generator=torch.Generator().manual_seed(0))
     with pytest.raises(SpecError, match="unlabelled"):
-        registry.resolve("models", "vera").make(DataSpec(name="toy", shape=(1, 8, 8), num_classes=0))
+        registry.resolve("models", "vera").make(
+            DataSpec(name="toy", shape=(1, 8, 8), num_classes=0)
+        )
 
 
 @torch.no_grad()
@@ -269,6 +323,7 @@ def test_refined_samples_have_lower_energies():
     for model in (plain, again):
         model.net.class_output.weight.mul_(100)  # energies that differ by many nats
     energies = [
-        model.energy(model.sample(120, generator=torch.Generator().manual_seed(0))).mean() for model in (plain, again)
+        model.energy(model.sample(120, generator=torch.Generator().manual_seed(0))).mean()
+        for model in (plain, again)
     ]
     assert energies[1] < energies[0]

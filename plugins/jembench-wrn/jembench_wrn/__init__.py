@@ -27,9 +27,13 @@ _REACH = 2.5  # length of all steps in units of eps, as in the evaluation of Mad
 
 
 def attack_within(
-    *, threat: str = "linf@8/255", steps: Steps = 10, step_size: Annotated[float | None, Range(above=0)] = None
+    *,
+    threat: str = "linf@8/255",
+    steps: Steps = 10,
+    step_size: Annotated[float | None, Range(above=0)] = None,
 ) -> threats.Attack:
-    """Return the attack of a model; its norm and its size are one option because neither has a meaning alone.
+    """Return the attack of a model; its norm and its size are one option because neither has a
+    meaning alone.
 
     Raises:
         SpecError: if ``threat`` is no norm and size.
@@ -40,7 +44,9 @@ def attack_within(
     with suppress(ValueError, ZeroDivisionError, OverflowError):
         eps = float(Fraction(size))
         if norm in ("linf", "l2") and eps > 0:
-            return threats.Attack(norm, eps, steps, eps * (_REACH / steps if step_size is None else step_size))
+            return threats.Attack(
+                norm, eps, steps, eps * (_REACH / steps if step_size is None else step_size)
+            )
     raise SpecError(
         f"{threat!r} is no threat: write the norm and the largest size of a change, above 0 in units of a pixel's "
         "range, as in threat=linf@8/255 or outlier_threat=l2@0.5."
@@ -54,9 +60,9 @@ def baseline(
 ) -> Baseline:
     """JEM's network, trained as a classifier, on p(y|x) alone.
 
-    ``momentum`` is the share of a batch in the running statistics of batch norm. JEM's networks have .9. A plain
-    classifier gets one kind of batch and is more accurate with .1: on digits 98.9 % against 98.6 %, the mean of six
-    seeds (small-8, 8 epochs).
+    ``momentum`` is the share of a batch in the running statistics of batch norm. JEM's networks
+    have .9. A plain classifier gets one kind of batch and is more accurate with .1: on digits 98.9
+    % against 98.6 %, the mean of six seeds (small-8, 8 epochs).
     """
     from jembench_wrn.model import Baseline
 
@@ -72,14 +78,17 @@ def adversarial(
     *,
     random_start: bool = True,
 ) -> Adversarial:
-    """JEM's network, trained on p(y|x) of adversarial images within ``threat``, a norm and a radius.
+    """JEM's network, trained on p(y|x) of adversarial images within ``threat``, a norm and a
+    radius.
 
-    The size is in units of a pixel's range, 0 to 1, and ``step_size`` in units of that size. By default all steps
-    together have a length of 2.5 sizes.
+    The size is in units of a pixel's range, 0 to 1, and ``step_size`` in units of that size. By
+    default all steps together have a length of 2.5 sizes.
     """
     from jembench_wrn import adversarial_training as training
 
-    return training.Adversarial(net, data, partial(training.pgd, attack=attack, random_start=random_start))
+    return training.Adversarial(
+        net, data, partial(training.pgd, attack=attack, random_start=random_start)
+    )
 
 
 @built_from(network)
@@ -91,9 +100,11 @@ def trades(
     *,
     beta: Positive = 6.0,
 ) -> Adversarial:
-    """TRADES: cross-entropy, and ``beta`` times the divergence of p(y|x) from that of adversarial images.
+    """TRADES: cross-entropy, and ``beta`` times the divergence of p(y|x) from that of adversarial
+    images.
 
-    The attack maximises the divergence. ``threat``, ``steps`` and ``step_size`` are as for `adversarial`.
+    The attack maximises the divergence. ``threat``, ``steps`` and ``step_size`` are as for
+    `adversarial`.
     """
     from jembench_wrn import adversarial_training as training
 
@@ -112,15 +123,17 @@ def weat(
 ) -> Adversarial:
     """WEAT: the loss of `trades`, in which images of energies near 0 weigh more.
 
-    The cross-entropy is that of the image (``variant=nat``, ``beta`` 6) or of the adversarial one (``adv``, 7).
-    ``threat``, ``steps`` and ``step_size`` are as for `adversarial`.
+    The cross-entropy is that of the image (``variant=nat``, ``beta`` 6) or of the adversarial one
+    (``adv``, 7). ``threat``, ``steps`` and ``step_size`` are as for `adversarial`.
     """
     from jembench_wrn import adversarial_training as training
 
     adv = variant == "adv"
     beta = (7.0 if adv else 6.0) if beta is None else beta
     return training.Adversarial(
-        net, data, partial(training.trades, attack=attack, beta=beta, weighted=True, of_adversarial=adv)
+        net,
+        data,
+        partial(training.trades, attack=attack, beta=beta, weighted=True, of_adversarial=adv),
     )
 
 
@@ -135,15 +148,19 @@ def ratio(
     outlier_steps: Steps = 20,
     weight: Positive = 1.0,
 ) -> Adversarial:
-    """RATIO: `adversarial`, and uniform p(y|x) of outliers that an attack within ``outlier_threat`` made confident.
+    """RATIO: `adversarial`, and uniform p(y|x) of outliers that an attack within ``outlier_threat``
+    made confident.
 
-    The outliers are the ends of the recipe's chains: of no steps, from starts that are not images of the classes. Their
-    attack goes as many sizes far as that on images. ``threat``, ``steps`` and ``step_size`` are as for `adversarial`.
+    The outliers are the ends of the recipe's chains: of no steps, from starts that are not images
+    of the classes. Their attack goes as many sizes far as that on images. ``threat``, ``steps`` and
+    ``step_size`` are as for `adversarial`.
     """
     from jembench_wrn import adversarial_training as training
 
     reach = attack.steps * attack.step_size / attack.eps
-    outlier_attack = attack_within(threat=outlier_threat, steps=outlier_steps, step_size=reach / outlier_steps)
+    outlier_attack = attack_within(
+        threat=outlier_threat, steps=outlier_steps, step_size=reach / outlier_steps
+    )
     objective = partial(training.ratio, attack=attack, outlier_attack=outlier_attack, weight=weight)
     return training.Adversarial(net, data, objective, chains="marginal")
 
@@ -158,26 +175,37 @@ def smoothadv(
     sigma: Positive = 0.25,
     draws: Steps = 2,
 ) -> Adversarial:
-    """SmoothAdv: a classifier to be smoothed, trained on attacks on the mean of p(y|x) over ``draws`` of noise.
+    """SmoothAdv: a classifier to be smoothed, trained on attacks on the mean of p(y|x) over
+    ``draws`` of noise.
 
-    ``sigma`` is the standard deviation of the noise in units of a pixel's range; measure the model with the same noise:
-    the metric `certified:sigma=...`, and `smooth=...` of attacks. ``threat``, ``steps`` and ``step_size`` are as for
-    `adversarial`.
+    ``sigma`` is the standard deviation of the noise in units of a pixel's range; measure the model
+    with the same noise: the metric `certified:sigma=...`, and `smooth=...` of attacks. ``threat``,
+    ``steps`` and ``step_size`` are as for `adversarial`.
     """
     from jembench_wrn import adversarial_training as training
 
-    return training.Adversarial(net, data, partial(training.smoothadv, attack=attack, sigma=sigma, draws=draws))
+    return training.Adversarial(
+        net, data, partial(training.smoothadv, attack=attack, sigma=sigma, draws=draws)
+    )
 
 
-def one_cycle(*, rise: Annotated[float, Range(least=0, most=1)] = 0.25) -> Callable[[int, int, int], float]:
-    """Rise by half a cosine from 1/25 of the rate in a share ``rise`` of the training, then fall to 1/250,000.
+def one_cycle(
+    *, rise: Annotated[float, Range(least=0, most=1)] = 0.25
+) -> Callable[[int, int, int], float]:
+    """Rise by half a cosine from 1/25 of the rate in a share ``rise`` of the training, then fall to
+    1/250,000.
 
-    This is the learning rate of ``torch.optim.lr_scheduler.OneCycleLR``, whose momentum falls and rises as well.
+    This is the learning rate of ``torch.optim.lr_scheduler.OneCycleLR``, whose momentum falls and
+    rises as well.
     """
 
     def factor(i: int, per_epoch: int, total: int) -> float:
         top = rise * total - 1
-        start, end, share = (1 / 25, 1.0, i / top) if i <= top else (1.0, 1 / 250_000, (i - top) / (total - 1 - top))
+        start, end, share = (
+            (1 / 25, 1.0, i / top)
+            if i <= top
+            else (1.0, 1 / 250_000, (i - top) / (total - 1 - top))
+        )
         return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
 
     return factor

@@ -1,9 +1,12 @@
-"""Classifiers trained on adversarial images near the training images, read as energies like any classifier.
+"""Classifiers trained on adversarial images near the training images, read as energies like any
+classifier.
 
-Each loss is a function of the model, images x in [0, 1] and classes y; x~ are the images of an attack within a ball.
+Each loss is a function of the model, images x in [0, 1] and classes y; x~ are the images of an
+attack within a ball.
 
     pgd        CE(f(x~), y),  x~ by ascent on CE            Madry et al. (2018), arXiv:1706.06083, equation 2.1, in
-                                                            L-inf; Santurkar et al. (2019), arXiv:1906.09453, in L2
+                                                            L-inf; Santurkar et al. (2019),
+                                                            arXiv:1906.09453, in L2
     trades     CE(f(x), y) + beta KL(p(.|x) || p(.|x~))     Zhang et al. (2019), arXiv:1901.08573
     weat       w CE + beta w KL,  w = 1 / log(1 + e^|E(x)|)     Mirza et al. (2024), arXiv:2407.06315
     ratio      (CE(f(x~), y) + weight CE(f(o~), uniform)) / 2   Augustin et al. (2020), arXiv:2003.09461
@@ -28,11 +31,15 @@ Images = Float[Tensor, "B C H W"]
 Classes = Int[Tensor, " B"]
 Outliers = Float[Tensor, "O C H W"]
 NOISE = 1e-3
-"""The noise of the starts of TRADES, without which the gradient of the divergence is 0 at the image."""
+"""The noise of the starts of TRADES, without which the gradient of the divergence is 0 at the
+image.
+"""
 
 
 Objective = Callable[["Adversarial", Tensor, Tensor, Tensor | None], Loss]
-"""A loss of a model, images x and their classes y, and outliers if the loss has some, all images in [0, 1]."""
+"""A loss of a model, images x and their classes y, and outliers if the loss has some, all images in
+[0, 1].
+"""
 
 
 class Adversarial(threat.AttackedModel):
@@ -48,7 +55,9 @@ class Adversarial(threat.AttackedModel):
     generates = False
     joint_pass = True  # attacks, noise or outliers are in its passes
 
-    def __init__(self, net: nn.Module, data: DataSpec, objective: Objective, chains: Chains = "none") -> None:
+    def __init__(
+        self, net: nn.Module, data: DataSpec, objective: Objective, chains: Chains = "none"
+    ) -> None:
         super().__init__(net, data)
         self.objective = objective
         self.chains: Chains = chains
@@ -94,7 +103,8 @@ def trades(
         outliers: not used.
         attack: on the divergence.
         beta: 1 / lambda of the paper.
-        weighted: multiply both terms of an image by 1 / log(1 + e^|E(x)|), without its gradient (WEAT).
+        weighted: multiply both terms of an image by 1 / log(1 + e^|E(x)|), without its gradient
+            (WEAT).
         of_adversarial: take the cross-entropy of x~ in place of x.
     """
     with execution.mode(model, train=False), torch.no_grad():
@@ -106,9 +116,18 @@ def trades(
     moved = model.attacked(attack, x, divergence, x + NOISE * torch.randn_like(x))
     clean, adversarial = model.logits_of_unit(x), model.logits_of_unit(moved)
     cross_entropy = F.cross_entropy(adversarial if of_adversarial else clean, y, reduction="none")
-    kl = F.kl_div(adversarial.log_softmax(1), clean.log_softmax(1), reduction="none", log_target=True).sum(dim=1)
-    weight = 1 / F.softplus(marginal_energy(clean.detach()).abs()) if weighted else torch.ones_like(kl)
-    return _loss(adversarial, y, cross_entropy=(weight * cross_entropy).mean(), kl=beta * (weight * kl).mean())
+    kl = F.kl_div(
+        adversarial.log_softmax(1), clean.log_softmax(1), reduction="none", log_target=True
+    ).sum(dim=1)
+    weight = (
+        1 / F.softplus(marginal_energy(clean.detach()).abs()) if weighted else torch.ones_like(kl)
+    )
+    return _loss(
+        adversarial,
+        y,
+        cross_entropy=(weight * cross_entropy).mean(),
+        kl=beta * (weight * kl).mean(),
+    )
 
 
 def ratio(
@@ -123,7 +142,8 @@ def ratio(
 ) -> Loss:
     """Return (CE(f(x~), y) + weight CE(f(o~), uniform)) / 2, where o~ maximises the second term.
 
-    Both batches pass through the network together and share the statistics of batch norm, as in the authors' code.
+    Both batches pass through the network together and share the statistics of batch norm, as in the
+    authors' code.
     """
     assert outliers is not None
 
@@ -134,7 +154,9 @@ def ratio(
     images = torch.cat([moved, model.attacked(outlier_attack, outliers, far_from_uniform)])
     logits, other = model.logits_of_unit(images).split([len(x), len(outliers)])
     uniform = -other.log_softmax(dim=1).mean()
-    return _loss(logits, y, cross_entropy=F.cross_entropy(logits, y) / 2, outliers=weight * uniform / 2)
+    return _loss(
+        logits, y, cross_entropy=F.cross_entropy(logits, y) / 2, outliers=weight * uniform / 2
+    )
 
 
 def smoothadv(
@@ -149,26 +171,39 @@ def smoothadv(
 ) -> Loss:
     """Return the mean over M draws d_i of N(0, sigma^2 I) of CE(f(x~ + d_i), y).
 
-    x~ maximises -log of the mean of p(y|x~ + d_i): the attack goes through the smoothing, with the same draws.
+    x~ maximises -log of the mean of p(y|x~ + d_i): the attack goes through the smoothing, with the
+    same draws.
     """
     noise = sigma * torch.randn(draws, *x.shape, device=x.device, dtype=x.dtype)
 
     def through_smoothing(at: Tensor) -> Tensor:
-        log_p = model.logits_of_unit((at + noise).flatten(0, 1)).log_softmax(dim=1).view(draws, *at.shape[:1], -1)
+        log_p = (
+            model.logits_of_unit((at + noise).flatten(0, 1))
+            .log_softmax(dim=1)
+            .view(draws, *at.shape[:1], -1)
+        )
         return F.nll_loss(log_p.logsumexp(dim=0), y, reduction="sum")  # up to the constant log M
 
-    logits = model.logits_of_unit((model.attacked(attack, x, through_smoothing) + noise).flatten(0, 1))
+    logits = model.logits_of_unit(
+        (model.attacked(attack, x, through_smoothing) + noise).flatten(0, 1)
+    )
     labels = y.repeat(draws)
     return _loss(logits, labels, cross_entropy=F.cross_entropy(logits, labels))
 
 
-def _misled(model: Adversarial, x: Images, y: Classes, attack: threat.Attack, start: Images | None = None) -> Images:
+def _misled(
+    model: Adversarial, x: Images, y: Classes, attack: threat.Attack, start: Images | None = None
+) -> Images:
     """Return the images of an attack on the cross-entropy."""
-    return model.attacked(attack, x, lambda at: F.cross_entropy(model.logits_of_unit(at), y, reduction="sum"), start)
+    return model.attacked(
+        attack, x, lambda at: F.cross_entropy(model.logits_of_unit(at), y, reduction="sum"), start
+    )
 
 
 def _loss(adversarial: Float[Tensor, "B K"], y: Classes, **terms: Tensor) -> Loss:
-    """Return the sum of terms; its parts are these and the share of adversarial images classified correctly."""
+    """Return the sum of terms; its parts are these and the share of adversarial images classified
+    correctly.
+    """
     parts = {name: term.detach() for name, term in terms.items()}
     accuracy = (adversarial.argmax(dim=1) == y).float().mean()
     return Loss(torch.stack([*terms.values()]).sum(), {**parts, "adversarial_accuracy": accuracy})

@@ -1,4 +1,6 @@
-"""Adversarial training: its attack against hand-made cases, its bounds and modes, its recipes, its exact resumption."""
+"""Adversarial training: its attack against hand-made cases, its bounds and modes, its recipes, its
+exact resumption.
+"""
 
 import dataclasses
 import math
@@ -15,12 +17,22 @@ from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.experiment.plan import resolve_model
 from jembench.experiment.recipe import Optimizer, Recipe, TrainingData, load
-from jembench.interfaces import Batch, Classifier, DataSpec, Density, Energy, Generative, Split, Trainable
+from jembench.interfaces import (
+    Batch,
+    Classifier,
+    DataSpec,
+    Density,
+    Energy,
+    Generative,
+    Split,
+    Trainable,
+)
 from jembench.training.loop import Trainer
 from jembench_wrn.adversarial_training import Adversarial, pgd
 
 DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
-PIXELS = DataSpec(name="pixels", shape=(1, 1, 2), num_classes=2)  # which are the logits of nn.Flatten
+# which are the logits of nn.Flatten
+PIXELS = DataSpec(name="pixels", shape=(1, 1, 2), num_classes=2)
 
 
 def make(options="", data=DATA):
@@ -87,14 +99,17 @@ def test_steps_are_a_share_of_the_size(options, eps, step_size):
     "threat", ["l2", "0.5", "l1@0.5", "l2@", "l2@half", "linf@0", "linf@-8/255", "@0.5", "l2@0.5@1"]
 )
 def test_size_has_a_norm_and_a_norm_has_a_size(threat):
-    with pytest.raises(SpecError, match=f"'{threat}' is no threat.* threat=linf@8/255 or outlier_threat=l2@0.5"):
+    with pytest.raises(
+        SpecError, match=f"'{threat}' is no threat.* threat=linf@8/255 or outlier_threat=l2@0.5"
+    ):
         make(f",threat={threat}")
 
 
 @pytest.mark.parametrize("option", ["steps=0", "step_size=0", "step_size=-0.1"])
 def test_attack_without_a_step_is_refused(option):
     with pytest.raises(
-        SpecError, match=rf"{option.replace('=', ' of adversarial is ')}(\.0)?; it must be greater than"
+        SpecError,
+        match=rf"{option.replace('=', ' of adversarial is ')}(\.0)?; it must be greater than",
     ):
         make(f",{option}")
 
@@ -105,12 +120,18 @@ def test_attack_without_a_step_is_refused(option):
 )
 def test_recipes_say_what_the_model_stands_against(recipe, eps, step_size):
     attack = attack_of(resolve_model("adversarial:net=small-4", load(recipe)).make(DATA))
-    assert (attack.norm, attack.eps, attack.step_size) == ("linf", pytest.approx(eps), pytest.approx(step_size))
+    assert (attack.norm, attack.eps, attack.step_size) == (
+        "linf",
+        pytest.approx(eps),
+        pytest.approx(step_size),
+    )
 
 
 @pytest.mark.parametrize("recipe", ["adversarial", "adversarial-digits"])
 def test_another_norm_takes_no_size_from_a_recipe(recipe):
-    attack = attack_of(resolve_model("adversarial:net=small-4,threat=l2@0.7", load(recipe)).make(DATA))
+    attack = attack_of(
+        resolve_model("adversarial:net=small-4,threat=l2@0.7", load(recipe)).make(DATA)
+    )
     assert (attack.norm, attack.eps) == ("l2", 0.7)
     assert attack.step_size in (pytest.approx(0.7 / 4), pytest.approx(2.5 * 0.7 / 7))
 
@@ -121,7 +142,8 @@ def test_pixels_are_moved_against_the_label_as_far_as_eps_in_either_bounds():
         low, high = bounds
         x = torch.tensor([[0.5, 0.5], [0.05, 0.98]]).view(2, *data.shape) * (high - low) + low
         given = Batch(torch.full_like(x, torch.nan), x, torch.tensor([0, 0]))
-        expected = torch.tensor([[0.4, 0.6], [0.0, 1.0]]).view(2, *data.shape)  # the second one hits the bounds
+        # the second one hits the bounds
+        expected = torch.tensor([[0.4, 0.6], [0.0, 1.0]]).view(2, *data.shape)
         torch.testing.assert_close(seen(by_hand(nn.Flatten(), data), given), expected)
 
 
@@ -158,7 +180,8 @@ def test_attack_stays_within_eps_and_bounds_and_raises_the_loss(threat, bounds):
     assert moved.max() <= 1
     with torch.no_grad():
         before, after = (
-            F.cross_entropy(model.logits_of_unit(images), given.y_labelled, reduction="none") for images in (x, moved)
+            F.cross_entropy(model.logits_of_unit(images), given.y_labelled, reduction="none")
+            for images in (x, moved)
         )
     assert (after > before).all()
 
@@ -208,7 +231,8 @@ def test_parameters_get_the_gradient_of_the_loss_alone():
 
 
 def test_the_attack_starts_elsewhere_in_each_batch_and_each_fit():
-    model, given = make(",threat=linf@0.3,steps=1,step_size=1e-6"), batch()  # as good as the start itself
+    # as good as the start itself
+    model, given = make(",threat=linf@0.3,steps=1,step_size=1e-6"), batch()
     with seeds.drawing(0, "training"):
         first, second = seen(model, given), seen(model, given)
     with seeds.drawing(1, "training"):
@@ -280,7 +304,9 @@ def test_cost_of_training_is_told_as_it_is():
 
 
 def test_attack_in_bfloat16_leaves_every_weight_its_gradient():
-    """Autocast keeps a weight that it has cast; one cast while the attack ran would have no gradient of the loss."""
+    """Autocast keeps a weight that it has cast; one cast while the attack ran would have no
+    gradient of the loss.
+    """
     data = dataclasses.replace(
         DATA, shape=(1, 16, 16)
     )  # on maps of one pixel, kernels of the CPU read memory that nothing wrote

@@ -1,4 +1,6 @@
-"""The baseline: what it is to jembench, its loss against a hand-made case, and that its package is light."""
+"""The baseline: what it is to jembench, its loss against a hand-made case, and that its package is
+light.
+"""
 
 import pytest
 import torch

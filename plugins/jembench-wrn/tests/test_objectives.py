@@ -19,7 +19,9 @@ def make(spec):
 
 
 def images(n, seed):
-    return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.rand(
+        n, *DATA.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 X, OUTLIERS, Y = images(6, 1), images(4, 2), torch.arange(6) % 3
@@ -58,15 +60,21 @@ def ascent(model, objective, start, x, eps, steps, size, norm):
 
 
 def check_step(spec, expected_of, negatives=None):
-    """Compare the loss, the step and the statistics of batch norm with those of an equal model; return the loss."""
+    """Compare the loss, the step and the statistics of batch norm with those of an equal model;
+    return the loss.
+    """
     model, other = make(spec), make(spec)
     torch.manual_seed(3)
     loss = model.training_loss(SCALED, negatives)
     torch.manual_seed(3)
     expected = expected_of(other)
     torch.testing.assert_close(loss.total, expected, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(after_step(model, loss.total), after_step(other, expected), atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(dict(model.named_buffers()), dict(other.named_buffers()), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        after_step(model, loss.total), after_step(other, expected), atol=1e-5, rtol=1e-4
+    )
+    torch.testing.assert_close(
+        dict(model.named_buffers()), dict(other.named_buffers()), atol=1e-6, rtol=1e-5
+    )
     return loss
 
 
@@ -76,7 +84,9 @@ def test_adversarial(norm, eps):
         def surprise(at):
             return -logits(net, at).log_softmax(dim=1)[torch.arange(6), Y]
 
-        return surprise(ascent(net, lambda at: surprise(at).sum(), X, X, eps, 3, 0.4 * eps, norm)).mean()
+        return surprise(
+            ascent(net, lambda at: surprise(at).sum(), X, X, eps, 3, 0.4 * eps, norm)
+        ).mean()
 
     options = f"threat={norm}@{eps},steps=3,step_size=0.4,random_start=false"
     check_step(f"adversarial:net=small-4,norm=batch,{options}", expected)
@@ -84,7 +94,11 @@ def test_adversarial(norm, eps):
 
 @pytest.mark.parametrize(
     ("spec", "beta", "weighted", "adversarial"),
-    [("trades:beta=3", 3, False, False), ("weat", 6, True, False), ("weat:variant=adv", 7, True, True)],
+    [
+        ("trades:beta=3", 3, False, False),
+        ("weat", 6, True, False),
+        ("weat:variant=adv", 7, True, True),
+    ],
 )
 def test_trades_and_weat(spec, beta, weighted, adversarial):
     options = "net=small-4,norm=batch,threat=linf@0.1,steps=3,step_size=0.4"
@@ -97,7 +111,14 @@ def test_trades_and_weat(spec, beta, weighted, adversarial):
         net.eval()
         p = logits(net, X).softmax(dim=1).detach()
         moved = ascent(
-            net, lambda at: divergence(p, logits(net, at).softmax(dim=1)).sum(), start, X, 0.1, 3, 0.04, "linf"
+            net,
+            lambda at: divergence(p, logits(net, at).softmax(dim=1)).sum(),
+            start,
+            X,
+            0.1,
+            3,
+            0.04,
+            "linf",
         )
         clean, attacked = logits(net, X), logits(net, moved)
         p, q = clean.softmax(dim=1), attacked.softmax(dim=1)
@@ -126,9 +147,19 @@ def test_ratio():
 
         moved = ascent(net, lambda at: surprise(at).sum(), X, X, 0.5, 4, 0.25, "l2")
         outliers = ascent(
-            net, lambda at: from_uniform(logits(net, at)).sum(), OUTLIERS, OUTLIERS, 0.8, 5, 0.8 * 2 / 5, "l2"
+            net,
+            lambda at: from_uniform(logits(net, at)).sum(),
+            OUTLIERS,
+            OUTLIERS,
+            0.8,
+            5,
+            0.8 * 2 / 5,
+            "l2",
         )
-        assert from_uniform(logits(net.eval(), outliers)).mean() > from_uniform(logits(net, OUTLIERS)).mean()
+        assert (
+            from_uniform(logits(net.eval(), outliers)).mean()
+            > from_uniform(logits(net, OUTLIERS)).mean()
+        )
         both = logits(net.train(), torch.cat([moved, outliers]))  # batch norm sees them together
         cross_entropy = -both[:6].log_softmax(dim=1)[torch.arange(6), Y].mean()
         return 0.5 * (cross_entropy + 2 * from_uniform(both[6:]).mean())

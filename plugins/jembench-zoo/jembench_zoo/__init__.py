@@ -40,24 +40,36 @@ Weights = Annotated[str, Content(_weights_file)]
 Size = Annotated[int | None, Range(least=1)]
 
 
-def timm(data: DataSpec, *, model: str, weights: Weights = "none", size: Size = None) -> LibraryClassifier:
+def timm(
+    data: DataSpec, *, model: str, weights: Weights = "none", size: Size = None
+) -> LibraryClassifier:
     """A network of timm, by its name in ``timm.list_models()``."""
     from jembench_zoo import networks
 
     return networks.of_timm(data, model, weights, size)
 
 
-def torchvision(data: DataSpec, *, model: str, weights: Weights = "none", size: Size = None) -> LibraryClassifier:
-    """A network of torchvision, by its name in ``torchvision.models.list_models(torchvision.models)``."""
+def torchvision(
+    data: DataSpec, *, model: str, weights: Weights = "none", size: Size = None
+) -> LibraryClassifier:
+    """A network of torchvision, by its name in
+    ``torchvision.models.list_models(torchvision.models)``.
+    """
     from jembench_zoo import networks
 
     return networks.of_torchvision(data, model, weights, size)
 
 
 def hf(
-    data: DataSpec, *, model: Annotated[str, Content(_files_of)], weights: Weights = "none", size: Size = None
+    data: DataSpec,
+    *,
+    model: Annotated[str, Content(_files_of)],
+    weights: Weights = "none",
+    size: Size = None,
 ) -> LibraryClassifier:
-    """An image classifier of transformers: a repository in its cache, a folder, or a type of model (``vit``)."""
+    """An image classifier of transformers: a repository in its cache, a folder, or a type of model
+    (``vit``).
+    """
     from jembench_zoo import networks
 
     return networks.of_transformers(data, model, weights, size)

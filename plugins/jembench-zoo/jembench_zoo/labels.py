@@ -17,7 +17,9 @@ _NUMBERED = re.compile(r"(label|class)?[\W_]*\d+", re.IGNORECASE)
 _WORDNET = re.compile(r"n\d{8}")
 
 
-def outputs_of_classes(name: str, names: Sequence[str], number: int, data: DataSpec) -> tuple[int, ...] | None:
+def outputs_of_classes(
+    name: str, names: Sequence[str], number: int, data: DataSpec
+) -> tuple[int, ...] | None:
     """Return the output of each class of a dataset; None: the network gets a new last layer.
 
     Args:
@@ -70,7 +72,11 @@ def _find(names: Sequence[str], classes: Sequence[str]) -> list[Sequence[int]]:
     for each in classes:
         text = wordnet.get(each, each)
         found.append(
-            exact.get(each) or whole.get(_folded(text)) or first.get(_folded(text)) or first.get(_first(text)) or ()
+            exact.get(each)
+            or whole.get(_folded(text))
+            or first.get(_folded(text))
+            or first.get(_first(text))
+            or ()
         )
     return found
 

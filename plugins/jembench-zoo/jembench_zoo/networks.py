@@ -1,6 +1,8 @@
-"""Networks of timm, torchvision and transformers, adapted to a dataset and trained by cross-entropy.
+"""Networks of timm, torchvision and transformers, adapted to a dataset and trained by
+cross-entropy.
 
-Nothing is downloaded: weights and configurations come from files, or from the caches of the libraries.
+Nothing is downloaded: weights and configurations come from files, or from the caches of the
+libraries.
 
 Legend: B batch, C channels, H height, W width, K classes.
 """
@@ -169,7 +171,9 @@ def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -
     return _adapted(f"torchvision:{model}", build, data, preparation, pretrained)
 
 
-def of_transformers(data: DataSpec, model: str, weights: str, size: int | None) -> LibraryClassifier:
+def of_transformers(
+    data: DataSpec, model: str, weights: str, size: int | None
+) -> LibraryClassifier:
     """Return an image classifier of transformers; errors as for :func:`of_timm`."""
     transformers = _library("transformers", "hf")
     _check_images(data)
@@ -188,14 +192,18 @@ def of_transformers(data: DataSpec, model: str, weights: str, size: int | None) 
             config.num_labels = data.num_classes
             if hasattr(config, "image_size"):
                 config.image_size = size
-            net = transformers.AutoModelForImageClassification.from_config(config, trust_remote_code=False)
+            net = transformers.AutoModelForImageClassification.from_config(
+                config, trust_remote_code=False
+            )
             return _tried(name, net, data, _plain(size, _HALVES, _HALVES), None)
 
         source = str(folder) if weights == "cache" else str(path_of(weights))
         labelled = config
         if Path(source, "config.json").is_file():
             labelled = transformers.AutoConfig.from_pretrained(source, **local)
-        preparation, reference = _of_auto_processor(transformers, [source, str(folder)], config, data)
+        preparation, reference = _of_auto_processor(
+            transformers, [source, str(folder)], config, data
+        )
         if size:
             reference = None
         preparation, size = _sized(preparation, size)
@@ -293,12 +301,16 @@ def _library(name: str, extra: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise Unavailable(f"{name} is not installed: pip install 'jembench-zoo[{extra}]'.") from error
+        raise Unavailable(
+            f"{name} is not installed: pip install 'jembench-zoo[{extra}]'."
+        ) from error
 
 
 def _no_network(library: str, model: str, known: Sequence[str]) -> SpecError:
     near = difflib.get_close_matches(model, known, 4) or known[:4]
-    return SpecError(f"{library} has no network {model!r}. Some of its {len(known)} names are {', '.join(near)}.")
+    return SpecError(
+        f"{library} has no network {model!r}. Some of its {len(known)} names are {', '.join(near)}."
+    )
 
 
 @contextmanager
@@ -308,7 +320,9 @@ def _fitting(name: str, size: int) -> Iterator[None]:
         yield
     except (AssertionError, RuntimeError, ValueError) as error:
         reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
-        raise SpecError(f"{name} fails for images of {size} pixels: {reason}. Give another size=, as 224.") from error
+        raise SpecError(
+            f"{name} fails for images of {size} pixels: {reason}. Give another size=, as 224."
+        ) from error
 
 
 def _size(data: DataSpec, size: int | None) -> int:
@@ -321,7 +335,9 @@ def _cached(repository: str) -> str:
     hub = _library("huggingface_hub", "timm")
     if isinstance(file := hub.try_to_load_from_cache(repository, "model.safetensors"), str):
         return file
-    raise Unavailable(f"The weights of {repository} are not in the cache: run `hf download {repository}`.")
+    raise Unavailable(
+        f"The weights of {repository} are not in the cache: run `hf download {repository}`."
+    )
 
 
 def _adapted(
@@ -351,7 +367,9 @@ def _adapted(
     if outputs and number != data.num_classes:
         net = build(number)
     own = net.state_dict()
-    fitting = {key: found[key] for key in own if key in found and found[key].shape == own[key].shape}
+    fitting = {
+        key: found[key] for key in own if key in found and found[key].shape == own[key].shape
+    }
     lacking = own.keys() - fitting.keys()
     with torch.random.fork_rng(devices=[]):
         wider = build((number if outputs else data.num_classes) + 1)

@@ -28,9 +28,11 @@ Reference = Callable[["Image"], Tensor]
 """The function of a library from an RGB picture to a tensor (3, H, W)."""
 
 _LEVEL = 1.0
-"""The largest mean difference from the library's own preparation without a remark, in levels of 255.
+"""The largest mean difference from the library's own preparation without a remark, in levels of
+255.
 
-Libraries round to whole levels after each pass of a resize; here pixels stay numbers with a gradient.
+Libraries round to whole levels after each pass of a resize; here pixels stay numbers with a
+gradient.
 """
 
 _METHODS = {0: "nearest-exact", 2: "bilinear", 3: "bicubic"}
@@ -47,7 +49,8 @@ class Preparation:
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)  # of images in [0, 1]
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
     order: tuple[int, ...] = (0, 1, 2)  # of the channels: (2, 1, 0) is BGR
-    rounds: bool = False  # True: half a pixel of a margin is rounded, as by torchvision, not cut off
+    # True: half a pixel of a margin is rounded, as by torchvision, not cut off
+    rounds: bool = False
 
     def fit(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C h w"]:
         """Resize and crop images in [0, 1]."""
@@ -93,7 +96,9 @@ class Preparation:
             steps.append(f"size {self.resize[0]}x{self.resize[1]} ({self.method})")
         if self.crop:
             steps.append(f"central {self.crop[0]}x{self.crop[1]}")
-        numbers = [", ".join(f"{value:.3g}" for value in values) for values in (self.mean, self.std)]
+        numbers = [
+            ", ".join(f"{value:.3g}" for value in values) for values in (self.mean, self.std)
+        ]
         steps.append(f"mean {numbers[0]}, std {numbers[1]}")
         return "; ".join([*steps, *(["channels BGR"] if self.order != (0, 1, 2) else [])])
 
@@ -106,7 +111,8 @@ def read_colours(reference: Reference, shape: Sequence[int]) -> Mapping[str, tup
         shape: of the images, (C, H, W).
     """
     black, *colours = (
-        _centre(reference(_plain(shape, colour))) for colour in ((0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255))
+        _centre(reference(_plain(shape, colour)))
+        for colour in ((0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255))
     )
     slopes = torch.stack(colours, dim=1) - black[:, None]  # (3 outputs, 3 channels)
     order = slopes.abs().argmax(dim=1)
@@ -118,7 +124,9 @@ def read_colours(reference: Reference, shape: Sequence[int]) -> Mapping[str, tup
     }
 
 
-def remark_on(name: str, preparation: Preparation, reference: Reference | None, shape: Sequence[int]) -> None:
+def remark_on(
+    name: str, preparation: Preparation, reference: Reference | None, shape: Sequence[int]
+) -> None:
     """Say how images are prepared, and whether the library's own preparation of a picture differs.
 
     Args:
@@ -152,7 +160,8 @@ def remark_on(name: str, preparation: Preparation, reference: Reference | None, 
     )
 
 
-# --- the libraries ----------------------------------------------------------------------------------------------------
+# --- the libraries
+# ----------------------------------------------------------------------------------------------------
 
 
 def of_processor(processor: Any, shape: Sequence[int]) -> tuple[Preparation, Reference]:
@@ -178,17 +187,25 @@ def of_processor(processor: Any, shape: Sequence[int]) -> tuple[Preparation, Ref
 
 
 def of_transform(
-    reference: Reference, resize: int | tuple[int, int], crop: int, method: str, shape: Sequence[int]
+    reference: Reference,
+    resize: int | tuple[int, int],
+    crop: int,
+    method: str,
+    shape: Sequence[int],
 ) -> tuple[Preparation, Reference]:
     """Return the preparation by a transform of timm or torchvision."""
     method = method if method in _METHODS.values() else "bicubic"
     colours = read_colours(reference, shape)
-    preparation = Preparation(resize=resize, crop=(crop, crop), method=method, rounds=True, **colours)
+    preparation = Preparation(
+        resize=resize, crop=(crop, crop), method=method, rounds=True, **colours
+    )
     return preparation, reference
 
 
 def _get(size: Any, name: str) -> int:
-    """Return a number of transformers' sizes, which are dictionaries, or objects; 0 if it is not there."""
+    """Return a number of transformers' sizes, which are dictionaries, or objects; 0 if it is not
+    there.
+    """
     value = size.get(name) if isinstance(size, Mapping) else getattr(size, name, None)
     return int(value or 0)
 

@@ -53,20 +53,27 @@ def test_equal_names_in_one_order_are_not_worth_a_word():
     ],
 )
 def test_names_that_agree_in_part_are_refused_where_each_output_is_a_class(names, classes):
-    with pytest.raises(SpecError, match=r"So the order of the outputs is not known\. Name the folders"):
+    with pytest.raises(
+        SpecError, match=r"So the order of the outputs is not known\. Name the folders"
+    ):
         outputs(names, data_of(*classes))
 
 
-@pytest.mark.parametrize("names", [[], ["LABEL_0", "LABEL_1"], ["0", "1"], ["class 0", "class 1"], ["x", "y"]])
+@pytest.mark.parametrize(
+    "names", [[], ["LABEL_0", "LABEL_1"], ["0", "1"], ["class 0", "class 1"], ["x", "y"]]
+)
 def test_outputs_without_names_are_taken_in_order(names):
-    with pytest.warns(Remark, match="not name its outputs, .* for the classes as they are sorted: cat, dog"):
+    with pytest.warns(
+        Remark, match="not name its outputs, .* for the classes as they are sorted: cat, dog"
+    ):
         assert outputs(names, data_of("cat", "dog"), 2) == (0, 1)
     with pytest.warns(Remark, match="taken for the classes\\."):
         assert outputs(names, data_of(number=2), 2) == (0, 1)
 
 
 @pytest.mark.parametrize(
-    ("classes", "text"), [(["cat", "dog"], "2 classes: "), (["zebra", "dog"], "of which 1 are named")]
+    ("classes", "text"),
+    [(["cat", "dog"], "2 classes: "), (["zebra", "dog"], "of which 1 are named")],
 )
 def test_another_number_of_outputs_gives_a_new_last_layer(classes, text):
     with pytest.warns(Remark, match=f"{text}.*its last layer is drawn at random"):
@@ -80,7 +87,8 @@ def test_imagenet_s_folders_are_known_by_their_ids():
 
     info = timm.data.ImageNetInfo()
     ids, words = info.label_names(), info.label_descriptions()
-    folders = data_of("n01440764", "n02012849", "n03126707")  # a tench, a bird and a machine: cranes
+    # a tench, a bird and a machine: cranes
+    folders = data_of("n01440764", "n02012849", "n03126707")
     expected = tuple(map(ids.index, folders.class_names))
     shuffled = [*reversed(words[:134])]  # with no machine
     assert outputs(ids, folders) == expected

@@ -18,7 +18,9 @@ from jembench_zoo import networks, preparation
 
 
 def installed(name):
-    return pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
+    return pytest.mark.skipif(
+        importlib.util.find_spec(name) is None, reason=f"{name} is not installed"
+    )
 
 
 def pictures(height, width, count=6):
@@ -30,7 +32,9 @@ def pictures(height, width, count=6):
 
 
 def data_of(images, names=("apple", "leaf", "zebra")):
-    return DataSpec(name="set", shape=tuple(images.shape[1:]), num_classes=len(names), class_names=tuple(names))
+    return DataSpec(
+        name="set", shape=tuple(images.shape[1:]), num_classes=len(names), class_names=tuple(names)
+    )
 
 
 def make(text, data):
@@ -63,7 +67,13 @@ FAMILIES = {
     "deit": OF_TRANSFORMERS,
     "resnet": {"embedding_size": 8, **STAGES, "layer_type": "basic"},
     "convnext": STAGES,
-    "swin": {"embed_dim": 8, "depths": [1, 1], "num_heads": [1, 1], "window_size": 3, "image_size": 48},
+    "swin": {
+        "embed_dim": 8,
+        "depths": [1, 1],
+        "num_heads": [1, 1],
+        "window_size": 3,
+        "image_size": 48,
+    },
     "efficientnet": {
         "width_coefficient": 0.2,
         "depth_coefficient": 0.2,
@@ -107,7 +117,9 @@ def saved(folder, family, settings, names=("apple", "leaf", "zebra")):
                 tensor += 0.1 * torch.randn_like(tensor)
     net.save_pretrained(folder)
     kind = transformers.models.auto.image_processing_auto.IMAGE_PROCESSOR_MAPPING[type(config)]
-    (kind["torchvision"] if isinstance(kind, dict) else kind[-1])(**settings).save_pretrained(folder)
+    (kind["torchvision"] if isinstance(kind, dict) else kind[-1])(**settings).save_pretrained(
+        folder
+    )
     return net
 
 
@@ -243,7 +255,10 @@ def test_torchvision_shows_what_its_own_transform_makes(tmp_path, name):
     model, said = make(f"torchvision:{name},weights={file}", data)
     theirs = torch.stack([entry.transforms()(picture) for picture in as_pictures(images)])
     assert_same(shown(model, images, data), theirs, entry.transforms().std)
-    assert f"torchvision:{name} has 1,000 outputs, taken by name: tench (0), goldfish (1), hen (8)." in said
+    assert (
+        f"torchvision:{name} has 1,000 outputs, taken by name: tench (0), goldfish (1), hen (8)."
+        in said
+    )
     assert getattr(model.net, "transform_input", None) in (None, True)
 
 

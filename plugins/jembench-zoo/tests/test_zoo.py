@@ -1,4 +1,6 @@
-"""The models of the three libraries: the conformance kit, adapted images, weights of files, and what is missing."""
+"""The models of the three libraries: the conformance kit, adapted images, weights of files, and
+what is missing.
+"""
 
 import importlib
 import importlib.util
@@ -24,7 +26,9 @@ VIT = Path(__file__).with_name("vit")  # the configuration of a small vision tra
 
 
 def installed(name):
-    return pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
+    return pytest.mark.skipif(
+        importlib.util.find_spec(name) is None, reason=f"{name} is not installed"
+    )
 
 
 def make(text, data=DIGITS):
@@ -107,7 +111,9 @@ def test_weights_of_another_network_are_refused(tmp_path):
     torch.save({"x": torch.zeros(1)}, tmp_path / "a.pth")
     with (
         pytest.warns(Remark),
-        pytest.raises(SpecError, match=r"do not fit torchvision:resnet18: .* differ or are missing"),
+        pytest.raises(
+            SpecError, match=r"do not fit torchvision:resnet18: .* differ or are missing"
+        ),
     ):
         make(f"torchvision:resnet18,weights={tmp_path / 'a.pth'}")
 
@@ -120,7 +126,8 @@ def test_content_of_a_file_is_the_identity(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changed", ["config.json", "preprocessor_config.json", "model.safetensors", "model-2.safetensors"]
+    "changed",
+    ["config.json", "preprocessor_config.json", "model.safetensors", "model-2.safetensors"],
 )
 @pytest.mark.parametrize("text", ["hf:{0},weights=cache", "hf:vit,weights={0}"])
 def test_every_file_of_a_folder_is_the_identity(tmp_path, text, changed):
@@ -166,12 +173,17 @@ def test_nothing_is_downloaded(name, monkeypatch, tmp_path):
 
 
 def test_unknown_network_and_unfit_images_are_refused():
-    with pytest.raises(SpecError, match=r"no network 'resnet1'\. Some of its \d+ names are .*resnet18"):
+    with pytest.raises(
+        SpecError, match=r"no network 'resnet1'\. Some of its \d+ names are .*resnet18"
+    ):
         make("torchvision:resnet1")
     with pytest.raises(SpecError, match="2 channels"):
         make("torchvision:resnet18", DataSpec(name="pairs", shape=(2, 8, 8), num_classes=2))
     with pytest.raises(SpecError, match="0 classes; networks of libraries need labelled images"):
-        make("torchvision:resnet18,weights=none", DataSpec(name="bare", shape=(3, 8, 8), num_classes=0))
+        make(
+            "torchvision:resnet18,weights=none",
+            DataSpec(name="bare", shape=(3, 8, 8), num_classes=0),
+        )
 
 
 @pytest.mark.parametrize(
@@ -195,7 +207,9 @@ def test_a_model_that_is_no_image_classifier_gets_one_short_message():
         assert len(str(error.value)) < 300
 
 
-@pytest.mark.parametrize("text", ["timm:resnet18", "hf:google/vit-base-patch16-224", "jembench-zoo/timm:a.b,size=8"])
+@pytest.mark.parametrize(
+    "text", ["timm:resnet18", "hf:google/vit-base-patch16-224", "jembench-zoo/timm:a.b,size=8"]
+)
 def test_the_short_form_is_the_model_option(text):
     parsed = spec.parse(text)
     assert parsed.arguments[0][0] == "model"

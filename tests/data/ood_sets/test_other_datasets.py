@@ -25,7 +25,9 @@ class Dataset:
 
 
 def random(n, *shape):
-    return torch.randint(256, (n, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(n))
+    return torch.randint(
+        256, (n, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(n)
+    )
 
 
 def draw(images, n, data=HERE, name="there"):
@@ -51,7 +53,9 @@ def test_grey_becomes_colour_and_colour_grey():
     grey = random(3, 1, 8, 8)
     assert torch.equal(draw(grey, 3), grey.expand(3, 3, 8, 8))
     colour = random(3, 3, 8, 8)
-    expected = (colour.double() * torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)).sum(1, keepdim=True)
+    expected = (colour.double() * torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)).sum(
+        1, keepdim=True
+    )
     found = draw(colour, 3, DataSpec(name="here", shape=(1, 8, 8), num_classes=2))
     assert (found - expected).abs().max() <= 1
 

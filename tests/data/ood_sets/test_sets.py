@@ -9,7 +9,17 @@ from jembench.data.ood_sets import factories
 from jembench.errors import NotApplicable, SpecError, Unavailable
 from jembench.interfaces import DataSpec, Split
 
-NAMES = ["halves", "interp", "flipped", "rotated", "inverted", "permuted", "phases", "uniform", "constant"]
+NAMES = [
+    "halves",
+    "interp",
+    "flipped",
+    "rotated",
+    "inverted",
+    "permuted",
+    "phases",
+    "uniform",
+    "constant",
+]
 GREY = DataSpec(name="grey", shape=(1, 4, 4), num_classes=2)
 COLOUR = DataSpec(name="colour", shape=(3, 6, 6), num_classes=2)
 WIDE = DataSpec(name="wide", shape=(1, 2, 3), num_classes=2)
@@ -47,7 +57,9 @@ def test_interp_is_the_mean_of_each_image_and_another_one(n):
     """Each image has a pixel of its own, which shows in whatever it is mixed into."""
     images = torch.zeros(n, 1, 1, n, dtype=torch.uint8)
     images[torch.arange(n), 0, 0, torch.arange(n)] = 200
-    mixed = factories.interp().draw(Split(images, None), DataSpec(name="own", shape=(1, 1, n), num_classes=2))
+    mixed = factories.interp().draw(
+        Split(images, None), DataSpec(name="own", shape=(1, 1, n), num_classes=2)
+    )
     for i, image in enumerate(mixed):
         assert image.flatten()[i] == 100
         assert (image == 100).sum() == 2
@@ -65,7 +77,11 @@ def test_interp_of_one_image_is_refused():
         draw("interp", split(GREY, 1), GREY)
 
 
-@given(labels=st.lists(st.integers(0, 3), min_size=2, max_size=40).filter(lambda labels: len(set(labels)) > 1))
+@given(
+    labels=st.lists(st.integers(0, 3), min_size=2, max_size=40).filter(
+        lambda labels: len(set(labels)) > 1
+    )
+)
 def test_halves_join_each_image_with_one_of_another_class(labels):
     """Each pixel is the number of its image."""
     n = len(labels)
@@ -74,7 +90,9 @@ def test_halves_join_each_image_with_one_of_another_class(labels):
     found = factories.halves().draw(Split(images, torch.tensor(labels)), spec)
     assert torch.equal(found[:, :, :2], images[:, :, :2])
     lower = found[:, 0, 2, 0].tolist()
-    assert torch.equal(found[:, :, 2:], torch.tensor(lower, dtype=torch.uint8).view(n, 1, 1, 1).repeat(1, 1, 3, 2))
+    assert torch.equal(
+        found[:, :, 2:], torch.tensor(lower, dtype=torch.uint8).view(n, 1, 1, 1).repeat(1, 1, 3, 2)
+    )
     assert all(labels[other] != label for other, label in zip(lower, labels, strict=True))
 
 
@@ -84,7 +102,10 @@ def test_halves_of_one_class_are_refused():
 
 
 def test_openood_has_the_images_of_its_list_in_the_list_s_order(tmp_path):
-    folder, data = tmp_path / "images_classic" / "tin", DataSpec(name="cifar10", shape=(3, 4, 4), num_classes=10)
+    folder, data = (
+        tmp_path / "images_classic" / "tin",
+        DataSpec(name="cifar10", shape=(3, 4, 4), num_classes=10),
+    )
     folder.mkdir(parents=True)
     pictures = np.random.default_rng(0).integers(256, size=(3, 8, 8, 3), dtype=np.uint8)
     for place, picture in enumerate(pictures):
@@ -95,8 +116,13 @@ def test_openood_has_the_images_of_its_list_in_the_list_s_order(tmp_path):
     listed.parent.mkdir(parents=True)
     listed.write_text("tin/2.png -1\n\ntin/0.png -1\n")
     found = factories.openood(name="tin", root=str(tmp_path)).draw(split(GREY, 1), data)
-    sized = [Image.fromarray(pictures[place]).resize((4, 4), Image.Resampling.BILINEAR) for place in (2, 0)]
-    assert np.array_equal(found.permute(0, 2, 3, 1).numpy(), np.stack([np.asarray(one) for one in sized]))
+    sized = [
+        Image.fromarray(pictures[place]).resize((4, 4), Image.Resampling.BILINEAR)
+        for place in (2, 0)
+    ]
+    assert np.array_equal(
+        found.permute(0, 2, 3, 1).numpy(), np.stack([np.asarray(one) for one in sized])
+    )
 
 
 def test_flipped_rotated_and_inverted_by_hand():
@@ -109,18 +135,25 @@ def test_flipped_rotated_and_inverted_by_hand():
 
 
 def test_what_is_not_square_cannot_be_turned():
-    with pytest.raises(NotApplicable, match="rotated needs square images; those of wide are 2x3 pixels"):
+    with pytest.raises(
+        NotApplicable, match="rotated needs square images; those of wide are 2x3 pixels"
+    ):
         draw("rotated", split(WIDE, 2), WIDE)
 
 
 def test_permuted_rearranges_all_images_and_channels_alike():
     places = torch.arange(36, dtype=torch.uint8).reshape(1, 1, 6, 6)
-    test = Split((places + torch.tensor([0, 40, 80], dtype=torch.uint8).view(1, 3, 1, 1)).repeat(4, 1, 1, 1), None)
+    test = Split(
+        (places + torch.tensor([0, 40, 80], dtype=torch.uint8).view(1, 3, 1, 1)).repeat(4, 1, 1, 1),
+        None,
+    )
     found = draw("permuted", test, COLOUR).flatten(2).int()
     order = found[0, 0]
     assert sorted(order.tolist()) == list(range(36))
     assert order.tolist() != list(range(36))
-    assert torch.equal(found, (order + torch.tensor([0, 40, 80]).view(1, 3, 1)).expand(4, 3, 36).int())
+    assert torch.equal(
+        found, (order + torch.tensor([0, 40, 80]).view(1, 3, 1)).expand(4, 3, 36).int()
+    )
 
 
 def test_uniform_has_every_level_as_often():

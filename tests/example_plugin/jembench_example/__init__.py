@@ -35,7 +35,10 @@ def class_gaussians(data: DataSpec, *, ridge: float = 0.01) -> Gaussians:
 
 
 def mala(
-    data: DataSpec, *, steps: Annotated[int, Range(least=1)] = 10, step_size: Annotated[float, Range(above=0)] = 0.01
+    data: DataSpec,
+    *,
+    steps: Annotated[int, Range(least=1)] = 10,
+    step_size: Annotated[float, Range(above=0)] = 0.01,
 ) -> Sampler:
     """The Metropolis-adjusted Langevin algorithm: exact at any step size, from uniform noise."""
     from jembench_example.sampler import MALA
@@ -71,7 +74,8 @@ def sentences(document: Document, *, digits: int = 4) -> str:
     """A sentence for each value: a report format."""
     measured = [record for record in document.records() if record.get("value") is not None]
     return "".join(
-        f"{record['label']} of {record['model']} is {record['value']:.{digits}g} {record['unit']}".rstrip() + ".\n"
+        f"{record['label']} of {record['model']} is {record['value']:.{digits}g} {record['unit']}".rstrip()
+        + ".\n"
         for record in measured
     )
 

@@ -19,7 +19,10 @@ class Stripes:
 
     def __init__(self, noise: float) -> None:
         self.spec = DataSpec(
-            name="stripes", shape=(1, 8, 8), num_classes=3, class_names=("horizontal", "vertical", "diagonal")
+            name="stripes",
+            shape=(1, 8, 8),
+            num_classes=3,
+            class_names=("horizontal", "vertical", "diagonal"),
         )
         self._noise = noise  # standard deviation, of pixels in 0..1
 
@@ -28,7 +31,8 @@ class Stripes:
         generator = torch.Generator().manual_seed(_SEEDS[name])
         _, height, width = self.spec.shape
         rows, columns = torch.arange(height)[:, None], torch.arange(width)[None, :]
-        directions = torch.stack([rows + 0 * columns, columns + 0 * rows, rows + columns])  # (3, H, W)
+        # (3, H, W)
+        directions = torch.stack([rows + 0 * columns, columns + 0 * rows, rows + columns])
         labels = torch.arange(_SIZES[name]) % self.spec.num_classes
         clean = (directions[labels] % _PERIOD < _PERIOD // 2).float()  # (N, H, W)
         noisy = clean + self._noise * torch.randn(clean.shape, generator=generator)

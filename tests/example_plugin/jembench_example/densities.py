@@ -31,7 +31,9 @@ class Gaussians(densities.ByBayes, nn.Module):
             images = x[y == k].flatten(1)
             covariance = images.T.cov(correction=0).reshape(self.data.dimensions, -1)
             self.mean[k] = images.mean(0)
-            self.root[k] = torch.linalg.cholesky(covariance + self.ridge * torch.eye(self.data.dimensions))
+            self.root[k] = torch.linalg.cholesky(
+                covariance + self.ridge * torch.eye(self.data.dimensions)
+            )
 
     def logits(self, x: Tensor) -> Tensor:
         """log p(x|y)."""

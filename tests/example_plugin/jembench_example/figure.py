@@ -12,4 +12,6 @@ def draw(values: Mapping[str, float]) -> Drawing:
     figure, (axes,) = panels("Mean probability of the predicted class", height=2.0)
     axes.barh(list(values), list(values.values()))
     axes.set_xlabel("%")
-    return Drawing(figure, [{"model": model, "confidence": value} for model, value in values.items()])
+    return Drawing(
+        figure, [{"model": model, "confidence": value} for model, value in values.items()]
+    )

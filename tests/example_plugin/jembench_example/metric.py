@@ -19,7 +19,9 @@ class Confidence(Metric):
 
     def arrays(self, evaluation: Evaluation) -> dict[str, Any]:
         """Return the confidence of each test image."""
-        return {"confidence": evaluation.predictions.read("logits").softmax(dim=1).amax(dim=1).numpy()}
+        return {
+            "confidence": evaluation.predictions.read("logits").softmax(dim=1).amax(dim=1).numpy()
+        }
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
         """Return the mean."""

@@ -15,7 +15,9 @@ class Linear(LogitModel):
     chains: Chains = "none"
 
     def __init__(self, data: DataSpec, bias: bool) -> None:
-        super().__init__(nn.Sequential(nn.Flatten(), nn.Linear(data.dimensions, data.num_classes, bias=bias)))
+        super().__init__(
+            nn.Sequential(nn.Flatten(), nn.Linear(data.dimensions, data.num_classes, bias=bias))
+        )
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Cross-entropy."""

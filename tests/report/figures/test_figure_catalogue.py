@@ -98,7 +98,12 @@ def test_pictures_and_numbers_can_be_read(drawn):
 @pytest.mark.parametrize("width", [drawing.COLUMN, drawing.PAGE])
 @pytest.mark.parametrize(
     "stem",
-    ["reliability-compared-digits-s0", "log-density-extremes-digits-jem-s0", "distal-digits-jem-s0", "joint-digits"],
+    [
+        "reliability-compared-digits-s0",
+        "log-density-extremes-digits-jem-s0",
+        "distal-digits-jem-s0",
+        "joint-digits",
+    ],
 )
 def test_every_figure_has_the_width_and_no_title_on_demand(planned, stem, width):
     style = drawing.Style(width, titles=False)
@@ -106,7 +111,9 @@ def test_every_figure_has_the_width_and_no_title_on_demand(planned, stem, width)
         figure = planned[stem].draw().figure
     assert figure.get_figwidth() == width
     assert figure.get_suptitle() == ""
-    used, expected = (sum(axes.axison for axes in one.axes) for one in (figure, planned[stem].draw().figure))
+    used, expected = (
+        sum(axes.axison for axes in one.axes) for one in (figure, planned[stem].draw().figure)
+    )
     assert used == expected
 
 
@@ -153,21 +160,30 @@ def test_many_series_differ_in_points_and_in_lines():
 
 def store_of(read=lambda cell: {}, history=lambda fit: Path("nowhere")):
     """A store of these arrays and histories, without folders of fits."""
-    return SimpleNamespace(read_arrays=read, history=history, fit_folder=lambda fit: Path("nowhere") / fit.id)
+    return SimpleNamespace(
+        read_arrays=read, history=history, fit_folder=lambda fit: Path("nowhere") / fit.id
+    )
 
 
 def test_figures_that_cannot_be_planned_stop_no_others(cell, everything):
     (good, arrays), attacked = everything[0], cell("boundary", "boundary:queries=9")
     problems = []
     read = {good.id: arrays, attacked.id: {"index": arrays["confidence"]}}
-    found = planning.figures(Report([attacked, good]), store_of(lambda cell: read[cell.id]), problems.append)
-    assert [figure.stem for figure in found] == ["boundary-curves-digits-jem-s0", "reliability-digits-jem-s0"]
+    found = planning.figures(
+        Report([attacked, good]), store_of(lambda cell: read[cell.id]), problems.append
+    )
+    assert [figure.stem for figure in found] == [
+        "boundary-curves-digits-jem-s0",
+        "reliability-digits-jem-s0",
+    ]
     assert problems == ["the figures of boundary cannot be planned: KeyError: 'found'"]
 
 
 def test_metrics_of_plugins_and_cells_without_values_have_no_figure(cell):
     failed = cell("ece")
-    failed = dataclasses.replace(failed, outcome=dataclasses.replace(failed.outcome, status="failed"))
+    failed = dataclasses.replace(
+        failed, outcome=dataclasses.replace(failed.outcome, status="failed")
+    )
     problems = []
     cells = [cell("mypackage.metrics:sharpness", "no: spec"), failed]
     assert list(planning.figures(Report(cells), store_of(), problems.append)) == []

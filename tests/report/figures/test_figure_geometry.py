@@ -1,4 +1,6 @@
-"""Figures of the golden store: texts within the figure and apart from one another, colours by model."""
+"""Figures of the golden store: texts within the figure and apart from one another, colours by
+model.
+"""
 
 import itertools
 import shutil
@@ -43,7 +45,9 @@ def figures(report):
 
 
 def texts_of(figure):
-    """Yield each text that is shown, with the group within which texts may not touch, and its box in pixels."""
+    """Yield each text that is shown, with the group within which texts may not touch, and its box
+    in pixels.
+    """
     FigureCanvasAgg(figure).draw()
     for axes in [axes for axes in figure.axes if axes.axison]:
         for axis in (axes.xaxis, axes.yaxis):
@@ -65,12 +69,24 @@ def texts_of(figure):
 
 def flaws_of(figure):
     """Yield a sentence for each text that is cut off or overlaps with another one."""
-    boxes = [(group, text.get_text(), text.get_window_extent()) for group, text in texts_of(figure) if text.get_text()]
+    boxes = [
+        (group, text.get_text(), text.get_window_extent())
+        for group, text in texts_of(figure)
+        if text.get_text()
+    ]
     for _, text, box in boxes:
-        if min(box.x0, box.y0) < -ONE_PIXEL or box.x1 > figure.bbox.x1 + ONE_PIXEL or box.y1 > figure.bbox.y1 + 1:
+        if (
+            min(box.x0, box.y0) < -ONE_PIXEL
+            or box.x1 > figure.bbox.x1 + ONE_PIXEL
+            or box.y1 > figure.bbox.y1 + 1
+        ):
             yield f"{text!r} is cut off"
     for (group, text, box), (other_group, other_text, other) in itertools.combinations(boxes, 2):
-        if group is other_group and group is not None and box.padded(-ONE_PIXEL).overlaps(other.padded(-ONE_PIXEL)):
+        if (
+            group is other_group
+            and group is not None
+            and box.padded(-ONE_PIXEL).overlaps(other.padded(-ONE_PIXEL))
+        ):
             yield f"{text!r} overlaps with {other_text!r}"
 
 
@@ -105,11 +121,21 @@ def colours_of(figure):
 
 def test_a_model_has_one_colour_in_all_figures(figures):
     found = {}
-    for stem in ("auroc-digits-s0", "seeds-ood-digits", "training-loss-digits", "training-energy-digits"):
+    for stem in (
+        "auroc-digits-s0",
+        "seeds-ood-digits",
+        "training-loss-digits",
+        "training-energy-digits",
+    ):
         for name, colour in colours_of(figures[stem].draw().figure).items():
             found.setdefault(name, {})[stem] = colour
-    assert len(found["jem(digits-validation)"]) == 4  # the last figure has no baseline, the second no Glow
+    # the last figure has no baseline, the second no Glow
+    assert len(found["jem(digits-validation)"]) == 4
     assert len(found["baseline(digits-validation)"]) == 3
     assert all(len(set(colours.values())) == 1 for colours in found.values())
-    of_models = [next(iter(colours.values())) for name, colours in found.items() if name not in ("data", "samples")]
+    of_models = [
+        next(iter(colours.values()))
+        for name, colours in found.items()
+        if name not in ("data", "samples")
+    ]
     assert len(set(of_models)) == len(of_models) == 7

@@ -42,18 +42,43 @@ def test_large_images_keep_their_size():
 
 def test_the_numbers_say_which_image_is_where(arrays):
     grid = np.array([[3, 1], [-1, 0]])
-    rows = grids("", arrays, arrays["predicted"], [Panel("all", grid, arrays["confidence"])], columns=1).rows
+    rows = grids(
+        "", arrays, arrays["predicted"], [Panel("all", grid, arrays["confidence"])], columns=1
+    ).rows
     assert rows == [
-        {"panel": "all", "row": 0, "column": 0, "class": 1, "index": 7, "score": pytest.approx(0.8)},
-        {"panel": "all", "row": 0, "column": 1, "class": 0, "index": 0, "score": pytest.approx(0.1)},
-        {"panel": "all", "row": 1, "column": 1, "class": 1, "index": 4, "score": pytest.approx(0.5)},
+        {
+            "panel": "all",
+            "row": 0,
+            "column": 0,
+            "class": 1,
+            "index": 7,
+            "score": pytest.approx(0.8),
+        },
+        {
+            "panel": "all",
+            "row": 0,
+            "column": 1,
+            "class": 0,
+            "index": 0,
+            "score": pytest.approx(0.1),
+        },
+        {
+            "panel": "all",
+            "row": 1,
+            "column": 1,
+            "class": 1,
+            "index": 4,
+            "score": pytest.approx(0.5),
+        },
     ]
 
 
 def test_a_row_of_samples_for_each_class_that_was_asked_for(arrays):
     arrays["grid"] = np.array([[0, 1], [2, 3]])
     drawing = images.class_grid("", arrays)
-    assert [row["class"] for row in drawing.rows] == arrays["predicted"][arrays["shown"][:4]].tolist()
+    assert [row["class"] for row in drawing.rows] == arrays["predicted"][
+        arrays["shown"][:4]
+    ].tolist()
     assert [label.get_text() for label in drawing.figure.axes[0].get_yticklabels()] == ["0", "1"]
     conditional = images.class_grid("", {**arrays, "labels": np.full(10, 7)})
     assert {row["class"] for row in conditional.rows} == {7}

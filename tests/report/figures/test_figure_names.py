@@ -32,11 +32,18 @@ def stems(*groups):
 def test_a_file_has_the_model_and_the_seed_where_there_is_one():
     assert stems([fit(), fit("baseline")]) == ["ood-digits-s0"]
     assert stems([fit(seed=0), fit(seed=1)]) == ["ood-digits-jem"]
-    assert stems([fit("jem:norm=batch", "imagefolder:root=/a", "digits+epochs=5")]) == ["ood-imagefolder-jem-s0"]
+    assert stems([fit("jem:norm=batch", "imagefolder:root=/a", "digits+epochs=5")]) == [
+        "ood-imagefolder-jem-s0"
+    ]
 
 
 def test_files_are_told_apart_by_what_differs():
-    fits = fit("jem:norm=batch"), fit("jem:norm=batch", recipe="digits+epochs=5"), fit(), fit(seed=1)
+    fits = (
+        fit("jem:norm=batch"),
+        fit("jem:norm=batch", recipe="digits+epochs=5"),
+        fit(),
+        fit(seed=1),
+    )
     assert stems(*([one] for one in fits)) == [
         "ood-digits-jem-s0-norm=batch-digits",
         "ood-digits-jem-s0-norm=batch-digits+epochs=5",
@@ -45,7 +52,12 @@ def test_files_are_told_apart_by_what_differs():
     ]
 
 
-@given(st.lists(st.builds(fit, st.sampled_from(MODELS), recipe=st.sampled_from(["paper", "a/b", "a-b"])), max_size=9))
+@given(
+    st.lists(
+        st.builds(fit, st.sampled_from(MODELS), recipe=st.sampled_from(["paper", "a/b", "a-b"])),
+        max_size=9,
+    )
+)
 def test_no_two_files_have_one_name(fits):
     found = stems(*([one] for one in fits))
     assert len(set(found)) == len(fits)
@@ -57,13 +69,22 @@ def test_a_model_has_its_recipe_where_another_has_its_name():
     paper, short = fit(recipe="paper"), fit(recipe="digits+epochs=5")
     for names, expected in (
         ({}, ["jem (paper)", "jem (digits+epochs=5)"]),
-        ({("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM"}, ["JEM (paper)", "JEM (digits+epochs=5)"]),
-        ({("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM, short"}, ["JEM", "JEM, short"]),
+        (
+            {("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM"},
+            ["JEM (paper)", "JEM (digits+epochs=5)"],
+        ),
+        (
+            {("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM, short"},
+            ["JEM", "JEM, short"],
+        ),
         ({("", "digits+epochs=5"): "five epochs"}, ["jem (paper)", "jem (five epochs)"]),
     ):
         shown = base.display_names([paper, short], names)
         assert [base.model_of(one, shown) for one in (paper, short)] == expected
-    assert base.model_of(short, base.display_names([short, dataclasses.replace(short, seed=1)], {})) == "jem"
+    assert (
+        base.model_of(short, base.display_names([short, dataclasses.replace(short, seed=1)], {}))
+        == "jem"
+    )
 
 
 def test_a_legend_of_long_names_stays_within_its_figure_and_has_room_below_the_axes():

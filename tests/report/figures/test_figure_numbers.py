@@ -51,14 +51,20 @@ def test_the_gap_is_drawn_between_accuracy_and_confidence(planned):
     accuracy, gap = above.containers
     assert [bar.get_height() for bar in accuracy] == pytest.approx(column(filled, "accuracy"))
     ends = [sorted((bar.get_y(), bar.get_y() + bar.get_height())) for bar in gap]
-    assert np.array(ends) == pytest.approx(np.array([sorted((r["accuracy"], r["confidence"])) for r in filled]))
+    assert np.array(ends) == pytest.approx(
+        np.array([sorted((r["accuracy"], r["confidence"])) for r in filled])
+    )
     assert "ECE 2.00 % [1.00, 3.50]" in drawing.figure.get_suptitle()
 
 
 def test_models_are_compared_before_and_after_scaling(planned):
     drawing = planned["reliability-compared-digits-s0"].draw()
     titles = [axes.get_title(loc="left") for axes in drawing.figure.axes]
-    assert [title.splitlines()[0] for title in titles] == ["jem", "jem, temperature scaling", "baseline"]
+    assert [title.splitlines()[0] for title in titles] == [
+        "jem",
+        "jem, temperature scaling",
+        "baseline",
+    ]
     assert all("ECE 2.00 % [1.00, 3.50]" in title for title in titles)
     assert {(row["model"], row["scaling"]) for row in drawing.rows} == {
         ("jem", "none"),
@@ -75,7 +81,10 @@ def test_predictions_of_other_bins_or_images_are_not_compared(cell, everything):
         cell("ece:bins=10", "ece:bins=10,images=50,split=test", ece, model="b"),
         cell("ece:bins=10", "ece:bins=10,images=60,split=test", ece, model="c", dataset="svhn"),
     ]
-    stems = [planned.stem for planned in calibration.plan([Result(one, arrays) for one in (first, *others)])]
+    stems = [
+        planned.stem
+        for planned in calibration.plan([Result(one, arrays) for one in (first, *others)])
+    ]
     assert len(stems) == 4
     assert not any("compared" in stem for stem in stems)
 
@@ -106,7 +115,10 @@ def test_scores_far_away_do_not_flatten_the_histogram(cell):
 def test_the_grid_has_a_row_for_each_set_and_a_column_for_each_score(cell):
     def of(name, score, low):
         protocol = f"ood:score={score},set={name}"
-        return Result(cell(protocol, protocol), {"inside": np.linspace(0, 1, 9), "outside": np.linspace(low, 1, 9)})
+        return Result(
+            cell(protocol, protocol),
+            {"inside": np.linspace(0, 1, 9), "outside": np.linspace(low, 1, 9)},
+        )
 
     results = [of("b", "grad-norm", -3.0), of("b", "log-px", -2.0), of("a", "log-px", -1.0)]
     planned = {figure.stem: figure for figure in detection.plan(results)}
@@ -137,11 +149,15 @@ def test_auroc_and_its_interval_are_printed_and_drawn(planned):
         ("uniform", 0.8, 0.7, 0.9),
     ]
     (bars,) = drawing.figure.axes[0].collections
-    assert [segment[:, 0].tolist() for segment in bars.get_segments()] == [pytest.approx([0.7, 0.9])] * 2
+    assert [segment[:, 0].tolist() for segment in bars.get_segments()] == [
+        pytest.approx([0.7, 0.9])
+    ] * 2
 
 
 def test_an_interval_that_is_not_known_is_not_drawn(cell):
-    drawing = detection.auroc([Result(cell("ood:set=interp", values={"auroc": Value(0.8, None, None, 20)}), {})])
+    drawing = detection.auroc(
+        [Result(cell("ood:set=interp", values={"auroc": Value(0.8, None, None, 20)}), {})]
+    )
     (bars,) = drawing.figure.axes[0].collections
     assert all(len(segment) < 2 for segment in bars.get_segments())
 
@@ -169,7 +185,15 @@ def test_histograms_of_the_density_hold_every_image_of_each_class(density_arrays
 
 
 def test_without_labels_only_the_extremes_are_drawn(cell, density_arrays):
-    for name in ("labels", "highest", "random", "lowest", "top-confidence", "bottom-confidence", "confidence"):
+    for name in (
+        "labels",
+        "highest",
+        "random",
+        "lowest",
+        "top-confidence",
+        "bottom-confidence",
+        "confidence",
+    ):
         del density_arrays[name]
     (planned,) = density.plan([Result(cell("log-density"), density_arrays)])
     assert planned.stem == "log-density-extremes-digits-jem-s0"
@@ -183,21 +207,42 @@ def test_ages_are_summarised_for_each_class():
     chain_ages = np.concatenate([np.arange(101), 10 * np.arange(101)])
     drawing = ages_by_class("", {"ages": chain_ages, "predicted": predicted})
     young, old = drawing.rows
-    assert young == {"class": 0, "chains": 101, "p5": 5, "q1": 25, "median": 50, "q3": 75, "p95": 95}
-    assert old == {"class": 2, "chains": 101, "p5": 50, "q1": 250, "median": 500, "q3": 750, "p95": 950}
+    assert young == {
+        "class": 0,
+        "chains": 101,
+        "p5": 5,
+        "q1": 25,
+        "median": 50,
+        "q3": 75,
+        "p95": 95,
+    }
+    assert old == {
+        "class": 2,
+        "chains": 101,
+        "p5": 50,
+        "q1": 250,
+        "median": 500,
+        "q3": 750,
+        "p95": 950,
+    }
     assert [label.get_text() for label in drawing.figure.axes[0].get_xticklabels()] == ["0", "2"]
 
 
 HISTORIES = {
     ("baseline", 0): "iteration,seconds,attempt,loss\n20,9,0,1.0\n40,9,0,0.001\n60,9,0,0.001\n",
-    ("jem", 0): "iteration,attempt,loss,energy_data,energy_samples\n20,0,2.0,-3,-2\n40,1,1.0,-4,-9000\n",
+    (
+        "jem",
+        0,
+    ): "iteration,attempt,loss,energy_data,energy_samples\n20,0,2.0,-3,-2\n40,1,1.0,-4,-9000\n",
     ("jem", 1): "iteration,attempt,loss,energy_data,energy_samples\n20,0,3.0,-3,-4\n",
 }
 
 
 @pytest.fixture
 def curves(cell, tmp_path):
-    """Training curves of a baseline and of two seeds of JEM, whose first seed the guard has repaired."""
+    """Training curves of a baseline and of two seeds of JEM, whose first seed the guard has
+    repaired.
+    """
     fits = [cell("accuracy", model=model, seed=seed).fit for model, seed in HISTORIES]
     for (model, seed), history in HISTORIES.items():
         (tmp_path / f"{model}{seed}").write_text(history)
@@ -208,14 +253,21 @@ def curves(cell, tmp_path):
 
 def test_curves_of_all_models_are_one_figure_for_each_quantity(curves):
     loss, energy, _ = curves
-    assert [one.figure.axes[0].get_ylabel() for one in curves] == ["loss", "mean E(x), nats", "seconds per iteration"]
+    assert [one.figure.axes[0].get_ylabel() for one in curves] == [
+        "loss",
+        "mean E(x), nats",
+        "seconds per iteration",
+    ]
     assert [(row["model"], row["seed"], row["loss"]) for row in loss.rows] == [
         *(("baseline", 0, value) for value in (1.0, 0.001, 0.001)),
         *(("ours", 0, value) for value in (2.0, 1.0)),
         ("ours", 1, 3.0),
     ]
     assert {row["model"] for row in energy.rows} == {"ours"}
-    assert (loss.figure.axes[0].get_yscale(), energy.figure.axes[0].get_yscale()) == ("log", "symlog")
+    assert (loss.figure.axes[0].get_yscale(), energy.figure.axes[0].get_yscale()) == (
+        "log",
+        "symlog",
+    )
     legends = [[text.get_text() for text in one.figure.legends[0].get_texts()] for one in curves]
     assert legends == [["baseline", "ours"], ["ours", "data", "samples"], ["baseline"]]
     axis = energy.figure.axes[0].yaxis
@@ -225,7 +277,11 @@ def test_curves_of_all_models_are_one_figure_for_each_quantity(curves):
 
 def test_a_model_has_one_colour_in_all_its_curves_and_a_line_where_the_guard_intervened(curves):
     def drawn(axes, colour):
-        return [(*line.get_xdata(),) for line in axes.lines if line.get_color() == colour and len(line.get_xdata())]
+        return [
+            (*line.get_xdata(),)
+            for line in axes.lines
+            if line.get_color() == colour and len(line.get_xdata())
+        ]
 
     loss, energy, _ = (one.figure.axes[0] for one in curves)
     assert drawn(loss, BLUE) == [(20, 40, 60)]
@@ -241,18 +297,32 @@ def test_a_fit_without_a_history_has_no_curves(cell, tmp_path):
 def test_the_kept_chains_are_drawn_epoch_by_epoch(cell, tmp_path):
     images = torch.arange(2 * 5 * 64, dtype=torch.uint8).reshape(2, 5, 1, 8, 8)
     for number, iteration in enumerate((40, 50), start=4):
-        parts = {"images": images[number - 4], "labels": torch.arange(5), "ages": number * torch.ones(5, dtype=int)}
-        checkpoint.write(tmp_path / f"buffer-{number}.safetensors", parts, age=iteration, placed=True)
+        parts = {
+            "images": images[number - 4],
+            "labels": torch.arange(5),
+            "ages": number * torch.ones(5, dtype=int),
+        }
+        checkpoint.write(
+            tmp_path / f"buffer-{number}.safetensors", parts, age=iteration, placed=True
+        )
     fits = [cell("accuracy").fit]
     (planned,) = training.buffers_of(fits, SimpleNamespace(fit_folder=lambda fit: tmp_path))
-    assert list(training.buffers_of(fits, SimpleNamespace(fit_folder=lambda fit: tmp_path / "none"))) == []
+    assert (
+        list(training.buffers_of(fits, SimpleNamespace(fit_folder=lambda fit: tmp_path / "none")))
+        == []
+    )
     assert planned.stem == "chains-digits-jem-s0"
     drawing = planned.draw()
     panels = [axes.get_title(loc="left") for axes in drawing.figure.axes]
     assert panels == ["iteration 40", "iteration 50"]
-    places = [(row["panel"], row["row"], row["column"], row["class"], row["score"]) for row in drawing.rows]
+    places = [
+        (row["panel"], row["row"], row["column"], row["class"], row["score"])
+        for row in drawing.rows
+    ]
     assert places == [
-        (panel, slot // 3, slot % 3, slot, number) for number, panel in enumerate(panels, 4) for slot in range(5)
+        (panel, slot // 3, slot % 3, slot, number)
+        for number, panel in enumerate(panels, 4)
+        for slot in range(5)
     ]
     sheets = [axes.images[0].get_array() for axes in drawing.figure.axes]
     assert [int(sheet[0, 0, 0]) for sheet in sheets] == images[:, 0, 0, 0, 0].tolist()
@@ -269,7 +339,10 @@ def test_the_score_against_the_share_kept(planned):
 
 def test_the_score_against_the_steps(planned):
     drawing = planned["kid-steps-digits-jem-s0"].draw()
-    assert [(row["steps"], row["kid"], row["low"]) for row in drawing.rows] == [(5, 2, None), (100, 2, None)]
+    assert [(row["steps"], row["kid"], row["low"]) for row in drawing.rows] == [
+        (5, 2, None),
+        (100, 2, None),
+    ]
 
 
 def test_scores_of_other_protocols_are_other_figures(cell):
@@ -286,7 +359,9 @@ def test_scores_of_other_protocols_are_other_figures(cell):
 
 
 def fid(cell, model, seed, value):
-    return Result(cell("fid", values={"fid": Value(value, None, None, 9)}, model=model, seed=seed), {})
+    return Result(
+        cell("fid", values={"fid": Value(value, None, None, 9)}, model=model, seed=seed), {}
+    )
 
 
 def test_seeds_with_their_mean_and_deviation(cell):
@@ -315,9 +390,10 @@ def test_a_seed_that_diverged_is_in_the_numbers_and_in_no_mean(cell):
 def test_one_seed_has_no_figure_of_seeds(cell):
     one_each = [cell("accuracy"), cell("accuracy", model="baseline", seed=1)]
     assert list(seeds([Result(one, {}) for one in one_each])) == []
-    assert [planned.stem for planned in seeds([Result(cell("accuracy", seed=seed), {}) for seed in (0, 1)])] == [
-        "seeds-accuracy-digits-jem"
-    ]
+    assert [
+        planned.stem
+        for planned in seeds([Result(cell("accuracy", seed=seed), {}) for seed in (0, 1)])
+    ] == ["seeds-accuracy-digits-jem"]
 
 
 def test_curves_of_long_chains_are_the_means_of_their_chains(planned, everything):
@@ -327,7 +403,9 @@ def test_curves_of_long_chains_are_the_means_of_their_chains(planned, everything
     assert len(found) == 4 * 2 * 4
     assert found["moved", "noise", 100] == pytest.approx(arrays["moved-noise"][3].mean())
     assert found["fid", "data", 4] == arrays["fid-data"][1]
-    assert found["energy", "data", 0] == pytest.approx(arrays["energy-data"][0].mean() - arrays["energy-test"].mean())
+    assert found["energy", "data", 0] == pytest.approx(
+        arrays["energy-data"][0].mean() - arrays["energy-test"].mean()
+    )
 
 
 def test_densities_are_drawn_on_one_scale_with_samples_of_all_classes(planned, everything):
@@ -336,7 +414,8 @@ def test_densities_are_drawn_on_one_scale_with_samples_of_all_classes(planned, e
     true, model, points, samples = figure.axes[:4]
     drawn = [axes.images[0] for axes in (true, model)]
     assert [np.asarray(image.get_array())[7, 200] for image in drawn] == pytest.approx(
-        [arrays["true-cells"][200 * 256 + 7], np.exp(arrays["log-cells"][200 * 256 + 7])]  # the first is horizontal
+        # the first is horizontal
+        [arrays["true-cells"][200 * 256 + 7], np.exp(arrays["log-cells"][200 * 256 + 7])]
     )
     assert {image.get_clim() for image in drawn} == {(0, arrays["true-cells"].max())}
     assert model.get_title("left") == "jem\nKL 0.500"
@@ -354,12 +433,18 @@ def test_the_passes_of_a_sample_are_of_all_models_and_join_the_new_chains_of_one
         steps = source.partition("=")[2]
         options = f":source=fresh,steps={steps}" if steps else ""
         values = {"fid": Value(value, None, None, 60)}
-        results.append(cell(f"fid{options}", f"fid:source={source}", values, details={"sample_passes": passes}))
+        results.append(
+            cell(f"fid{options}", f"fid:source={source}", values, details={"sample_passes": passes})
+        )
     planned = {one.stem: one for one in generation.plan([Result(one, {}) for one in results])}
     assert set(planned) == {"fid-steps-digits-jem-s0", "fid-passes-digits-jem-s0"}
     drawn = planned["fid-passes-digits-jem-s0"].draw()
     points = [(row["curve"], row["passes"], row["fid"]) for row in drawn.rows]
-    assert points == [("jem, new chains", 9, 4.0), ("jem, new chains", 4, 12.5), ("jem, kept chains", 5.5, 7.0)]
+    assert points == [
+        ("jem, new chains", 9, 4.0),
+        ("jem, new chains", 4, 12.5),
+        ("jem, kept chains", 5.5, 7.0),
+    ]
     assert [len(line.get_xdata()) for line in drawn.figure.axes[0].lines] == [2, 1]
 
 
@@ -372,8 +457,12 @@ def test_accuracy_stands_against_the_hours_of_the_same_training_on_one_machine(c
         ("glow", 0.1, 70.0, "b"),
     ):
         values = {"training-hours": Value(time, None, None, 1)} if time else {}
-        cells += [cell("iteration-time", f"iteration-time:hardware={hardware}", values, model=model)]
-        cells += [cell("accuracy", "accuracy", {"accuracy": Value(accuracy, None, None, 60)}, model=model)]
+        cells += [
+            cell("iteration-time", f"iteration-time:hardware={hardware}", values, model=model)
+        ]
+        cells += [
+            cell("accuracy", "accuracy", {"accuracy": Value(accuracy, None, None, 60)}, model=model)
+        ]
     (figure,) = hours([Result(cell, {}) for cell in cells])
     assert figure.stem == "accuracy-hours-digits-s0"
     rows = figure.draw().rows
@@ -384,11 +473,17 @@ def test_accuracy_stands_against_the_hours_of_the_same_training_on_one_machine(c
 
 
 @pytest.mark.parametrize(
-    ("energies", "points"), [([1.5], [True]), ([1.5, np.nan, 2.0, 3.0], [True, False, False, False])]
+    ("energies", "points"),
+    [([1.5], [True]), ([1.5, np.nan, 2.0, 3.0], [True, False, False, False])],
 )
 def test_a_window_without_finite_neighbours_has_a_point(energies, points):
-    history = [{"iteration": number, "attempt": 0, "energy_data": value} for number, value in enumerate(energies)]
-    drawing_of = training.curves("title", "energy", {"energy_data": "data"}, [("jem", 0, history)], {"jem": "#000000"})
+    history = [
+        {"iteration": number, "attempt": 0, "energy_data": value}
+        for number, value in enumerate(energies)
+    ]
+    drawing_of = training.curves(
+        "title", "energy", {"energy_data": "data"}, [("jem", 0, history)], {"jem": "#000000"}
+    )
     (line,) = [line for line in drawing_of.figure.axes[0].lines if len(line.get_xdata())]
     assert line.get_xydata()[:, 0].tolist() == list(range(len(energies)))
     assert line.get_marker() == "o"
@@ -396,7 +491,9 @@ def test_a_window_without_finite_neighbours_has_a_point(energies, points):
 
 
 def test_a_quantity_that_is_never_finite_has_no_figure(cell, tmp_path):
-    (tmp_path / "history.csv").write_text("iteration,attempt,energy_data,loss\n20,0,nan,1.5\n40,0,inf,2.5\n")
+    (tmp_path / "history.csv").write_text(
+        "iteration,attempt,energy_data,loss\n20,0,nan,1.5\n40,0,inf,2.5\n"
+    )
     place = SimpleNamespace(history=lambda fit: tmp_path / "history.csv")
     planned = training.curves_of([cell("accuracy").fit], place, pytest.fail)
     assert [one.stem for one in planned] == ["training-loss-digits-jem-s0"]

@@ -1,4 +1,6 @@
-"""Figures of attacks: the curves are those of the distances, and images are shown whatever they look like."""
+"""Figures of attacks: the curves are those of the distances, and images are shown whatever they
+look like.
+"""
 
 import numpy as np
 import pytest
@@ -34,7 +36,12 @@ def standing(distance, found, eps):
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([0.0, 0.01, 0.25, 1.0]) | st.floats(0, 60, width=16), st.booleans()), min_size=1)
+    st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 0.01, 0.25, 1.0]) | st.floats(0, 60, width=16), st.booleans()
+        ),
+        min_size=1,
+    )
 )
 def test_the_curve_is_the_share_that_withstands(images):
     distance, found = np.array([far for far, _ in images]), np.array([hit for _, hit in images])
@@ -43,11 +50,14 @@ def test_the_curve_is_the_share_that_withstands(images):
     assert (np.diff(steps.eps) > 0).all()
     assert set(steps.eps) == {0, *(255 * distance[found])}
     middles = (steps.eps[:-1] + steps.eps[1:]) / 2
-    for places in (steps.eps, np.append(middles, steps.eps[-1] + 1)):  # at each step, and up to the next one
+    # at each step, and up to the next one
+    for places in (steps.eps, np.append(middles, steps.eps[-1] + 1)):
         for eps, accuracy, low, high in zip(places, *steps[1:], strict=True):
             count = standing(distance, found, eps)
             assert accuracy == pytest.approx(100 * count / len(images))
-            assert (low, high) == pytest.approx(tuple(100 * end for end in wilson(count, len(images))))
+            assert (low, high) == pytest.approx(
+                tuple(100 * end for end in wilson(count, len(images)))
+            )
 
 
 def test_the_curve_begins_at_the_accuracy_and_is_drawn_with_its_band(everything, planned):
@@ -70,7 +80,12 @@ def test_each_norm_has_a_panel_with_its_models(planned):
     drawing = planned[CURVES].draw()
     assert [axes.get_title(loc="left") for axes in drawing.figure.axes] == ["L∞", "L2"]
     curves = list(dict.fromkeys((row["model"], row["norm"]) for row in drawing.rows))
-    assert curves == [("jem", "linf"), ("jem", "l2"), ("jem, refinement steps 10", "linf"), ("baseline", "linf")]
+    assert curves == [
+        ("jem", "linf"),
+        ("jem", "l2"),
+        ("jem, refinement steps 10", "linf"),
+        ("baseline", "linf"),
+    ]
     legend = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
     assert legend == ["jem", "jem, refinement steps 10", "baseline"]
     assert drawing.figure.get_suptitle().splitlines() == [
@@ -88,7 +103,8 @@ def test_an_attack_of_no_one_norm_is_in_both_panels(everything, planned):
         assert max(column(rows, "eps_255")) == pytest.approx(largest)
         few = min(row["eps_255"] for row in rows if row["accuracy"] <= robustness.FEW)
         assert few < largest
-        assert axes.get_xlim() == pytest.approx((0, 1.1 * few))  # one that stands alone does not stretch it
+        # one that stands alone does not stretch it
+        assert axes.get_xlim() == pytest.approx((0, 1.1 * few))
 
 
 def test_what_withstands_everything_is_level(attack_arrays):
@@ -101,7 +117,8 @@ def test_what_withstands_everything_is_level(attack_arrays):
 
 def results(cell, arrays, *attacks):
     return [
-        Result(cell(f"pgd:{part}", f"{SPENT},{part}", model=model, **more), arrays) for model, part, more in attacks
+        Result(cell(f"pgd:{part}", f"{SPENT},{part}", model=model, **more), arrays)
+        for model, part, more in attacks
     ]
 
 
@@ -117,7 +134,9 @@ def test_curves_are_told_apart_by_what_differs(cell, attack_arrays):
         "jem, refinement steps 1",
         "jem, refinement steps 10",
     ]
-    assert curves_of(cell, attack_arrays, "eot=10,grad=through,refine=10", ten, "eot=1,grad=through,refine=10") == [
+    assert curves_of(
+        cell, attack_arrays, "eot=10,grad=through,refine=10", ten, "eot=1,grad=through,refine=10"
+    ) == [
         "jem, averaged chains 1",
         "jem, averaged chains 5",
         "jem, averaged chains 10",
@@ -136,8 +155,14 @@ def test_the_title_has_what_refined_models_have_in_common(cell, attack_arrays):
 
     assert ending("refine=0") == ""
     assert ending("eot=1,grad=bpda,refine=10", "refine=0") == ", averaged chains 1, gradient BPDA"
-    assert ending("eot=1,grad=bpda,refine=10", "eot=5,grad=bpda,refine=10") == ", refinement steps 10, gradient BPDA"
-    assert ending("eot=1,grad=bpda,refine=10", "eot=5,grad=through,refine=10") == ", refinement steps 10"
+    assert (
+        ending("eot=1,grad=bpda,refine=10", "eot=5,grad=bpda,refine=10")
+        == ", refinement steps 10, gradient BPDA"
+    )
+    assert (
+        ending("eot=1,grad=bpda,refine=10", "eot=5,grad=through,refine=10")
+        == ", refinement steps 10"
+    )
 
 
 def test_other_budgets_seeds_and_limits_are_other_figures(cell, attack_arrays):
@@ -205,7 +230,11 @@ def test_the_three_rows_are_the_image_what_became_of_it_and_the_change(attack_ar
     (axes,) = drawing.figure.axes
     picture = np.asarray(axes.images[0].get_array())
     assert drawing.rows[0]["factor"] == 5
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["original", "adversarial", "difference\nx 5"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "original",
+        "adversarial",
+        "difference\nx 5",
+    ]
     assert picture[[0, 68, 136], 0, 0].tolist() == [51, 74, 242]
     assert picture[[0, 68, 136], 8, 0] == pytest.approx([original[0, 0, 0, 1]] * 2 + [128], abs=1)
 
@@ -250,7 +279,9 @@ def test_ends_stand_in_the_row_of_their_class_and_say_where_confidence_fell_shor
         assert row["confidence"] == confidence
         assert text.get_text() == f"{confidence:.2f}" + (" *" if confidence <= 0.9 else "")
         assert text.get_color() == (VERMILLION if confidence <= 0.9 else BLACK)
-    assert drawing.figure.get_suptitle() == f"jem\n{arrays['reached'].sum()} of 14 reach p(y|x) > 0.9"
+    assert (
+        drawing.figure.get_suptitle() == f"jem\n{arrays['reached'].sum()} of 14 reach p(y|x) > 0.9"
+    )
     assert axes.get_xlabel().endswith("*: not reached")
 
 
@@ -270,9 +301,15 @@ def test_one_class_is_one_row_and_many_classes_share_rows():
 
 
 def test_beside_transferred_images_stands_what_the_model_withstands_itself(cell, attack_arrays):
-    itself = {"distance-linf-as-it-is": attack_arrays["distance-linf"] / 2, "found-as-it-is": attack_arrays["found"]}
+    itself = {
+        "distance-linf-as-it-is": attack_arrays["distance-linf"] / 2,
+        "found-as-it-is": attack_arrays["found"],
+    }
     found = [
-        Result(cell("transfer", f"transfer:data=digits,norm=linf,refine={steps}"), attack_arrays | itself)
+        Result(
+            cell("transfer", f"transfer:data=digits,norm=linf,refine={steps}"),
+            attack_arrays | itself,
+        )
         for steps in (1, 10)
     ]
     curves = robustness.curves_of(found)

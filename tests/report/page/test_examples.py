@@ -28,7 +28,9 @@ def measured(cell, tmp_path):
 
     def measured(model, metric, arrays, limit=None, **of):
         written = cell(model, metric, **of, accuracy=VALUE)
-        written = dataclasses.replace(written, id=stable_hash(written.id), provenance={"limit": limit})
+        written = dataclasses.replace(
+            written, id=stable_hash(written.id), provenance={"limit": limit}
+        )
         store.write_cell(written, arrays)
         return store.read_cell(written)
 
@@ -38,7 +40,9 @@ def measured(cell, tmp_path):
 
 
 def classified(wrong, confidence):
-    """The arrays of an ECE: these images are given the class above their own, with rising confidence."""
+    """The arrays of an ECE: these images are given the class above their own, with rising
+    confidence.
+    """
     predicted = LABELS.copy()
     predicted[list(wrong)] = (predicted[list(wrong)] + 1) % 10
     return {"predicted": predicted, "confidence": confidence, "correct": predicted == LABELS}
@@ -48,7 +52,11 @@ def test_each_list_has_the_images_at_its_end_in_order_and_what_each_model_says_o
     rising, falling = np.linspace(0.2, 0.9, N), np.linspace(0.9, 0.2, N)
     cells = [
         measured("jem", "ece", classified([3, 70, 9], rising)),
-        measured("jem", "energy-gap", {"energy-data": np.arange(N) - 100.0, "energy-samples": np.zeros(5)}),
+        measured(
+            "jem",
+            "energy-gap",
+            {"energy-data": np.arange(N) - 100.0, "energy-samples": np.zeros(5)},
+        ),
         measured("jem", "ece", classified([5], falling), seed=1),
         measured("baseline", "ece", classified([70, 8], falling)),
         measured("baseline", "ece:scaling=temperature", classified([6], falling)),
@@ -71,7 +79,9 @@ def test_each_list_has_the_images_at_its_end_in_order_and_what_each_model_says_o
 
 def test_an_image_is_the_one_that_was_measured_under_the_limit_too(measured):
     energy = np.arange(20.0)
-    (gallery,) = galleries([measured("jem", "energy-gap", {"energy-data": energy}, limit=20)], measured.store)
+    (gallery,) = galleries(
+        [measured("jem", "energy-gap", {"energy-data": energy}, limit=20)], measured.store
+    )
     test = limited(resolve("datasets", "digits").make().split("test"), 20)
     assert list(gallery.examples) == [*range(8), *range(12, 20)]
     for index, example in gallery.examples.items():
@@ -81,7 +91,9 @@ def test_an_image_is_the_one_that_was_measured_under_the_limit_too(measured):
 
 
 def test_the_page_has_each_image_once(measured):
-    cells = [measured(model, "energy-gap", {"energy-data": np.arange(N) * 1.0}) for model in ("a", "b")]
+    cells = [
+        measured(model, "energy-gap", {"energy-data": np.arange(N) * 1.0}) for model in ("a", "b")
+    ]
     text = render(Page(title="Images", tables=[], images=galleries(cells, measured.store)))
     assert text.count("data:image/png") == 16
     assert text.count("<use ") == 32
@@ -90,14 +102,21 @@ def test_the_page_has_each_image_once(measured):
 
 
 def test_many_models_have_fewer_images_each(measured, monkeypatch):
-    monkeypatch.setattr("jembench.report.page.examples._PIXELS", 64 * 2 * 10 * 3)  # three of each of 2 x 10 lists
-    cells = [measured(f"m{n}", "energy-gap", {"energy-data": np.arange(N) * 1.0}) for n in range(10)]
+    # three of each of 2 x 10 lists
+    monkeypatch.setattr("jembench.report.page.examples._PIXELS", 64 * 2 * 10 * 3)
+    cells = [
+        measured(f"m{n}", "energy-gap", {"energy-data": np.arange(N) * 1.0}) for n in range(10)
+    ]
     (gallery,) = galleries(cells, measured.store)
-    assert {len(chosen) for of_models in gallery.lists.values() for chosen in of_models.values()} == {3}
+    assert {
+        len(chosen) for of_models in gallery.lists.values() for chosen in of_models.values()
+    } == {3}
 
 
 @pytest.mark.parametrize("of", [{"dataset": "cifar10"}, {"dataset": "gone:a=1"}, {}])
-def test_images_that_are_not_there_or_others_are_told_of_in_one_sentence(of, measured, monkeypatch, tmp_path):
+def test_images_that_are_not_there_or_others_are_told_of_in_one_sentence(
+    of, measured, monkeypatch, tmp_path
+):
     monkeypatch.setenv("JEMBENCH_DATA", str(tmp_path / "none"))
     cells = [measured("jem", "energy-gap", {"energy-data": np.zeros(N - 1)}, **of)]
     text = render(Page(title="Images", tables=[], images=galleries(cells, measured.store)))

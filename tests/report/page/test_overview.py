@@ -1,4 +1,6 @@
-"""The first view of a page: the values of its overview, samples of the models, scales of the dot plot, the byline."""
+"""The first view of a page: the values of its overview, samples of the models, scales of the dot
+plot, the byline.
+"""
 
 import base64
 import dataclasses
@@ -29,7 +31,11 @@ NO_SAMPLES = Outcome(status="na", reason="needs samples")
 
 def test_a_model_without_a_value_or_samples_has_the_reason_in_a_footnote(cell):
     cells = [
-        *(cell(accuracy=VALUE), cell(metric="fid", fid_cnn=VALUE), cell(recipe="longer", accuracy=VALUE)),
+        *(
+            cell(accuracy=VALUE),
+            cell(metric="fid", fid_cnn=VALUE),
+            cell(recipe="longer", accuracy=VALUE),
+        ),
         *(cell("baseline", accuracy=VALUE), cell("baseline", "fid", outcome=NO_SAMPLES)),
     ]
     samples = {("jem", "digits", "digits"): Picture("", "", source="its own")}
@@ -59,12 +65,14 @@ def test_a_model_has_the_colour_of_figures_in_the_overview(cell, tmp_path):
     report = Report([cell("baseline", "nll", nll=VALUE), cell("jem", accuracy=VALUE)])
     page = content.collect(report, Store(tmp_path), "", ())
     assert page.overview.labels == ["jem"]
-    assert page.overview.colours == [drawing.VERMILLION]  # the baseline, which it has no row for, is the first model
+    # the baseline, which it has no row for, is the first model
+    assert page.overview.colours == [drawing.VERMILLION]
 
 
 def rows(*values, half=0.0):
     return [
-        Row(name="", dataset="", value=value, low=value - half, high=value + half, better="lower") for value in values
+        Row(name="", dataset="", value=value, low=value - half, high=value + half, better="lower")
+        for value in values
     ]
 
 
@@ -80,7 +88,14 @@ def test_a_scale_holds_what_lies_together_and_clips_the_rest():
 
 def test_labels_of_ticks_leave_room_for_one_another():
     assert [label.text for label in scale(rows(449_280.0, 1.54e6)).labels] == ["500k", "1M", "1.5M"]
-    ends = [(1e-5, 3e-5), (0.00012, 0.00013), (-1.2e9, 1e9), (1e15, 7e17), (-0.5, 0.5), (99_999.0, 100_001.0)]
+    ends = [
+        (1e-5, 3e-5),
+        (0.00012, 0.00013),
+        (-1.2e9, 1e9),
+        (1e15, 7e17),
+        (-0.5, 0.5),
+        (99_999.0, 100_001.0),
+    ]
     for values in ends:
         labels = scale(rows(*values)).labels
         assert labels
@@ -95,7 +110,9 @@ def test_labels_of_ticks_leave_room_for_one_another():
         assert sides[-1] <= 100.1
 
 
-@pytest.mark.parametrize("values", [(1.0,), (0.0, 0.0), (1.0, 1e6), (7.0, 7.0, 7.0, 9.0), (1.0, float("nan"))])
+@pytest.mark.parametrize(
+    "values", [(1.0,), (0.0, 0.0), (1.0, 1e6), (7.0, 7.0, 7.0, 9.0), (1.0, float("nan"))]
+)
 def test_every_finite_value_without_a_majority_that_lies_closer_is_inside(values):
     found = scale(rows(*values))
     assert all(0 < found.place(value) < 100 for value in values if value == value)
@@ -124,7 +141,11 @@ def test_a_strip_has_eight_samples_of_all_rows_and_no_empty_place(shape, tmp_pat
     found = strip(grid_of(tmp_path, images, chosen))
     with Image.open(io.BytesIO(base64.b64decode(found.partition(",")[2]))) as picture:
         pixels = np.asarray(picture)[16, :, 0]
-    numbers = [int(one) for one, before in zip(pixels[1:], pixels, strict=False) if one != before and one < 40]
+    numbers = [
+        int(one)
+        for one, before in zip(pixels[1:], pixels, strict=False)
+        if one != before and one < 40
+    ]
     assert [int(pixels[0]), *numbers] == [0, 4, 9, 17, 22, 26, 31, 35]
     assert len(pixels) <= 8 * 64
 
@@ -136,16 +157,27 @@ def test_what_is_no_grid_has_no_strip(tmp_path):
     content = bytearray((tmp_path / "samples.png").read_bytes())
     content[16:24] = struct.pack(">II", 2**15, 2**15)  # the size that its header says
     content[29:33] = struct.pack(">I", zlib.crc32(content[12:29]))
-    assert strip(Picture("", f"data:image/png;base64,{base64.b64encode(content).decode()}", 0)) == ""
+    assert (
+        strip(Picture("", f"data:image/png;base64,{base64.b64encode(content).decode()}", 0)) == ""
+    )
 
 
 def test_the_byline_says_when_where_and_with_what(cell):
-    made = {"time": "2026-11-23T09:30:00", "hardware": {"processor": "EPYC"}, "packages": {"jembench": "0.1.0"}}
+    made = {
+        "time": "2026-11-23T09:30:00",
+        "hardware": {"processor": "EPYC"},
+        "packages": {"jembench": "0.1.0"},
+    }
     cells = [
         dataclasses.replace(cell(seed=1, accuracy=VALUE), provenance=made),
-        dataclasses.replace(cell(seed=0, accuracy=VALUE), provenance={**made, "hardware": {"gpu": "H100"}}),
+        dataclasses.replace(
+            cell(seed=0, accuracy=VALUE), provenance={**made, "hardware": {"gpu": "H100"}}
+        ),
     ]
-    assert byline(Report(cells).rows, cells) == "2026-11-23 · digits · seeds 0, 1 · EPYC, H100 · jembench 0.1.0"
+    assert (
+        byline(Report(cells).rows, cells)
+        == "2026-11-23 · digits · seeds 0, 1 · EPYC, H100 · jembench 0.1.0"
+    )
     limited = [dataclasses.replace(cells[0], provenance={**made, "limit": 2000})]
     assert byline([], limited) == "2026-11-23 · seed 1 · 2,000 test images · EPYC · jembench 0.1.0"
     assert byline([], []) == ""

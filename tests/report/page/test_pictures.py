@@ -42,7 +42,9 @@ def test_a_figure_that_cannot_be_drawn_is_named(tmp_path):
     pictures = Pictures(Store(tmp_path))
     broken = Planned("broken", lambda: 1 / 0)
     assert [picture.title for picture in pictures.drawn([broken, planned("a")])] == ["a"]
-    assert list(pictures.left_out) == ["The figure broken cannot be drawn: ZeroDivisionError: division by zero"]
+    assert list(pictures.left_out) == [
+        "The figure broken cannot be drawn: ZeroDivisionError: division by zero"
+    ]
 
 
 def test_the_samples_of_the_first_seed_that_has_some(cell, tmp_path):
@@ -57,8 +59,13 @@ def test_the_samples_of_the_first_seed_that_has_some(cell, tmp_path):
 
 
 def test_chains_that_were_measured_are_shown_before_the_samples_of_the_model(cell, tmp_path):
-    pictures, protocol = Pictures(Store(tmp_path)), 'fid:data=digits,source="sgld:noise=0.01,steps=9"'
-    made = cell(metric='fid:sampler="sgld:steps=9"', outcome=Outcome(status="ok", protocol=protocol))
+    pictures, protocol = (
+        Pictures(Store(tmp_path)),
+        'fid:data=digits,source="sgld:noise=0.01,steps=9"',
+    )
+    made = cell(
+        metric='fid:sampler="sgld:steps=9"', outcome=Outcome(status="ok", protocol=protocol)
+    )
     folder = pictures.store.fit_folder(made.fit)
     tensors.write(folder / "model.safetensors", {"weight": torch.zeros(1)}, {})
     _draw(folder, made.fit.id)

@@ -69,21 +69,31 @@ def test_every_value_interval_and_reason_stands_in_the_page(full_cells):
 
 def test_every_number_opens_to_its_record(full_cells):
     results = Results(full_cells)
-    assert len([of for of in Read(results.table("html")).all("details") if of.get("class") == "number"]) >= len(results)
+    assert len(
+        [of for of in Read(results.table("html")).all("details") if of.get("class") == "number"]
+    ) >= len(results)
     record = next(record for record in results if record.protocol == "ece:data=digits,images=397")
     assert {("data", "digits"), ("images", "397"), ("metric", "ece")} <= set(details(record))
 
 
 def test_a_protocol_that_is_no_spec_stands_as_it_is(cell):
     (record,) = Results(
-        [cell(outcome=Outcome(status="ok", protocol="as I like", values={"a": Value(1, None, None, 9)}))]
+        [
+            cell(
+                outcome=Outcome(
+                    status="ok", protocol="as I like", values={"a": Value(1, None, None, 9)}
+                )
+            )
+        ]
     )
     assert ("protocol", "as I like") in details(record)
 
 
 def test_names_are_text_and_never_markup(cell):
     outcome = Outcome(status="na", reason=EVIL)
-    text = page([cell(EVIL, accuracy=Value(90, 80, 95, 9)), cell("b", outcome=outcome, recipe=EVIL)])
+    text = page(
+        [cell(EVIL, accuracy=Value(90, 80, 95, 9)), cell("b", outcome=outcome, recipe=EVIL)]
+    )
     read = Read(text)
     assert len(read.all("script")) == 1
     assert read.all("img") == []
@@ -93,12 +103,23 @@ def test_names_are_text_and_never_markup(cell):
 
 def test_nothing_comes_from_elsewhere(full_cells):
     read = Read(page(full_cells, published_numbers(["jem-iclr2020/table1"])))
-    links = [of[name] for _, of in read.elements for name in ("href", "src", "action", "srcset") if name in of]
+    links = [
+        of[name]
+        for _, of in read.elements
+        for name in ("href", "src", "action", "srcset")
+        if name in of
+    ]
     assert links
     assert all(link.startswith(("#", "data:")) for link in links)
-    assert not any(name.startswith("on") or name == "style" for _, of in read.elements for name in of)
+    assert not any(
+        name.startswith("on") or name == "style" for _, of in read.elements for name in of
+    )
     assert "url(" not in read.texts["style"][0]
-    (policy,) = (of["content"] for of in read.all("meta") if of.get("http-equiv") == "Content-Security-Policy")
+    (policy,) = (
+        of["content"]
+        for of in read.all("meta")
+        if of.get("http-equiv") == "Content-Security-Policy"
+    )
     assert policy.startswith("default-src 'none'; img-src data:; style-src 'sha256-")
     assert "unsafe" not in policy
     assert "default-src 'none'" in policy
@@ -127,7 +148,11 @@ def test_a_number_has_an_id_of_its_own_in_the_tables_whatever_stands_beside_it(f
 
 def test_each_table_is_there_as_csv_and_latex(full_cells):
     results = Results(full_cells)
-    links = [of for of in Read(results.table("html")).all("a") if of.get("download", "").startswith("Results")]
+    links = [
+        of
+        for of in Read(results.table("html")).all("a")
+        if of.get("download", "").startswith("Results")
+    ]
     assert [of["download"].rpartition(".")[2] for of in links] == ["csv", "tex"] * (len(links) // 2)
     contents = [base64.b64decode(of["href"].partition("base64,")[2]).decode() for of in links]
     (table,) = results.document.tables()
@@ -139,14 +164,18 @@ def test_the_same_results_give_the_same_page(full_cells):
 
 
 def test_a_document_without_more_has_the_page_of_its_tables():
-    table = Table(title="a < b", headings=(Heading("value"),), rows=((TableCell("1.5"),),), footnotes=())
+    table = Table(
+        title="a < b", headings=(Heading("value"),), rows=((TableCell("1.5"),),), footnotes=()
+    )
     read = Read(render(Document([table]), "html"))
     assert read.texts["title"] == ["a < b"]
     assert read.texts["h3"][0] == "a < b"
     assert "1.5" in read.texts["th"]
 
 
-@pytest.mark.parametrize(("text", "expected"), [("1.5", "1.5"), ("jem", ""), ("nan", ""), ("—", "")])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("1.5", "1.5"), ("jem", ""), ("nan", ""), ("—", "")]
+)
 def test_columns_are_sorted_by_the_numbers_that_texts_are(text, expected):
     assert key(TableCell(text)) == expected
 

@@ -56,12 +56,16 @@ def test_a_page_that_cannot_be_rendered_is_reported_in_one_line(served, capfd):
     server._render = lambda: 1 / 0
     with pytest.raises(http.client.RemoteDisconnected):
         ask(server)
-    assert capfd.readouterr().err == "The page cannot be shown: ZeroDivisionError: division by zero\n"
+    assert (
+        capfd.readouterr().err == "The page cannot be shown: ZeroDivisionError: division by zero\n"
+    )
     server._render = lambda: "whole again"
     assert ask(server)[1] == b"whole again"
 
 
-@pytest.mark.parametrize("path", ["/", "/fit.json", "/../etc/passwd", "/?a", "/%2e%2e/", "*", "/x/"])
+@pytest.mark.parametrize(
+    "path", ["/", "/fit.json", "/../etc/passwd", "/?a", "/%2e%2e/", "*", "/x/"]
+)
 def test_without_the_token_nothing_is_shown(served, path):
     answer, body = ask(served[0], path=path)
     assert answer.status == 403
@@ -76,7 +80,9 @@ def test_the_token_stands_in_the_address_and_is_another_one_each_time(served):
         assert other.path != served[0].path
 
 
-@pytest.mark.parametrize("host", ["x.example", "127.0.0.1", "", "x.example:80", "127.0.0.1.x.example"])
+@pytest.mark.parametrize(
+    "host", ["x.example", "127.0.0.1", "", "x.example:80", "127.0.0.1.x.example"]
+)
 def test_a_foreign_name_is_refused(served, host):
     assert ask(served[0], Host=host)[0].status == 421
 

@@ -1,8 +1,8 @@
 """Start-up of a process of the tests: PyTorch's compiler is imported when something is compiled.
 
-Every optimizer of PyTorch imports the compiler to keep itself out of it, which takes longer than most trainings of
-the tests. In place of the compiler stands a module whose functions for that do nothing; asked for anything else, it
-imports the compiler.
+Every optimizer of PyTorch imports the compiler to keep itself out of it, which takes longer than
+most trainings of the tests. In place of the compiler stands a module whose functions for that do
+nothing; asked for anything else, it imports the compiler.
 """
 
 import importlib

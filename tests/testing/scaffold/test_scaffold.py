@@ -21,7 +21,9 @@ class TestEveryKind:
     def test_nothing_is_left_to_fill_in(self, kind, name):
         for path, text in render(kind, name).items():
             assert "$" not in text, path
-            assert not {"PACKAGE", "NAME"} & set(path.replace(".", "/").replace("_", "/").split("/"))
+            assert not {"PACKAGE", "NAME"} & set(
+                path.replace(".", "/").replace("_", "/").split("/")
+            )
 
     def test_it_is_a_distribution_with_a_package_tests_and_instructions(self, kind, name):
         package = name.replace("-", "_")
@@ -51,14 +53,18 @@ class TestEveryKind:
         }
 
 
-@pytest.mark.skipif(not shutil.which("ruff", path=Path(sys.executable).parent), reason="ruff is not installed")
+@pytest.mark.skipif(
+    not shutil.which("ruff", path=Path(sys.executable).parent), reason="ruff is not installed"
+)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_linter_has_nothing_to_say(kind, name, tmp_path):
     write(kind, name, tmp_path / name)
     for command in (["check"], ["format", "--diff"]):  # as its own tox.ini says
         ruff = [Path(sys.executable).with_name("ruff"), *command, "--no-cache", "."]
-        done = subprocess.run(ruff, cwd=tmp_path / name, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ruff, cwd=tmp_path / name, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -83,7 +89,10 @@ def test_what_is_there_is_left_as_it_is(tmp_path, existing):
         target.mkdir()
     kept = target / "thesis.txt" if existing == "folder" else target
     kept.write_text("mine")
-    with pytest.raises(SpecError, match=r"exists already and is not an empty folder\. Choose another one with --fold"):
+    with pytest.raises(
+        SpecError,
+        match=r"exists already and is not an empty folder\. Choose another one with --fold",
+    ):
         write("model", "my-ebm", target)
     assert kept.read_text() == "mine"
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [kept]
@@ -96,7 +105,8 @@ def test_a_path_through_a_file_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "My-EBM", "my_ebm", "7up", "-ebm", "ebm-", "my--ebm", "my ebm", "../ebm", "ébm", "e" * 41]
+    "name",
+    ["", "My-EBM", "my_ebm", "7up", "-ebm", "ebm-", "my--ebm", "my ebm", "../ebm", "ébm", "e" * 41],
 )
 def test_a_name_that_cannot_be_says_how_a_name_looks(name, tmp_path):
     with pytest.raises(SpecError) as error:
@@ -116,10 +126,18 @@ def test_a_package_with_another_meaning_is_refused(name):
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("model", "torch"), ("metric", "accuracy"), ("sampler", "pcd"), ("suite", "hybrid"), ("suite", "digits")],
+    [
+        ("model", "torch"),
+        ("metric", "accuracy"),
+        ("sampler", "pcd"),
+        ("suite", "hybrid"),
+        ("suite", "digits"),
+    ],
 )
 def test_a_name_that_is_taken_is_refused(kind, name):
-    with pytest.raises(SpecError, match=f"The name '{name}' is taken. Choose another one, such as my-{name}"):
+    with pytest.raises(
+        SpecError, match=f"The name '{name}' is taken. Choose another one, such as my-{name}"
+    ):
         render(kind, name)
 
 
