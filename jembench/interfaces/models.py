@@ -170,8 +170,8 @@ class Trainable(Protocol):
     A model whose samples in training are not its own, such as outliers, sets the attribute
     ``generates: bool`` to False. It is then not said to generate images.
 
-    A model whose loss ``torch.compile`` cannot turn into one graph sets the attribute ``compiles:
-    bool`` to False, and is then not compiled.
+    A model whose loss ``torch.compile`` cannot turn into one graph sets the attribute
+    ``compiles: bool`` to False, and is then not compiled.
     """
 
     @property
