@@ -11,37 +11,31 @@ density**.
 
 A component is made by its factory, the function or class that its entry point names:
 
-====================== ===========================================
-================================================== entry-point group      factory is called with
-returns ====================== ===========================================
-================================================== jembench.models        ``factory(data_spec,
-**options)``           an ``nn.Module`` with capabilities, see below jembench.samplers
-``factory(data_spec, **options)``           a :class:`Sampler` jembench.datasets
-``factory(**options)``                      a :class:`Dataset` jembench.ood_sets
-``factory(**options)``                      an :class:`OODSet` jembench.metrics
-``factory(**options)``                      a :class:`Metric` jembench.features
-``factory(**options)``                      a :class:`FeatureNetwork` jembench.scores
-``factory(**options)``                      an :class:`OODScore` jembench.adaptations
-``factory(**options)``                      an ``Adaptation`` (``interfaces.metrics``)
-jembench.importers     ``factory(**options)``                      an :class:`Importer`
-jembench.executors     ``factory(**options)``                      an ``Executor``
-(``interfaces.running``) jembench.formats       ``render(document, **options)``             text of
-a ``jembench.report.formats.Document`` jembench.figures       ``plan(results)``
-figures of the metric of that name jembench.trackers      ``factory(**options)``
-a :class:`Tracker` jembench.optimizers    ``factory(params, **constants, **options)`` a
-``torch.optim.Optimizer``; the recipe's
-                                                                   constants lr, betas, momentum,
-                                                                   weight_decay and fused are given
-                                                                   if the factory has parameters of
-                                                                   these names
-jembench.schedules     ``factory(**options)``                      (iteration, iterations per epoch, iterations) -> a
-                                                                   factor of the learning rate
-jembench.augmentations ``factory(**options)``                      (uint8 images (B, C, H, W), generator) -> such
-                                                                   images
-jembench.starts        ``factory(data_spec, **options)``           a :class:`Start`
-jembench.suites        (a package, not called)                     its ``*.toml`` files
-====================== ===========================================
-==================================================
+- ``jembench.models``: ``factory(data_spec, **options)`` returns an ``nn.Module`` with capabilities,
+  see below
+- ``jembench.samplers``: ``factory(data_spec, **options)`` returns a :class:`Sampler`
+- ``jembench.datasets``: ``factory(**options)`` returns a :class:`Dataset`
+- ``jembench.ood_sets``: ``factory(**options)`` returns an :class:`OODSet`
+- ``jembench.metrics``: ``factory(**options)`` returns a :class:`Metric`
+- ``jembench.features``: ``factory(**options)`` returns a :class:`FeatureNetwork`
+- ``jembench.scores``: ``factory(**options)`` returns an :class:`OODScore`
+- ``jembench.adaptations``: ``factory(**options)`` returns an ``Adaptation``
+  (``interfaces.metrics``)
+- ``jembench.importers``: ``factory(**options)`` returns an :class:`Importer`
+- ``jembench.executors``: ``factory(**options)`` returns an ``Executor`` (``interfaces.running``)
+- ``jembench.formats``: ``render(document, **options)`` returns text of a
+  ``jembench.report.formats.Document``
+- ``jembench.figures``: ``plan(results)`` returns figures of the metric of that name
+- ``jembench.trackers``: ``factory(**options)`` returns a :class:`Tracker`
+- ``jembench.optimizers``: ``factory(params, **constants, **options)`` returns a
+  ``torch.optim.Optimizer``; the recipe's constants lr, betas, momentum, weight_decay and fused are
+  given if the factory has parameters of these names
+- ``jembench.schedules``: ``factory(**options)`` returns (iteration, iterations per epoch,
+  iterations) -> a factor of the learning rate
+- ``jembench.augmentations``: ``factory(**options)`` returns (uint8 images (B, C, H, W), generator)
+  -> such images
+- ``jembench.starts``: ``factory(data_spec, **options)`` returns a :class:`Start`
+- ``jembench.suites``: a package, which is not called, with its ``*.toml`` files
 
 Users choose models, datasets, metrics and suites on the command line, a score by ``--metrics
 ood:score=``, an adaptation by ``--metrics shift:adapt=``, what belongs to training by ``--set``

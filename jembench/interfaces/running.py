@@ -38,21 +38,16 @@ def exit_reason(code: int) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """The ending of a unit of work.
+    """The ending of a unit of work. ``how`` is one of
 
-    ===========
-    ========================================================================================================
-    how         meaning ===========
-    ========================================================================================================
-    ``done``    its results are in the store. A ``text`` is the reason why its training failed,
-    which the cells tell
-                too; that of a check has a remark a line
-    ``stopped`` a signal or the time limit ended it; the driver submits it again ``busy``    another
-    process works on the same fit; the driver submits it again after a while ``refused`` it cannot
-    be carried out there: other code, missing data; ``text`` has the difference and the remedy
-    ``failed``  a bug, or a store that cannot be written ``lost``    the worker died, and so did the
-    retries ===========
-    ========================================================================================================
+    - ``done``: its results are in the store. A ``text`` is the reason why its training failed,
+      which the cells tell too; that of a check has a remark a line
+    - ``stopped``: a signal or the time limit ended it; the driver submits it again
+    - ``busy``: another process works on the same fit; the driver submits it again after a while
+    - ``refused``: it cannot be carried out there: other code, missing data; ``text`` has the
+      difference and the remedy
+    - ``failed``: a bug, or a store that cannot be written
+    - ``lost``: the worker died, and so did the retries
     """
 
     id: str
@@ -152,30 +147,27 @@ EventKind = Literal[
 class Event:
     """An event of a run.
 
-    =============
-    ==================================================================================================
-    kind          meaning, and the fields that it fills in beside ``fit`` =============
-    ==================================================================================================
-    ``queued``    the unit of work waits: ``text`` is the reason, if there is one ``progress``  once
-    a second during the work on a unit: ``text`` is the name of the phase, ``done`` and ``total``
-                  its progress, and ``values`` has ``unit``, the unit of both. Trackers do not
-                  receive it
-    ``window``    ``log_every`` iterations have ended: ``done`` and ``total`` iterations, and in ``values`` the columns
-                  of ``history.csv``. A window in which training diverged is included. A training
-                  that is resumed sends the windows of former runs again
-    ``diverged``  the guard found divergence: ``values`` has ``iteration`` and ``reason``, and
-                  ``returned_to`` and ``remedy`` if training was rolled back; ``text`` describes it
-    ``measured``  the outcome of ``metric`` is in the store: ``values`` has ``status``, ``seconds``,
-                  and by label each value with the ends of its interval (``fid``, ``fid/low``,
-                  ``fid/high``); ``text`` is the reason if there is no value; ``done`` is the number
-                  of iterations of the training
-    ``warning``   something failed that no outcome records, a plugin left a setting of PyTorch
-                  changed, training starts from the weights of another fit, or outputs are random or
-                  depend on the batch: ``text``
-    ``ended``     the unit has ended: ``values`` has ``how`` (see :class:`Ended`; or "dropped": a unit that it needs
-                  failed), ``text`` the message
-    ``finished``  the last event of this process; it has no ``fit`` =============
-    ==================================================================================================
+    Its kinds, and the fields that each fills in beside ``fit``:
+
+    - ``queued``: the unit of work waits: ``text`` is the reason, if there is one
+    - ``progress``: once a second during the work on a unit: ``text`` is the name of the phase,
+      ``done`` and ``total`` its progress, and ``values`` has ``unit``, the unit of both. Trackers
+      do not receive it
+    - ``window``: ``log_every`` iterations have ended: ``done`` and ``total`` iterations, and in
+      ``values`` the columns of ``history.csv``. A window in which training diverged is included. A
+      training that is resumed sends the windows of former runs again
+    - ``diverged``: the guard found divergence: ``values`` has ``iteration`` and ``reason``, and
+      ``returned_to`` and ``remedy`` if training was rolled back; ``text`` describes it
+    - ``measured``: the outcome of ``metric`` is in the store: ``values`` has ``status``,
+      ``seconds``, and by label each value with the ends of its interval (``fid``, ``fid/low``,
+      ``fid/high``); ``text`` is the reason if there is no value; ``done`` is the number of
+      iterations of the training
+    - ``warning``: something failed that no outcome records, a plugin left a setting of PyTorch
+      changed, training starts from the weights of another fit, or outputs are random or depend on
+      the batch: ``text``
+    - ``ended``: the unit has ended: ``values`` has ``how`` (see :class:`Ended`; or "dropped": a
+      unit that it needs failed), ``text`` the message
+    - ``finished``: the last event of this process; it has no ``fit``
     """
 
     kind: EventKind
