@@ -2,8 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,14 +15,14 @@ from jembench.experiment.names import Fit
 from jembench.experiment.plan import trained_spec
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import comparison
-from jembench.report.differences import FIELDS, Line, legend, recipes_text, table
+from jembench.report.differences import Line, legend, recipes_text, table
 from jembench.report.formats import Document
-from jembench.report.rows import Side, grouped, mean, rows, sides
+from jembench.report.rows import BySeed, grouped, mean, rows, sides
 from jembench.report.select import store_option
 from jembench.report.table import Footnote, Table, TableCell
 from jembench.store.outcome import Cell
 
-CLAIM_FIELDS = ("claim", "text", "source", "direction", "within", *FIELDS)
+CLAIM_FIELDS = ("claim", "text", "source", "direction", "within", *comparison.FIELDS)
 """The columns of the CSV of claims."""
 
 
@@ -36,7 +36,7 @@ class Finding(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-Known = Mapping[tuple[Fit, str, str], Side]
+Values = Mapping[tuple[Fit, str, str], BySeed]
 """The values of a store, by fit, metric and label."""
 
 
@@ -59,19 +59,18 @@ def judge(
         store: its folder, for commands.
         resamples: of the bootstrap.
     """
-    values, test = rows(cells), partial(comparison.contrast, read=read, resamples=resamples)
-    known = sides(values)
+    values = rows(cells)
     at_chance = {row.fit: f"{row.model} {row.at_chance}" for row in mean(values) if row.at_chance}
-    findings = [
-        finding for claim in claims for finding in _judge(claim, known, at_chance, test, store)
-    ]
+    test = partial(comparison.contrast, read=read, resamples=resamples)
+    judge = _Judge(sides(values), at_chance, test, store)
+    findings = [finding for claim in claims for finding in judge.findings(claim)]
     judged = []
     for finding, row in zip(findings, _adjusted(findings), strict=True):
         above = (row.difference or 0.0) + finding.claim.margin > 0
-        holds = above == (finding.claim.direction == "higher")
-        verdict = comparison.conclusion(
-            row, *(("held", "for") if holds else ("against", "against"))
-        )
+        if above == (finding.claim.direction == "higher"):
+            verdict = comparison.conclusion(row, "held", "for")
+        else:
+            verdict = comparison.conclusion(row, "against", "against")
         judged.append(finding._replace(row=replace(row, verdict=verdict)))
     return judged
 
@@ -87,69 +86,84 @@ def _adjusted(findings: Sequence[Finding]) -> list[comparison.Difference]:
     return rows
 
 
-def _judge(
-    claim: Claim,
-    known: Known,
-    at_chance: Mapping[Fit, str],
-    test: Callable[..., comparison.Difference],
-    store: Path,
-) -> Iterator[Finding]:
-    missing = dict.fromkeys(claim.metric)
-    alike = claim.alike if claim.alike or claim.than_metric else None
-    for a, b in _pairs(claim, dict.fromkeys(fit for fit, *_ in known)):
-        for metric, than_metric in zip(
-            claim.metric, claim.than_metric or claim.metric, strict=True
-        ):
-            for free in _free_options(
-                claim, metric, [measured for fit, measured, _ in known if fit == a]
-            ):
-                side = _side(known, a, with_options(metric, free), claim.label)
-                other = _side(
-                    known, b, with_options(than_metric, free), claim.than_label or claim.label
-                )
-                if claim.number is not None:
-                    other = comparison.number(claim.number, side)
-                if side.keys() & other.keys():
-                    missing.pop(metric, None)
-                    limits = {one.cell.limit for one in side.values() if one.cell}
-                    limited = (
-                        f"on {limit} of the test images, by --limit" for limit in limits if limit
-                    )
-                    remarks = (*limited, *_remarks(claim, a, b, at_chance))
-                    yield Finding(
-                        claim,
-                        test(side, other, margin=claim.margin, alike=alike),
-                        (metric,),
-                        remarks,
-                    )
-    if missing or claim.unmeasured:
-        reason = claim.unmeasured or _remedy(claim, store, partly=len(missing) < len(claim.metric))
-        row = comparison.Difference(
-            metric=next(iter(missing), ""),
-            model_a=claim.fits[0].model if claim.fits else "",
-            model_b=claim.than[0].model if claim.than else None,
-            verdict="not measured",
-            reason=reason,
-        )
-        yield Finding(claim, row, tuple(missing))
+class _Judge(NamedTuple):
+    """What a claim is judged by."""
+
+    values: Values
+    at_chance: Mapping[Fit, str]
+    test: Callable[..., comparison.Difference]
+    store: Path
+
+    def findings(self, claim: Claim) -> Iterator[Finding]:
+        """Yield what the store says on a claim, then the metrics of which it has no values."""
+        missing = dict.fromkeys(claim.metric)
+        for a, b in _pairs(claim, dict.fromkeys(fit for fit, *_ in self.values)):
+            for metric, of_a, of_b in self._measured(claim, a, b):
+                missing.pop(metric, None)
+                yield self._finding(claim, metric, of_a, of_b, (a, b))
+        if missing or claim.unmeasured:
+            partly = len(missing) < len(claim.metric)
+            row = comparison.Difference(
+                metric=next(iter(missing), ""),
+                a=comparison.Side(claim.fits[0].model if claim.fits else ""),
+                b=comparison.Side(claim.than[0].model if claim.than else None),
+                verdict="not measured",
+                reason=claim.unmeasured or _remedy(claim, self.store, partly=partly),
+            )
+            yield Finding(claim, row, tuple(missing))
+
+    def _measured(self, claim: Claim, a: Fit, b: Fit) -> Iterator[tuple[str, BySeed, BySeed]]:
+        """Yield a claim's metrics with both values, where they have seeds in common."""
+        of_a = [metric for fit, metric, _ in self.values if fit == a]
+        than_metrics = claim.than_metric or claim.metric
+        for metric, than_metric in zip(claim.metric, than_metrics, strict=True):
+            for options in _free_options(claim, metric, of_a):
+                ours = self._value(a, with_options(metric, options), claim.label)
+                if claim.number is None:
+                    label = claim.than_label or claim.label
+                    than = self._value(b, with_options(than_metric, options), label)
+                else:
+                    than = comparison.number(claim.number, ours)
+                if ours.keys() & than.keys():
+                    yield metric, ours, than
+
+    def _value(self, fit: Fit, metric: str, label: str) -> BySeed:
+        """Return a value by seed; none, if it is missing or its label is not clear."""
+        canonical = registry.canonical("metrics", metric)
+        candidates = []
+        for place, by_seed in self.values.items():
+            if place[:2] == (fit, canonical) and label in ("", place[2]):
+                candidates.append(by_seed)
+        return candidates[0] if len(candidates) == 1 else {}
+
+    def _finding(
+        self, claim: Claim, metric: str, of_a: BySeed, of_b: BySeed, fits: tuple[Fit, Fit]
+    ) -> Finding:
+        alike = claim.alike if claim.alike or claim.than_metric else None
+        difference = self.test(of_a, of_b, margin=claim.margin, alike=alike)
+        limits = {row.cell.limit for row in of_a.values() if row.cell and row.cell.limit}
+        remarks = [f"on {limit} of the test images, by --limit" for limit in limits]
+        remarks += _departures(claim, *fits)
+        remarks += [self.at_chance[fit] for fit in dict.fromkeys(fits) if fit in self.at_chance]
+        return Finding(claim, difference, (metric,), tuple(remarks))
 
 
-def _remarks(claim: Claim, a: Fit, b: Fit, at_chance: Mapping[Fit, str]) -> Iterator[str]:
-    """Yield how models depart from the protocol of the claim's paper, if it states one, and which
-    are at chance.
-    """
+def _departures(claim: Claim, a: Fit, b: Fit) -> Iterator[str]:
+    """Yield how models depart from the protocol of the claim's paper, if it states one."""
     paper = claim.paper
+    departs = []
+    if bare_name(a[1]) not in paper.datasets:
+        departs.append(f"dataset {a[1]}")
     recipes = dict.fromkeys(recipe for *_, recipe in (a, b) if recipe not in paper.recipes)
-    departs = [f"dataset {a[1]}"] * (bare_name(a[1]) not in paper.datasets)
-    departs += [f"recipe {' and '.join(recipes)}"] * bool(recipes)
+    if recipes:
+        departs.append(f"recipe {' and '.join(recipes)}")
     if paper.recipes and departs:
-        yield f"not the paper's protocol ({', '.join(paper.datasets)}; recipe {paper.recipes[0]}): {'; '.join(departs)}"
-    yield from (at_chance[fit] for fit in dict.fromkeys((a, b)) if fit in at_chance)
+        protocol = f"{', '.join(paper.datasets)}; recipe {paper.recipes[0]}"
+        yield f"not the paper's protocol ({protocol}): {'; '.join(departs)}"
 
 
 def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
-    """Return why nothing was measured, as far as it can be known without the store, or the commands
-    that do it.
+    """Return why nothing was measured, or the commands that measure it.
 
     Args:
         claim: of which there are no values under some or all metrics.
@@ -157,45 +171,38 @@ def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
         partly: there are values under some, of those that digits can judge.
     """
     installed = {component.name for component in discovery.components("models")}
-    absent = [
-        model for model in dict.fromkeys(map(bare_name, claim.models)) if model not in installed
-    ]
+    models = dict.fromkeys(map(bare_name, claim.models))
+    absent = [model for model in models if model not in installed]
     if absent:
         return f"no model {' or '.join(absent)} is installed"
     elsewhere = " --dataset cifar10" if partly and claim.not_on_digits else ""
-    commands = " and ".join(
-        f"`{command}{elsewhere}{store_option(store)}`" for command in claim.measure
-    )
-    never = claim.not_on_digits and (
-        partly or all("--dataset" in command for command in claim.measure)
-    )
-    return f"not by digits, {claim.not_on_digits}: {commands}" if never else commands
+    options = f"{elsewhere}{store_option(store)}"
+    commands = " and ".join(f"`{command}{options}`" for command in claim.measure)
+    if claim.not_on_digits and (partly or all("--dataset" in text for text in claim.measure)):
+        return f"not by digits, {claim.not_on_digits}: {commands}"
+    return commands
 
 
 # --- models and values
 # ------------------------------------------------------------------------------------------------
 
 
-def _pairs(claim: Claim, known: Iterable[Fit]) -> list[tuple[Fit, Fit]]:
-    """Return the models that a claim is about, on each dataset; without named recipes, those
-    trained by the same.
+def _pairs(claim: Claim, fits: Collection[Fit]) -> Iterator[tuple[Fit, Fit]]:
+    """Yield the pairs of models that a claim is about, on each dataset.
+
+    Where it names no recipe, both are trained by the same one.
     """
-    fits = list(known)
-    return [
-        (a, b)
-        for own, other in zip(claim.fits, claim.than or claim.fits, strict=True)
-        for a in fits
-        for b in fits
-        if a[1] == b[1]
-        and _is(a, own, claim)
-        and _is(b, other, claim)
-        and (other.recipe or a[2] == b[2])
-    ]
+    for own, than in zip(claim.fits, claim.than or claim.fits, strict=True):
+        for a in (fit for fit in fits if _is(fit, own, claim)):
+            for b in (fit for fit in fits if _is(fit, than, claim)):
+                if a[1] == b[1] and (than.recipe or a[2] == b[2]):
+                    yield a, b
 
 
 def _is(fit: Fit, named: Named, claim: Claim) -> bool:
-    """Return if a claim names a model, whose spec has the options that its recipe adds, and no or
-    this recipe.
+    """Return whether a claim names a trained model.
+
+    The model's spec has the options that its recipe adds.
     """
     model, _, recipe = fit
     base, *_ = _CHANGE.split(recipe)
@@ -207,28 +214,13 @@ _CHANGE = re.compile(r"\+(?=[\w.]+=)")  # in the label of a recipe: "digits+epoc
 
 
 def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[dict[str, str]]:
-    """Return every combination of the options that a claim leaves free under which a model was
-    measured.
-    """
-    found: list[dict[str, str]] = [{}]
+    """Return the measured combinations of the options that a claim leaves free."""
+    combinations: list[dict[str, str]] = [{}]
     for parsed_metric in map(spec.parse, measured if claim.free else ()):
         options = {key: value for key, value in parsed_metric.arguments if key in claim.free}
-        if parsed_metric.name == spec.parse(metric).name and options not in found:
-            found.append(options)
-    return found
-
-
-def _side(known: Known, fit: Fit, metric: str, label: str) -> Side:
-    """Return the values of seeds; none, if there are none or if it is not clear which label is
-    meant.
-    """
-    canonical = registry.canonical("metrics", metric)
-    found = [
-        side
-        for place, side in known.items()
-        if place[:2] == (fit, canonical) and label in ("", place[2])
-    ]
-    return found[0] if len(found) == 1 else {}
+        if parsed_metric.name == spec.parse(metric).name and options not in combinations:
+            combinations.append(options)
+    return combinations
 
 
 # --- for people and for programs
@@ -237,9 +229,8 @@ def _side(known: Known, fit: Fit, metric: str, label: str) -> Side:
 
 def document(findings: Sequence[Finding]) -> Document:
     """Return the verdicts for people, a table for each paper, and for programs."""
-    return Document(
-        _tables(findings), list(map(_record, findings)), CLAIM_FIELDS, level=comparison.LEVEL
-    )
+    records = list(map(_record, findings))
+    return Document(_tables(findings), records, CLAIM_FIELDS, level=comparison.LEVEL)
 
 
 def _record(finding: Finding) -> dict[str, Any]:
@@ -247,37 +238,46 @@ def _record(finding: Finding) -> dict[str, Any]:
     return {
         "claim": claim.id,
         "text": claim.text,
-        "source": ", ".join(filter(None, (claim.paper.cite, claim.where, claim.paper.url))),
+        "source": _joined(", ", claim.paper.cite, claim.where, claim.paper.url),
         "direction": claim.direction if claim.metric else None,
         "within": claim.within,
-        **asdict(finding.row),
-        "reason": "; ".join(filter(None, (finding.row.reason, *finding.remarks))),
+        **finding.row.as_dict(),
+        "reason": _joined("; ", finding.row.reason, *finding.remarks),
     }
 
 
+def _joined(separator: str, *texts: str) -> str:
+    return separator.join(filter(None, texts))
+
+
 def _tables(findings: Sequence[Finding]) -> list[Table]:
-    tables = list[Table]()
     measured = [finding for finding in findings if finding.row.dataset]
-    for group in grouped(
-        measured, lambda finding: (finding.claim.paper, finding.row.dataset, finding.row.recipe_a)
-    ):
-        lines, (paper, first) = list[Line](), (group[0].claim.paper, group[0].row)
-        for claim, row, _, remarks in group:
-            text = " · ".join((claim.text, *_context(claim, row)))
-            lines.append(
-                Line((TableCell(text, notes=(claim.where,)),), row, (row.reason, *remarks))
-            )
-        title = f"Claims · {paper.cite} · dataset {first.dataset} · recipe {first.recipe_a}"
-        source = ", ".join(filter(None, (paper.title, paper.url)))
-        tables.append(table(title, ["claim"], ["ours", "than"], lines, source))
+    groups = grouped(
+        measured, lambda finding: (finding.claim.paper, finding.row.dataset, finding.row.a.recipe)
+    )
+    tables = [_measured_table(group) for group in groups]
     if tables:
+        # what holds for all tables stands below the last one
         counted = Counter(finding.row.verdict for finding in findings)
-        count = f"In all: {', '.join(f'{count} {verdict}' for verdict, count in counted.items())}."
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in counted.items())
         differences = [finding.row for finding in findings]
         notes = legend(differences, families=_families(findings))
-        below = map(Footnote, (count, *notes))
+        below = map(Footnote, (f"In all: {counts}.", *notes))
         tables[-1] = replace(tables[-1], footnotes=(*tables[-1].footnotes, *below))
     return [*tables, *_not_measured([finding for finding in findings if not finding.row.dataset])]
+
+
+def _measured_table(findings: Sequence[Finding]) -> Table:
+    """Return the table of one paper's claims for one dataset and recipe."""
+    paper, first = findings[0].claim.paper, findings[0].row
+    lines = []
+    for claim, row, _, remarks in findings:
+        text = " · ".join((claim.text, *_context(claim, row)))
+        name = TableCell(text, notes=(claim.where,))
+        lines.append(Line((name,), row, (row.reason, *remarks)))
+    title = f"Claims · {paper.cite} · dataset {first.dataset} · recipe {first.a.recipe}"
+    source = _joined(", ", paper.title, paper.url)
+    return table(title, ["claim"], ["ours", "than"], lines, source)
 
 
 def _families(findings: Sequence[Finding]) -> list[int]:
@@ -287,27 +287,25 @@ def _families(findings: Sequence[Finding]) -> list[int]:
 
 
 def _context(claim: Claim, row: comparison.Difference) -> Iterator[str]:
-    """Yield what a claim's text does not say: which of several metrics and models this is, and the
-    other recipe.
-    """
+    """Yield the metric, models and recipes of a row that its claim's text leaves open."""
     if len(claim.metric) > 1:
         yield row.metric
     yield from (model for model in claim.models if ":" in model)
-    if row.recipe_a != row.recipe_b:
-        yield recipes_text(row.recipe_a, row.recipe_b)
+    if row.a.recipe != row.b.recipe:
+        yield recipes_text(row.a.recipe, row.b.recipe)
 
 
 def _not_measured(findings: Sequence[Finding]) -> Iterator[Table]:
-    """Yield a table of each paper's claims that are not measured, as notes: what measures them, and
-    which they are.
-    """
-    for group in grouped(findings, lambda finding: finding.claim.paper):
-        texts: dict[str, list[str]] = {}
-        for claim, row, metrics, _ in group:
-            part = f" (only {', '.join(metrics)})" if len(metrics) < len(claim.metric) else ""
-            texts.setdefault(row.reason, []).append(f"· {claim.text}{part}")
-        notes = tuple(
-            Footnote("\n".join((f"{reason}:", *claims))) for reason, claims in texts.items()
-        )
-        title = f"Claims that are not measured · {group[0].claim.paper.cite} · {len(group)}"
-        yield Table(title=title, footnotes=notes)
+    """Yield a table of each paper's claims that are not measured, grouped by the reason."""
+    for of_paper in grouped(findings, lambda finding: finding.claim.paper):
+        notes = []
+        for alike in grouped(of_paper, lambda finding: finding.row.reason):
+            texts = [f"{alike[0].row.reason}:"]
+            for claim, _, metrics, _ in alike:
+                partly = len(metrics) < len(claim.metric)
+                part = f" (only {', '.join(metrics)})" if partly else ""
+                texts.append(f"· {claim.text}{part}")
+            notes.append(Footnote("\n".join(texts)))
+        cite = of_paper[0].claim.paper.cite
+        title = f"Claims that are not measured · {cite} · {len(of_paper)}"
+        yield Table(title=title, footnotes=tuple(notes))

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from jembench.errors import JembenchError, Unavailable
 from jembench.interfaces import Resampling
 from jembench.interfaces.metrics import Resampled
 from jembench.report.protocols import parsed, peculiarities
-from jembench.report.rows import Row, Side, mean_of
+from jembench.report.rows import BySeed, Row, mean_of
 from jembench.stats import paired
 from jembench.store.outcome import Cell
 
@@ -48,35 +48,58 @@ HOPELESS = 0.2
 
 Test = Literal["McNemar", "paired bootstrap", "bootstrap", "intervals"]
 
+Verdict = Literal[
+    "significant", "on images alone", "not after adjustment", "in trainings alone", "not seen"
+]
+"""What a tested difference withstands."""
+
+_IN_WORDS: Mapping[Verdict, str] = {
+    "significant": "{significant}",
+    "on images alone": "{seeds} only ({tendency})",
+    "not after adjustment": "{tendency}, but not significant after adjustment ({seeds})",
+    "in trainings alone": "{tendency}, but not significant on other images ({seeds})",
+    "not seen": "no difference seen",
+}
+
+
+class Side(NamedTuple):
+    """One of two values that are compared."""
+
+    model: str | None = None  # None: a number
+    recipe: str | None = None
+    value: float | None = None  # None: not comparable, or no seed in common
+
+
+class Uncertainty(NamedTuple):
+    """The 95 % interval and the p value of a difference, from one source of randomness."""
+
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    test: Test | None = None  # None: not tested, or by Student's t
+
+
+UNTESTED = Uncertainty()
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """One value of two models, or of a model and a number: a - b, the mean over the seeds of both.
+    """The difference a - b of two models, or of a model and a number, in one value.
 
-    Its fields are the columns of the CSV. ``images``: the 95 % interval and the p value on other
-    test images; ``training``: the same if the models were trained again.
+    Both values are means over the seeds that the models share.
     """
 
     metric: str
     label: str = ""
     unit: str = ""
     better: Literal["higher", "lower", ""] = ""
-    model_a: str
-    model_b: str | None = None  # None: a number
+    a: Side
+    b: Side
     dataset: str | None = None
-    recipe_a: str | None = None
-    recipe_b: str | None = None
     seeds: tuple[int, ...] = ()
-    a: float | None = None  # None: not comparable, or no seed in common
-    b: float | None = None
     difference: float | None = None
-    images_low: float | None = None
-    images_high: float | None = None
-    images_p: float | None = None
-    images_test: Test | None = None
-    training_low: float | None = None
-    training_high: float | None = None
-    training_p: float | None = None
+    images: Uncertainty = UNTESTED  # on other test images
+    training: Uncertainty = UNTESTED  # if the models were trained again
     p: float | None = None  # after Holm
     verdict: str = "not testable"
     reason: str = ""  # why it is not testable
@@ -84,29 +107,70 @@ class Difference:
 
     @property
     def larger_p(self) -> float | None:
-        """The larger p value of both sources of randomness, before Holm; None if neither is known."""
-        return max((p for p in (self.images_p, self.training_p) if p is not None), default=None)
+        """The larger p value of both sources, before Holm; None if neither is known."""
+        return max((p for p in (self.images.p, self.training.p) if p is not None), default=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the difference for programs, by the columns of the CSV."""
+        return {
+            "metric": self.metric,
+            "label": self.label,
+            "unit": self.unit,
+            "better": self.better,
+            "model_a": self.a.model,
+            "model_b": self.b.model,
+            "dataset": self.dataset,
+            "recipe_a": self.a.recipe,
+            "recipe_b": self.b.recipe,
+            "seeds": self.seeds,
+            "a": self.a.value,
+            "b": self.b.value,
+            "difference": self.difference,
+            "images_low": self.images.low,
+            "images_high": self.images.high,
+            "images_p": self.images.p,
+            "images_test": self.images.test,
+            "training_low": self.training.low,
+            "training_high": self.training.high,
+            "training_p": self.training.p,
+            "p": self.p,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "protocols": self.protocols,
+        }
 
 
-def conclusion(row: Difference, found: str, tendency: str) -> str:
-    """Return the verdict on a difference; of one that was not tested, the verdict that it has.
+FIELDS = tuple(Difference(metric="", a=Side(), b=Side()).as_dict())
+"""The columns of the CSV."""
+
+
+def conclusion(row: Difference, significant: str, tendency: str) -> str:
+    """Return the verdict on a difference in words.
 
     Args:
-        row: with its p value after Holm.
-        found: the verdict where the difference counts.
-        tendency: in its place where the difference counts only in part: on other images without
+        row: with its p value after Holm; without one, it keeps the verdict that it has.
+        significant: the words for a difference that counts.
+        tendency: the words for a difference that counts only in part: on other images without
             another training, before the adjustment, or in other trainings but not on other images.
     """
-    if row.p is None or row.larger_p is None:
+    verdict = _verdict(row)
+    if verdict is None:
         return row.verdict
-    seeds = f"{_count_in_words(len(row.seeds))} seed{'' if len(row.seeds) == 1 else 's'}"
+    plural = "" if len(row.seeds) == 1 else "s"
+    seeds = f"{_count_in_words(len(row.seeds))} seed{plural}"
+    return _IN_WORDS[verdict].format(significant=significant, tendency=tendency, seeds=seeds)
+
+
+def _verdict(row: Difference) -> Verdict | None:
+    if row.p is None or row.larger_p is None:
+        return None
     if row.p < LEVEL:
-        return found if row.training_p is not None else f"{seeds} only ({tendency})"
+        return "on images alone" if row.training.p is None else "significant"
     if row.larger_p < LEVEL:
-        return f"{tendency}, but not significant after adjustment ({seeds})"
-    if row.training_p is not None and row.training_p < LEVEL:
-        return f"{tendency}, but not significant on other images ({seeds})"
-    return "no difference seen"
+        return "not after adjustment"
+    if row.training.p is not None and row.training.p < LEVEL:
+        return "in trainings alone"
+    return "not seen"
 
 
 def _count_in_words(count: int) -> str:
@@ -115,44 +179,45 @@ def _count_in_words(count: int) -> str:
 
 
 def adjusted(rows: Iterable[Difference]) -> list[Difference]:
-    """Return each difference with its p value after Holm; what was not tested has None and is not
-    counted.
+    """Return each difference with its p value after Holm.
+
+    What was not tested has None and is not counted.
     """
-    given = list(rows)
-    after = iter(paired.holm([row.larger_p for row in given if row.larger_p is not None]))
-    return [row if row.larger_p is None else replace(row, p=next(after)) for row in given]
+    differences = list(rows)
+    tested = [row.larger_p for row in differences if row.larger_p is not None]
+    after = iter(paired.holm(tested))
+    return [row if row.larger_p is None else replace(row, p=next(after)) for row in differences]
 
 
-def number(value: float, of: Side) -> Side:
+def number(value: float, beside: BySeed) -> BySeed:
     """Return a number as a value of each seed, to be compared with those of a model."""
-    return {
-        seed: replace(row, model="", value=value, low=value, high=value, cell=None)
-        for seed, row in of.items()
-    }
+    numbers = {}
+    for seed, row in beside.items():
+        numbers[seed] = replace(row, model="", value=value, low=value, high=value, cell=None)
+    return numbers
 
 
-def described(a: Side, b: Side) -> Difference:
-    """Return the comparison of two values before it is made: of what it is, and over which seeds."""
+def described(a: BySeed, b: BySeed) -> Difference:
+    """Describe the comparison of two values before it is made."""
     seeds = tuple(sorted(a.keys() & b.keys()))
-    first, second = (next(iter(side.values())) for side in (a, b))
+    first, second = next(iter(a.values())), next(iter(b.values()))
+    protocols = dict.fromkeys(side[seed].protocol for side in (a, b) for seed in seeds)
     return Difference(
         metric=first.metric,
         label=first.label,
         unit=first.unit,
         better=first.better,
-        model_a=first.model,
-        model_b=second.model or None,
+        a=Side(first.model, first.recipe),
+        b=Side(second.model or None, second.recipe),
         dataset=first.dataset,
-        recipe_a=first.recipe,
-        recipe_b=second.recipe,
         seeds=seeds,
-        protocols=tuple(dict.fromkeys(side[seed].protocol for side in (a, b) for seed in seeds)),
+        protocols=tuple(protocols),
     )
 
 
 def contrast(
-    a: Side,
-    b: Side,
+    a: BySeed,
+    b: BySeed,
     read: Read | None,
     *,
     margin: float = 0.0,
@@ -173,54 +238,53 @@ def contrast(
     """
     row = described(a, b)
     if not row.seeds:
-        of_a, of_b = (", ".join(map(str, sorted(side))) for side in (a, b))
-        return replace(row, reason=f"no seed in common: {of_a} and {of_b}")
+        seeds_a, seeds_b = (", ".join(map(str, sorted(side))) for side in (a, b))
+        return replace(row, reason=f"no seed in common: {seeds_a} and {seeds_b}")
     protocols = dict.fromkeys(_parts(protocol, alike) for protocol in row.protocols)
     if len(protocols) > 1:
         reason = f"measured under different protocols: {'; '.join(peculiarities(list(protocols)))}"
         return replace(row, seeds=(), verdict="not comparable", reason=reason)
-    rows_a, rows_b = ([side[seed] for seed in row.seeds] for side in (a, b))
-    values = _values(rows_a), _values(rows_b)
-    mean_a, mean_b = (sum(of_one) / len(of_one) for of_one in values)
-    row = replace(row, a=mean_a, b=mean_b, difference=mean_a - mean_b)
-    if not all(map(math.isfinite, (*values[0], *values[1]))):
-        return replace(row, reason="a value is not finite")
-    found = paired.seed_difference([value + margin for value in values[0]], values[1])
-    if found and len(row.seeds) >= SEEDS:
-        row = replace(row, training_p=found.p)
-        if found.low < found.high:  # else all seeds differ by the same, which is no interval
-            row = replace(row, training_low=found.low - margin, training_high=found.high - margin)
-    try:
-        found, test = _images(rows_a, rows_b, read, mean_a - mean_b, -margin, resamples)
-    except JembenchError as error:
-        ends_a, ends_b = _with_ends(rows_a), _with_ends(rows_b)
-        if ends_a is None or ends_b is None:
-            return replace(row, reason=str(error))
-        found, test = paired.from_intervals(ends_a, ends_b, -margin), "intervals"
-        row = replace(
-            row,
-            reason=f"{error}: the 95 % intervals of both values decide, as of independent images",
-        )
+
+    rows_a, rows_b = [a[seed] for seed in row.seeds], [b[seed] for seed in row.seeds]
+    values_a, values_b = _values(rows_a), _values(rows_b)
+    mean_a, mean_b = sum(values_a) / len(values_a), sum(values_b) / len(values_b)
+    difference = mean_a - mean_b
+    images, training = UNTESTED, UNTESTED
+    if all(map(math.isfinite, (*values_a, *values_b))):
+        images, reason = _over_images(rows_a, rows_b, read, difference, -margin, resamples)
+        training = _over_trainings(values_a, values_b, margin)
+    else:
+        reason = "a value is not finite"
     return replace(
-        row, images_low=found.low, images_high=found.high, images_p=found.p, images_test=test
+        row,
+        a=row.a._replace(value=mean_a),
+        b=row.b._replace(value=mean_b),
+        difference=difference,
+        images=images,
+        training=training,
+        reason=reason,
     )
 
 
 def _parts(protocol: str, names: Collection[str] | None) -> str:
-    """Return the parts of a protocol with these names, whatever the metric; None, or no spec: the
-    whole.
+    """Return the parts of a protocol with these names, whatever the metric.
+
+    Without names, or of a protocol that is no spec, the whole protocol is returned.
     """
-    if names is None or (found := parsed(protocol)) is None:
+    whole = None if names is None else parsed(protocol)
+    if names is None or whole is None:
         return protocol
-    return str(Spec("parts", tuple(part for part in found.arguments if part[0] in names)))
+    return str(Spec("parts", tuple(part for part in whole.arguments if part[0] in names)))
 
 
-def _with_ends(rows: Sequence[Row]) -> tuple[float, float, float] | None:
-    """Return a value with the ends of its interval, means over the seeds; None if the interval is
-    not known.
-    """
-    value, low, high = mean_of(rows)
-    return None if low is None or high is None else (value, low, high)
+def _over_trainings(a: Sequence[float], b: Sequence[float], margin: float) -> Uncertainty:
+    """Test a difference over the seeds, against minus the margin."""
+    tested = paired.seed_difference([value + margin for value in a], b)
+    if tested is None or len(a) < SEEDS:
+        return UNTESTED
+    if tested.low < tested.high:
+        return Uncertainty(tested.low - margin, tested.high - margin, tested.p)
+    return Uncertainty(p=tested.p)  # all seeds differ by the same, which is no interval
 
 
 def _values(rows: Iterable[Row]) -> list[float]:
@@ -231,73 +295,106 @@ def _values(rows: Iterable[Row]) -> list[float]:
 # -------------------------------------------------------------------------------------------------
 
 
-def _images(
+def _over_images(
     a: Sequence[Row],
     b: Sequence[Row],
     read: Read | None,
     difference: float,
     null: float,
     resamples: int,
-) -> tuple[paired.Difference, Test]:
+) -> tuple[Uncertainty, str]:
+    """Test a difference on other images; return a remark, too, where its intervals decide."""
+    try:
+        if read is None:
+            raise Unavailable("it has no interval")
+        return _resampled(a, b, read, difference, null, resamples), ""
+    except JembenchError as error:
+        ends_a, ends_b = _with_ends(a), _with_ends(b)
+        if ends_a is None or ends_b is None:
+            return UNTESTED, str(error)
+        tested = paired.from_intervals(ends_a, ends_b, null)
+        remark = f"{error}: the 95 % intervals of both values decide, as of independent images"
+        return Uncertainty(tested.low, tested.high, tested.p, "intervals"), remark
+
+
+def _with_ends(rows: Sequence[Row]) -> tuple[float, float, float] | None:
+    """Return the means of a value and its interval's ends; None without an interval."""
+    value, low, high = mean_of(rows)
+    return None if low is None or high is None else (value, low, high)
+
+
+def _resampled(
+    a: Sequence[Row],
+    b: Sequence[Row],
+    read: Read,
+    difference: float,
+    null: float,
+    resamples: int,
+) -> Uncertainty:
     """Test ``difference``, a - b, against ``null`` over other test images.
 
     Raises:
         JembenchError: if that cannot be known.
     """
-    if read is None:
-        raise Unavailable("it has no interval")
     of_a = _resampling(tuple(a), read)
     of_b = _resampling(tuple(b), read) if b[0].model else _constant(b[0], of_a)
     of_column = int(stable_hash(a[0].place, 16), 16)  # the same resamples for all models
     alike = of_a.sizes == of_b.sizes
     for count in (min(PILOT, resamples), resamples):
         try:
-            found = paired.bootstrap_difference(
+            tested = paired.bootstrap_difference(
                 of_a, of_b, difference, paired=alike, seed=of_column, resamples=count, null=null
             )
         except ValueError as error:
             raise Unavailable(str(error)) from error
-        if found.p > HOPELESS or resamples <= PILOT:
+        if tested.p > HOPELESS or resamples <= PILOT:
             break
-    right_a, right_b = (_right(rows, read) for rows in (a, b))
+    right_a, right_b = _right(a, read), _right(b, read)
     if right_a is not None and right_b is not None and not null:
         shares = 100 * (right_a.mean() - right_b.mean())
         if math.isclose(difference, shares, abs_tol=1e-9):  # else the value is another one
-            return found._replace(p=paired.mcnemar(right_a, right_b)), "McNemar"
-    return found, "paired bootstrap" if alike else "bootstrap"
+            p = paired.mcnemar(right_a, right_b)
+            return Uncertainty(tested.low, tested.high, p, "McNemar")
+    return Uncertainty(
+        tested.low, tested.high, tested.p, "paired bootstrap" if alike else "bootstrap"
+    )
 
 
 @lru_cache(maxsize=512)
 def _resampling(rows: tuple[Row, ...], read: Read) -> Resampling:
-    """Return the mean over the rows, of one seed each, as one statistic: every seed is given the
-    same resamples.
+    """Return the mean over the seeds as one statistic.
+
+    Every seed is given the same resamples.
 
     Raises:
         JembenchError: if the metric has no statistic behind its value, cannot be made or is code
             that only the store names, or the store has no per-example values.
     """
-    text, found = rows[0].metric, list[Resampling]()
+    text = rows[0].metric
     trust.refuse_code([text], "A result of the store")
-    if not isinstance(metric := _metric(text), Resampled):
+    metric = _metric(text)
+    if not isinstance(metric, Resampled):
         raise Unavailable("no per-example values")
+    of_seeds: list[Resampling] = []
     for row in rows:
-        if not (arrays := read(row.cell) if row.cell else None):
+        arrays = read(row.cell) if row.cell else None
+        if not arrays:
             raise Unavailable("the store has no per-example values of it")
         try:
-            found.append(metric.resamplings(arrays)[row.label])
+            of_seeds.append(metric.resamplings(arrays)[row.label])
         except (KeyError, ValueError) as error:
             raise Unavailable(
                 f"its per-example values are not what {text} makes its value of ({error})"
             ) from error
-    if len({resampling.sizes for resampling in found}) > 1:
+    if len({resampling.sizes for resampling in of_seeds}) > 1:
         raise Unavailable("the seeds have per-example values of different numbers")
 
     def mean(*indices: NDArray[np.int64]) -> NDArray[np.float64]:
-        values = np.stack([resampling.statistic(*indices) for resampling in found])
+        values = np.stack([resampling.statistic(*indices) for resampling in of_seeds])
         averaged: NDArray[np.float64] = values.mean(axis=0, dtype=np.float64)
         return averaged
 
-    return found[0]._replace(statistic=mean)
+    return of_seeds[0]._replace(statistic=mean)
 
 
 @cache
@@ -318,8 +415,9 @@ def _constant(number: Row, beside: Resampling) -> Resampling:
 
 
 def _right(rows: Sequence[Row], read: Read) -> NDArray[np.bool_] | None:
-    """Return if each image was classified rightly, where a value is the share of those and of one
-    seed; else None.
+    """Return whether each image was classified rightly.
+
+    None: the value is not the share of those images, or of several seeds.
     """
     if len(rows) > 1 or rows[0].cell is None:
         return None

@@ -1,22 +1,24 @@
 """The table of differences: that of two models, of a store measured again, and of claims."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from jembench.report import headings
 from jembench.report.comparison import (
+    FIELDS,
     LEVEL,
     RESAMPLES,
     SEEDS,
     Difference,
     Read,
+    Uncertainty,
     adjusted,
     conclusion,
     contrast,
 )
 from jembench.report.formats import Document
-from jembench.report.rows import Row, sides
+from jembench.report.rows import BySeed, Row, sides
 from jembench.report.table import (
     ABSENT,
     NOTES,
@@ -29,9 +31,6 @@ from jembench.report.table import (
     fixed,
 )
 
-FIELDS = tuple(field.name for field in fields(Difference))
-"""The columns of the CSV."""
-
 
 class Line(NamedTuple):
     """A line of the table."""
@@ -42,10 +41,9 @@ class Line(NamedTuple):
 
 
 def table(
-    title: str, names: Sequence[str], sides: Sequence[str], lines: Iterable[Line], *legend: str
+    title: str, names: Sequence[str], sides: Sequence[str], lines: Sequence[Line], *legend: str
 ) -> Table:
-    """Return a table of differences: both values, the difference with either interval, p and the
-    verdict.
+    """Return a table of differences with their intervals, p values and verdicts.
 
     Args:
         title: of the table.
@@ -54,91 +52,93 @@ def table(
         lines: of the table.
         legend: sentences that hold for the whole table.
     """
-    given = list(lines)
-    retrained, tested = (
-        any(getattr(line.row, of) is not None for line in given) for of in ("training_low", "p")
-    )
-    numbers = [*map(Heading, sides), Heading("difference", "other images")]
-    numbers += [
-        *[Heading("difference", "other seeds")] * retrained,
-        Heading("verdict", "p" * tested),
-    ]
+    retrained = any(line.row.training.low is not None for line in lines)
+    tested = any(line.row.p is not None for line in lines)
+    columns = [Heading(name, identifies=True) for name in names]
+    columns += [*map(Heading, sides), Heading("difference", "other images")]
+    if retrained:
+        columns.append(Heading("difference", "other seeds"))
+    columns.append(Heading("verdict", "p" if tested else ""))
+
     rows = []
-    for line in given:
-        *values, training = _numbers(line.row)
-        verdict = TableCell(line.row.verdict, _p_text(line.row.p), notes=line.remarks)
-        rows.append((*line.name, *values, *[training] * retrained, verdict))
-    headings = (*(Heading(name, identifies=True) for name in names), *numbers)
+    for line in lines:
+        cells = [*line.name, *_numbers(line.row)]
+        if retrained:
+            cells.append(TableCell(_interval(line.row.training) or ABSENT))
+        cells.append(TableCell(line.row.verdict, _p_text(line.row.p), notes=line.remarks))
+        rows.append(tuple(cells))
     return Table(
-        title=title, headings=headings, rows=tuple(rows), footnotes=tuple(map(Footnote, legend))
+        title=title,
+        headings=tuple(columns),
+        rows=tuple(rows),
+        footnotes=tuple(map(Footnote, legend)),
     )
 
 
-def _numbers(row: Difference) -> tuple[TableCell, ...]:
-    """Return both values and their difference with either interval: digits as the narrower interval
-    allows.
-    """
-    if row.a is None or row.b is None or row.difference is None:
-        return (TableCell(ABSENT),) * 4
-    ends = ((row.images_low, row.images_high), (row.training_low, row.training_high))
-    half = min(
-        ((high - low) / 2 for low, high in ends if low is not None and high is not None),
-        default=None,
-    )
-    decimals = decimals_for(row.difference or row.a, half)
-    a, b, difference = (
-        TableCell(fixed(number, decimals)) for number in (row.a, row.b, row.difference)
-    )
-    images, training = (_interval(*both) for both in ends)
-    return a, b, difference._replace(interval=images), TableCell(training or ABSENT)
+def _numbers(row: Difference) -> list[TableCell]:
+    """Return both values and their difference, with the digits that the narrower interval allows."""
+    if row.a.value is None or row.b.value is None or row.difference is None:
+        return [TableCell(ABSENT)] * 3
+    half_widths = [
+        (interval.high - interval.low) / 2
+        for interval in (row.images, row.training)
+        if interval.low is not None and interval.high is not None
+    ]
+    decimals = decimals_for(row.difference or row.a.value, min(half_widths, default=None))
+    return [
+        TableCell(fixed(row.a.value, decimals)),
+        TableCell(fixed(row.b.value, decimals)),
+        TableCell(fixed(row.difference, decimals), _interval(row.images)),
+    ]
 
 
 def _p_text(p: float | None) -> str:
     """Return a p value with two significant digits, none below .001, in parentheses."""
     if p is None:
         return ""
-    return (
-        "(p < 0.001)" if p < 0.001 else f"(p = {fixed(p, decimals_for(p, p) if p < 0.995 else 0)})"
-    )
+    if p < 0.001:
+        return "(p < 0.001)"
+    decimals = decimals_for(p, p) if p < 0.995 else 0
+    return f"(p = {fixed(p, decimals)})"
 
 
-def _interval(low: float | None, high: float | None) -> str:
-    if low is None or high is None:
+def _interval(of: Uncertainty) -> str:
+    if of.low is None or of.high is None:
         return ""
-    decimals = decimals_for(low, (high - low) / 2)
-    return f"[{fixed(low, decimals)}, {fixed(high, decimals)}]"
+    decimals = decimals_for(of.low, (of.high - of.low) / 2)
+    return f"[{fixed(of.low, decimals)}, {fixed(of.high, decimals)}]"
 
 
 def value_name(row: Difference, among: Sequence[Difference]) -> TableCell:
-    """Return the name of a compared value, with its metric if another metric in ``among`` has a
-    value of that label.
-    """
-    alone = {other.metric for other in among if other.label == row.label} == {row.metric}
-    name = headings.in_words(row.label) + f" ({row.metric})" * (not alone)
+    """Return the name of a compared value, with its metric where the label alone is ambiguous."""
+    metrics = {rival.metric for rival in among if rival.label == row.label}
+    name = headings.in_words(row.label)
+    if metrics != {row.metric}:
+        name += f" ({row.metric})"
     return TableCell(f"{name} {detail(row.unit, row.better)}".strip())
 
 
 def legend(
-    rows: Iterable[Difference],
+    rows: Sequence[Difference],
     resamples: int = RESAMPLES,
     *,
     families: Sequence[int] = (),
 ) -> Iterator[str]:
-    """Yield what the columns of some differences are, as far as these have values in them.
+    """Yield what the columns of differences mean, as far as these have values in them.
 
     Args:
         rows: the differences.
         resamples: of the bootstrap.
         families: the numbers of values that were adjusted together; (): all of the tested ones.
     """
-    given = list(rows)
-    if any(row.images_test for row in given):
+    on_images = [row for row in rows if row.images.test]
+    if on_images:
         yield NOTES["other-images"].format(resamples)
-    if any(row.training_p is not None for row in given):
+    if any(row.training.p is not None for row in rows):
         yield NOTES["other-seeds"]
-    if any(row.images_test and row.training_p is None for row in given):
+    if any(row.training.p is None for row in on_images):
         yield NOTES["few-seeds"].format(SEEDS)
-    tested = sum(row.p is not None for row in given)
+    tested = sum(row.p is not None for row in rows)
     if not tested:
         return
     adjustment = ""
@@ -165,11 +165,11 @@ class Comparison(NamedTuple):
     @property
     def names(self) -> tuple[str, str]:
         """The names of the models or, where these are the same, of their recipes."""
-        return (
-            (self.a.name, self.b.name)
-            if self.a.name != self.b.name
-            else (self.a.recipe, self.b.recipe)
-        )
+        return _names(self.a, self.b)
+
+
+def _names(a: Row, b: Row) -> tuple[str, str]:
+    return (a.recipe, b.recipe) if a.name == b.name else (a.name, b.name)
 
 
 def compare(
@@ -183,35 +183,55 @@ def compare(
         read: gives a cell's per-example values.
         resamples: R.
     """
-    ours, theirs = ({key[1:]: side for key, side in sides(rows).items()} for rows in (a, b))
-    both = [(side, theirs[place]) for place, side in ours.items() if place in theirs]
-    tested = [contrast(one, other, read, resamples=resamples) for one, other in both]
-    found, judged = Comparison(a[0], b[0], (), resamples), []
+    values_a, values_b = _by_place(a), _by_place(b)
+    tested = [
+        contrast(values_a[place], values_b[place], read, resamples=resamples)
+        for place in values_a
+        if place in values_b
+    ]
+    name_a, name_b = _names(a[0], b[0])
+    judged = []
     for row in adjusted(tested):
         a_wins = ((row.difference or 0.0) > 0) == (row.better != "lower")
-        better = f"{found.names[not a_wins]} {'better' if row.better else 'higher'}"
-        judged.append(replace(row, verdict=conclusion(row, better, better)))
-    return found._replace(rows=tuple(judged))
+        winner, wins = name_a if a_wins else name_b, "better" if row.better else "higher"
+        verdict = conclusion(row, f"{winner} {wins}", f"{winner} {wins}")
+        judged.append(replace(row, verdict=verdict))
+    return Comparison(a[0], b[0], tuple(judged), resamples)
+
+
+def _by_place(rows: Sequence[Row]) -> dict[tuple[str, str], BySeed]:
+    """Return the values of one model by metric and label."""
+    return {(metric, label): values for (_, metric, label), values in sides(rows).items()}
 
 
 def of_comparison(comparison: Comparison) -> Document:
     """Return a comparison for people and for programs."""
-    a, b, rows, resamples = comparison.a, comparison.b, comparison.rows, comparison.resamples
+    a, b, rows, resamples = comparison
     seeds = tuple(sorted({seed for row in rows for seed in row.seeds}))
+    lines = []
+    for row in rows:
+        remarks = [row.reason]
+        if row.seeds < seeds:
+            remarks.append(f"{_seeds_text(row.seeds)} alone")
+        lines.append(Line((value_name(row, rows),), row, tuple(remarks)))
+
     models = a.name if a.name == b.name else f"{a.name} and {b.name}"
-    title = f"{models} · dataset {a.dataset_name} · {recipes_text(a.recipe, b.recipe)} · {_seeds_text(seeds)}"
-    lines = [
-        Line(
-            (value_name(row, rows),),
-            row,
-            (row.reason, *(f"{_seeds_text(row.seeds)} alone",) * (row.seeds < seeds)),
+    title = " · ".join(
+        (
+            models,
+            f"dataset {a.dataset_name}",
+            recipes_text(a.recipe, b.recipe),
+            _seeds_text(seeds),
         )
-        for row in rows
-    ]
-    shown = table(title, ["value"], comparison.names, lines, *legend(rows, resamples))
-    of_a, of_b = (dict(zip(("model", "dataset", "recipe"), of.fit, strict=True)) for of in (a, b))
+    )
     return Document(
-        [shown], list(map(asdict, rows)), FIELDS, level=LEVEL, a=of_a, b=of_b, resamples=resamples
+        [table(title, ["value"], comparison.names, lines, *legend(rows, resamples))],
+        [row.as_dict() for row in rows],
+        FIELDS,
+        level=LEVEL,
+        a={"model": a.model, "dataset": a.dataset, "recipe": a.recipe},
+        b={"model": b.model, "dataset": b.dataset, "recipe": b.recipe},
+        resamples=resamples,
     )
 
 
@@ -221,4 +241,5 @@ def recipes_text(a: str | None, b: str | None) -> str:
 
 
 def _seeds_text(seeds: Sequence[int]) -> str:
-    return f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds)) or 'none'}"
+    numbers = ", ".join(map(str, seeds)) or "none"
+    return f"seed {numbers}" if len(seeds) == 1 else f"seeds {numbers}"

@@ -1,15 +1,15 @@
 """Comparison of a store with what was measured again from its records, value by value."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from jembench.report import comparison
-from jembench.report.differences import FIELDS, Line, legend, table, value_name
+from jembench.report.differences import Line, legend, table, value_name
 from jembench.report.formats import Document
-from jembench.report.rows import Side, grouped, rows, sides
+from jembench.report.rows import BySeed, grouped, rows, sides
 from jembench.report.table import NOTES, TableCell
 from jembench.store.outcome import Cell
 
@@ -41,23 +41,20 @@ def compare(pairs: Sequence[Pair]) -> list[comparison.Difference]:
     Times are not judged: they are of one machine. A value without an interval, of fewer than three
     seeds, is ``not testable`` unless it is equal.
     """
-    again = sides(
-        rows(
-            replace(pair.ours, fit=pair.theirs.fit, metric=pair.theirs.metric)
-            for pair in pairs
-            if pair.ours
-        )
-    )
-    found = [
-        _row(again.get(key, {}), side, pairs)
-        for key, side in sides(rows(pair.theirs for pair in pairs)).items()
+    measured_again = [
+        replace(pair.ours, fit=pair.theirs.fit, metric=pair.theirs.metric)
+        for pair in pairs
+        if pair.ours
     ]
-    return [
-        row
-        if row.p is None
-        else replace(row, verdict="outside" if row.p < comparison.LEVEL else "within")
-        for row in comparison.adjusted(found)
-    ]
+    again = sides(rows(measured_again))
+    before = sides(rows(pair.theirs for pair in pairs))
+    differences = [_difference(again.get(key, {}), before[key], pairs) for key in before]
+    judged = []
+    for row in comparison.adjusted(differences):
+        if row.p is not None:
+            row = replace(row, verdict="outside" if row.p < comparison.LEVEL else "within")
+        judged.append(row)
+    return judged
 
 
 def is_reproduced(rows: Iterable[comparison.Difference]) -> bool:
@@ -65,33 +62,39 @@ def is_reproduced(rows: Iterable[comparison.Difference]) -> bool:
     return not {row.verdict for row in rows} & {"outside", "missing", "not comparable"}
 
 
-def _row(ours: Side, theirs: Side, pairs: Sequence[Pair]) -> comparison.Difference:
+def _difference(ours: BySeed, theirs: BySeed, pairs: Sequence[Pair]) -> comparison.Difference:
     if not ours.keys() & theirs.keys():
-        places = {(one.fit, one.metric) for one in theirs.values()}
-        again = (
-            pair.ours for pair in pairs if (pair.theirs.fit.names, pair.theirs.metric) in places
-        )
-        reason = "; ".join(
-            dict.fromkeys(cell.outcome.reason for cell in again if cell and cell.outcome.reason)
-        )
-        described = comparison.described(theirs, theirs)
-        return replace(
-            described, seeds=(), verdict="missing", reason=reason or "it was not measured again"
-        )
-    found = comparison.contrast(ours, theirs, None)
+        return _missing(theirs, pairs)
+    tested = comparison.contrast(ours, theirs, None)
     untested = replace(
-        comparison.described(ours, theirs),
-        seeds=found.seeds,
-        a=found.a,
-        b=found.b,
-        difference=found.difference,
+        tested,
+        images=comparison.UNTESTED,
+        training=comparison.UNTESTED,
+        verdict="not testable",
+        reason="",
     )
-    if found.unit in TIMES:
+    if tested.unit in TIMES:
         return replace(untested, verdict="not judged", reason="a time is of one machine")
-    now, before = ([side[seed].value or 0.0 for seed in found.seeds] for side in (ours, theirs))
-    if found.a is not None and np.array_equal(now, before, equal_nan=True):
+    now = [ours[seed].value or 0.0 for seed in tested.seeds]
+    before = [theirs[seed].value or 0.0 for seed in tested.seeds]
+    if tested.a.value is not None and np.array_equal(now, before, equal_nan=True):
         return replace(untested, verdict="equal")
-    return found if len(found.protocols) > 1 or not found.images_test else replace(found, reason="")
+    if len(tested.protocols) > 1 or not tested.images.test:
+        return tested
+    return replace(tested, reason="")  # that the intervals decide is said once, in the legend
+
+
+def _missing(theirs: BySeed, pairs: Sequence[Pair]) -> comparison.Difference:
+    """Return the row of a value that was not measured again, with the reasons that are stored."""
+    places = {(row.fit, row.metric) for row in theirs.values()}
+    reasons = [
+        pair.ours.outcome.reason
+        for pair in pairs
+        if pair.ours and (pair.theirs.fit.names, pair.theirs.metric) in places
+    ]
+    reason = "; ".join(dict.fromkeys(filter(None, reasons))) or "it was not measured again"
+    described = comparison.described(theirs, theirs)
+    return replace(described, seeds=(), verdict="missing", reason=reason)
 
 
 # --- for people and for programs
@@ -105,24 +108,19 @@ def document(differences: Sequence[comparison.Difference], differing: Sequence[s
         differences: of all values.
         differing: sentences on what differs in the code and the options of fits and metrics.
     """
-    groups = grouped(differences, lambda row: (row.dataset, row.recipe_a))
-    below = [
-        *legend(differences),
-        NOTES["again"].format(comparison.LEVEL),
-        *([f"Differs: {'; '.join(differing)}."] if differing else []),
-    ]
-    tables = [
-        table(
-            f"Measured again · dataset {group[0].dataset} · recipe {group[0].recipe_a}",
-            ["model", "value"],
-            ["ours", "theirs"],
-            [
-                Line((TableCell(row.model_a), value_name(row, group)), row, (row.reason,))
-                for row in group
-            ],
-            *(below if group is groups[-1] else ()),
-        )
-        for group in groups
-    ]
+    notes = [*legend(differences), NOTES["again"].format(comparison.LEVEL)]
+    if differing:
+        notes.append(f"Differs: {'; '.join(differing)}.")
+    groups = grouped(differences, lambda row: (row.dataset, row.a.recipe))
+    tables = []
+    for group in groups:
+        title = f"Measured again · dataset {group[0].dataset} · recipe {group[0].a.recipe}"
+        lines = []
+        for row in group:
+            name = TableCell(row.a.model or ""), value_name(row, group)
+            lines.append(Line(name, row, (row.reason,)))
+        below = notes if group is groups[-1] else ()
+        tables.append(table(title, ["model", "value"], ["ours", "theirs"], lines, *below))
+    records = [row.as_dict() for row in differences]
     about = {"level": comparison.LEVEL, "differing": list(differing)}
-    return Document(tables, list(map(asdict, differences)), FIELDS, **about)
+    return Document(tables, records, comparison.FIELDS, **about)

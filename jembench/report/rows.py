@@ -111,7 +111,7 @@ FIELDS = tuple(
 ORIGIN = ("seed", "limit", "fit", "cell", "time", "seconds", "training_passes", "sample_passes")
 """Further columns of the CSV of seeds."""
 
-Side = Mapping[int, Row]
+BySeed = Mapping[int, Row]
 """One value of a metric on a model, by seed."""
 
 
@@ -322,7 +322,7 @@ def mean_of(rows: Sequence[Row]) -> tuple[float, float | None, float | None]:
     return sum(values) / len(values), low, high
 
 
-def sides(rows: Iterable[Row]) -> dict[tuple[Fit, str, str], Side]:
+def sides(rows: Iterable[Row]) -> dict[tuple[Fit, str, str], BySeed]:
     """Return the values of seeds by fit, metric and label."""
     found: dict[tuple[Fit, str, str], dict[int, Row]] = {}
     for row in rows:

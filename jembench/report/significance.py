@@ -1,6 +1,4 @@
-"""Tests of differences between the values in a column of a table: the best, and those not
-significantly worse.
-"""
+"""Tests of differences between the values of a column: which is best, and what is as good."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,32 +19,41 @@ class Significance:
     """
 
     def __init__(self, seeds: Iterable[Row], read: Read) -> None:
-        self._known, self._read = sides(seeds), read
+        self._by_seed, self._read = sides(seeds), read
         self._tested: dict[tuple[Row, Row], Difference | None] = {}
 
     def test(self, a: Row, b: Row) -> Difference | None:
-        """Test the difference of two means over seeds; None: it cannot be tested over test images."""
+        """Test the difference of two means; None: it cannot be tested over test images."""
         if (a, b) not in self._tested:
-            one, other = (self._known.get((row.fit, *row.place), {}) for row in (a, b))
-            found = (
-                contrast(one, other, self._read, resamples=RESAMPLES, alike=())
-                if one and other
-                else None
-            )
-            found = found if found and found.images_p is not None else None
-            self._tested[a, b] = found
-            self._tested[b, a] = found and replace(found, difference=-(found.difference or 0.0))
+            difference = self._contrast(a, b)
+            self._tested[a, b] = difference
+            if difference:
+                difference = replace(difference, difference=-(difference.difference or 0.0))
+            self._tested[b, a] = difference
         return self._tested[a, b]
 
+    def _contrast(self, a: Row, b: Row) -> Difference | None:
+        seeds_a = self._by_seed.get((a.fit, *a.place))
+        seeds_b = self._by_seed.get((b.fit, *b.place))
+        if not seeds_a or not seeds_b:
+            return None
+        difference = contrast(seeds_a, seeds_b, self._read, resamples=RESAMPLES, alike=())
+        return None if difference.images.p is None else difference
+
     def is_better(self, a: Row, b: Row, among: int = 1) -> bool | None:
-        """Return if a mean over seeds is significantly better than another one, as the first of
-        ``among`` tests.
+        """Return whether a mean over seeds is significantly better than another one.
 
         None: the difference cannot be tested.
+
+        Args:
+            a: the mean.
+            b: the other one.
+            among: the number of tests, of which this is the first after Holm.
         """
-        found = self.test(a, b)
-        p = found.larger_p if found else None
-        return None if found is None or p is None else _counts(found, p * among)
+        difference = self.test(a, b)
+        if difference is None or difference.larger_p is None:
+            return None
+        return _counts(difference, difference.larger_p * among)
 
     def best(self, rows: Iterable[Row]) -> set[Row]:
         """Find the values that are better than the runner-up of their column and dataset.
@@ -56,14 +63,11 @@ class Significance:
         Args:
             rows: means over seeds.
         """
-        return {
-            first
-            for first, _ in self._better((first, second) for first, second, *_ in _ranked(rows))
-        }
+        runners_up = [(first, second) for first, second, *_ in _ranked(rows)]
+        return {first for first, _ in self._better(runners_up)}
 
     def leaders(self, rows: Iterable[Row]) -> list[list[Row]]:
-        """Return the best value of each column and dataset, followed by those that are not
-        significantly worse.
+        """Return the best value of each column and dataset, and those not significantly worse.
 
         The p values are adjusted by Holm for all comparisons. A value that cannot be tested counts
         as not worse.
@@ -72,38 +76,35 @@ class Significance:
             rows: means over seeds.
         """
         ranked = _ranked(rows)
-        better = self._better((first, other) for first, *others in ranked for other in others)
-        return [
-            [first, *(other for other in others if (first, other) not in better)]
-            for first, *others in ranked
-        ]
+        better = self._better((first, rival) for first, *rivals in ranked for rival in rivals)
+        leaders = []
+        for first, *rivals in ranked:
+            leaders.append([first, *(row for row in rivals if (first, row) not in better)])
+        return leaders
 
     def _better(self, pairs: Iterable[tuple[Row, Row]]) -> set[tuple[Row, Row]]:
-        """Return the pairs of which the first value is better, by p values that are adjusted for
-        all of them.
-        """
-        tested = {pair: found for pair in pairs if (found := self.test(*pair))}
-        return {
-            pair
-            for pair, found in zip(tested, adjusted(tested.values()), strict=True)
-            if _counts(found, found.p)
-        }
+        """Return the pairs of which the first value is better, after Holm for all of them."""
+        tested = {}
+        for pair in pairs:
+            difference = self.test(*pair)
+            if difference:
+                tested[pair] = difference
+        after = zip(tested, adjusted(tested.values()), strict=True)
+        return {pair for pair, difference in after if _counts(difference, difference.p)}
 
 
 def _counts(row: Difference, p: float | None) -> bool:
-    """Return if the first value is better than the second by a p value, of the row or adjusted."""
+    """Return whether the first value is better by a p value, of the row or adjusted."""
     by = row.difference or 0.0
     return p is not None and p < LEVEL and by != 0 and (by > 0) == (row.better == "higher")
 
 
 def _ranked(rows: Iterable[Row]) -> list[list[Row]]:
-    """Return the comparable values of each column and dataset with two or more of them, the best
-    first.
-    """
+    """Return each column of a dataset that has comparable values, the best first."""
     valued = (row for row in rows if row.value is not None and row.comparable and row.better)
-    columns = grouped(valued, lambda row: (row.dataset, row.place))
-    return [
-        sorted(column, key=lambda row: row.value or 0.0, reverse=column[0].better == "higher")
-        for column in columns
-        if len(column) > 1
-    ]
+    ranked = []
+    for column in grouped(valued, lambda row: (row.dataset, row.place)):
+        if len(column) > 1:
+            highest_first = column[0].better == "higher"
+            ranked.append(sorted(column, key=lambda row: row.value or 0.0, reverse=highest_first))
+    return ranked

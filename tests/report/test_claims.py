@@ -266,7 +266,7 @@ def test_an_auroc_of_1_is_not_held_against_a_number_by_the_bootstrap_of_a_consta
     store.ood("jem", "ood:set=uniform", 40.0)
     (found,) = store.judge(claim(metric="ood:set=uniform", label="auroc", than=0.99))
     assert found.row.difference == pytest.approx(0.01)
-    assert found.row.images_low == pytest.approx(wilson(N, N).low - 0.99)
+    assert found.row.images.low == pytest.approx(wilson(N, N).low - 0.99)
     assert found.row.verdict == "no difference seen"
 
 
@@ -293,7 +293,7 @@ def test_within_so_much(store, jem, direction, verdict):
 def test_than_a_number(store, shift, verdict):
     store.ood("jem", "ood:set=interp", shift)
     (found,) = store.judge(claim(metric="ood:set=interp,score=log-px", than=0.5))
-    assert (found.row.verdict, found.row.label, found.row.b) == (verdict, "auroc", 0.5)
+    assert (found.row.verdict, found.row.label, found.row.b.value) == (verdict, "auroc", 0.5)
 
 
 def test_two_metrics_of_one_model(store):
@@ -305,7 +305,7 @@ def test_two_metrics_of_one_model(store):
     }
     (found,) = store.judge(claim(label="auroc", than="jem", **both))
     assert found.row.verdict == "one seed only (for)"
-    assert (found.row.model_b, found.row.recipe_b) == (found.row.model_a, found.row.recipe_a)
+    assert (found.row.b.model, found.row.b.recipe) == (found.row.a.model, found.row.a.recipe)
 
 
 def test_parts_of_two_protocols_that_must_be_alike(store):
@@ -337,7 +337,7 @@ def test_two_values_of_two_metrics(store):
     asked = {"than_metric": "brier", "than": "jem", "lower": "jem", "label": "accuracy"}
     assert store.verdicts(claim(**asked)) == ["not measured"]
     (found,) = store.judge(claim(**asked, than_label="brier"))
-    assert (found.row.a, found.row.b) == (0.0, 0.2)
+    assert (found.row.a.value, found.row.b.value) == (0.0, 0.2)
 
 
 def test_options_that_a_claim_leaves_free_are_the_same_under_both_metrics(store):
@@ -347,7 +347,7 @@ def test_options_that_a_claim_leaves_free_are_the_same_under_both_metrics(store)
     asked = {"metric": "ece:bins=15", "than_metric": "ece:bins=10", "than": "jem"}
     assert len(store.judge(claim(**asked))) == 1
     found = store.judge(claim(**asked, free=["scaling"]))
-    assert [("scaling" in row.metric, row.a, row.b) for _, row, *_ in found] == [
+    assert [("scaling" in row.metric, row.a.value, row.b.value) for _, row, *_ in found] == [
         (False, 0.9, 0.5),
         (True, 0.8, 0.5),
     ]
@@ -401,7 +401,7 @@ def test_an_interval_over_seeds_on_one_side_is_never_no_difference(store, direct
         store.accuracy("baseline", 0.8, seed=seed)
     claims = [claim(id=f"mine/{number}", **{direction: "jem"}) for number in range(9)]
     for finding in store.judge(*claims):
-        assert finding.row.training_low > 0
+        assert finding.row.training.low > 0
         assert finding.row.verdict == f"{side}, but not significant after adjustment (three seeds)"
 
 
@@ -413,7 +413,7 @@ def sides(store, asked):
     """The model, dataset and recipe of both sides of each finding."""
     rows = [row for _, row, *_ in store.judge(asked)]
     return [
-        ((row.model_a, row.dataset, row.recipe_a), (row.model_b, row.dataset, row.recipe_b))
+        ((row.a.model, row.dataset, row.a.recipe), (row.b.model, row.dataset, row.b.recipe))
         for row in rows
     ]
 

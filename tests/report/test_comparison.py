@@ -8,7 +8,16 @@ from scipy import stats
 
 from jembench.errors import StoreError
 from jembench.interfaces import Value
-from jembench.report.comparison import SEEDS, Difference, adjusted, conclusion, contrast, number
+from jembench.report.comparison import (
+    SEEDS,
+    Difference,
+    Side,
+    Uncertainty,
+    adjusted,
+    conclusion,
+    contrast,
+    number,
+)
 from jembench.report.differences import compare
 from jembench.report.rows import grouped, rows, sides
 from jembench.store.outcome import Cell, FitKey, Outcome
@@ -83,11 +92,11 @@ def test_accuracy_of_one_seed_is_tested_by_mcnemar(results):
     )
     only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
     assert found.difference == pytest.approx(100 * (only_a - only_b) / N)
-    assert found.images_test == "McNemar"
-    assert found.images_p == pytest.approx(stats.binomtest(only_a, only_a + only_b).pvalue)
+    assert found.images.test == "McNemar"
+    assert found.images.p == pytest.approx(stats.binomtest(only_a, only_a + only_b).pvalue)
     error = 100 * (a.astype(float) - b).std() / math.sqrt(N)
-    assert found.images_low == pytest.approx(found.difference - 1.96 * error, abs=0.15 * error)
-    assert found.images_high == pytest.approx(found.difference + 1.96 * error, abs=0.15 * error)
+    assert found.images.low == pytest.approx(found.difference - 1.96 * error, abs=0.15 * error)
+    assert found.images.high == pytest.approx(found.difference + 1.96 * error, abs=0.15 * error)
 
 
 def test_a_mean_on_the_same_images_has_the_error_of_the_paired_differences(results):
@@ -97,12 +106,12 @@ def test_a_mean_on_the_same_images_has_the_error_of_the_paired_differences(resul
     a, b = hard + rng.normal(0, 0.1, N), hard + rng.normal(0.02, 0.1, N)
     found = contrast(side(results.nll("jem", a)), side(results.nll("baseline", b)), results.read)
     error = (a - b).std() / math.sqrt(N)
-    assert found.images_test == "paired bootstrap"
-    assert found.images_high - found.images_low == pytest.approx(2 * 1.96 * error, rel=0.1)
-    assert found.images_high - found.images_low < 0.2 * 2 * 1.96 * math.sqrt(
+    assert found.images.test == "paired bootstrap"
+    assert found.images.high - found.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert found.images.high - found.images.low < 0.2 * 2 * 1.96 * math.sqrt(
         (a.var() + b.var()) / N
     )
-    assert found.images_p == pytest.approx(stats.ttest_rel(a, b).pvalue, abs=0.01)
+    assert found.images.p == pytest.approx(stats.ttest_rel(a, b).pvalue, abs=0.01)
 
 
 def test_seeds_are_averaged_within_each_resample(results):
@@ -118,10 +127,10 @@ def test_seeds_are_averaged_within_each_resample(results):
         side(results.nll("baseline", b.mean(axis=0))),
         results.read,
     )
-    width = averaged.images_high - averaged.images_low
+    width = averaged.images.high - averaged.images.low
     assert several.difference == pytest.approx(averaged.difference)
-    assert several.images_low == pytest.approx(averaged.images_low, abs=0.05 * width)
-    assert several.images_high == pytest.approx(averaged.images_high, abs=0.05 * width)
+    assert several.images.low == pytest.approx(averaged.images.low, abs=0.05 * width)
+    assert several.images.high == pytest.approx(averaged.images.high, abs=0.05 * width)
 
 
 def test_models_with_images_of_their_own_are_not_paired(results):
@@ -139,8 +148,8 @@ def test_models_with_images_of_their_own_are_not_paired(results):
     }
     found = contrast(side(cells["jem"]), side(cells["other"]), results.read)
     error = math.sqrt(sum(array.var() / len(array) for array in (*data.values(), *drawn.values())))
-    assert found.images_test == "bootstrap"
-    assert found.images_high - found.images_low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert found.images.test == "bootstrap"
+    assert found.images.high - found.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
 
 
 def test_a_constant_is_no_interval(results):
@@ -148,7 +157,7 @@ def test_a_constant_is_no_interval(results):
     found = contrast(
         side(results.nll("jem", scores)), side(results.nll("baseline", scores)), results.read
     )
-    assert (found.difference, found.images_low, found.images_high, found.images_p) == (
+    assert (found.difference, found.images.low, found.images.high, found.images.p) == (
         0,
         None,
         None,
@@ -162,11 +171,11 @@ def test_intervals_decide_where_there_are_no_values_of_each_image(results):
     for cell, value in zip(cells, [(2.96, 2.90, 2.99), (8.92, 8.85, 8.98)], strict=True):
         cell.outcome.values["is"] = Value(*value, N, "", "higher")
     (row,) = compared(results, *cells).rows
-    assert row.images_test == "intervals"
-    assert (row.images_low, row.images_high) == pytest.approx(
+    assert row.images.test == "intervals"
+    assert (row.images.low, row.images.high) == pytest.approx(
         (-5.96 - math.hypot(0.06, 0.06), -5.96 + math.hypot(0.03, 0.07))
     )
-    assert row.images_p < 1e-9
+    assert row.images.p < 1e-9
     assert row.verdict == "one seed only (igebm better)"
     assert "the 95 % intervals of both values decide" in row.reason
 
@@ -178,7 +187,7 @@ def test_seeds_that_all_give_the_same_leave_no_interval(results):
         for seed in range(3)
     ]
     found = contrast(side(*cells[:3]), side(*cells[3:]), results.read)
-    assert (found.training_low, found.training_high) == (None, None)
+    assert (found.training.low, found.training.high) == (None, None)
 
 
 def test_a_number_takes_the_place_of_the_other_model(results):
@@ -187,9 +196,9 @@ def test_a_number_takes_the_place_of_the_other_model(results):
     ours = side(results.nll("jem", scores))
     found = contrast(ours, number(0.9, ours), results.read)
     error = scores.std() / math.sqrt(N)
-    assert (found.b, found.difference) == (0.9, pytest.approx(scores.mean() - 0.9))
-    assert found.images_high - found.images_low == pytest.approx(2 * 1.96 * error, rel=0.1)
-    assert found.images_p == pytest.approx(stats.ttest_1samp(scores, 0.9).pvalue, abs=0.02)
+    assert (found.b.value, found.difference) == (0.9, pytest.approx(scores.mean() - 0.9))
+    assert found.images.high - found.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert found.images.p == pytest.approx(stats.ttest_1samp(scores, 0.9).pvalue, abs=0.02)
 
 
 def test_a_margin_moves_the_null_and_not_the_interval(results):
@@ -200,11 +209,11 @@ def test_a_margin_moves_the_null_and_not_the_interval(results):
         contrast(of_a, of_b, results.read, margin=margin) for margin in (0.0, b.mean() - a.mean())
     )
     assert moved.difference == plain.difference
-    assert (moved.images_low, moved.images_high) == pytest.approx(
-        (plain.images_low, plain.images_high), abs=0.01
+    assert (moved.images.low, moved.images.high) == pytest.approx(
+        (plain.images.low, plain.images.high), abs=0.01
     )
-    assert plain.images_p < 0.05
-    assert moved.images_p > 0.9
+    assert plain.images.p < 0.05
+    assert moved.images.p > 0.9
 
 
 def test_mcnemar_knows_no_margin(results):
@@ -213,7 +222,7 @@ def test_mcnemar_knows_no_margin(results):
     found = contrast(
         side(results.accuracy("a", a)), side(results.accuracy("b", b)), results.read, margin=5.0
     )
-    assert found.images_test == "paired bootstrap"
+    assert found.images.test == "paired bootstrap"
 
 
 def test_other_seeds_are_students_t(results):
@@ -225,13 +234,13 @@ def test_other_seeds_are_students_t(results):
     )
     found = contrast(side(*cells_a), side(*cells_b), results.read)
     expected = stats.ttest_rel(a, b)
-    assert found.training_p == pytest.approx(expected.pvalue)
-    assert (found.training_low, found.training_high) == pytest.approx(
+    assert found.training.p == pytest.approx(expected.pvalue)
+    assert (found.training.low, found.training.high) == pytest.approx(
         tuple(expected.confidence_interval())
     )
-    assert found.images_p is None
+    assert found.images.p is None
     assert found.reason == "the store has no per-example values of it"
-    assert found.larger_p == found.training_p
+    assert found.larger_p == found.training.p
 
 
 @pytest.mark.parametrize(
@@ -247,8 +256,15 @@ def test_other_seeds_are_students_t(results):
     ],
 )
 def test_the_verdict_says_what_a_difference_does_not_withstand(images_p, training_p, p, verdict):
-    tested = {"images_p": images_p, "training_p": training_p, "p": p}
-    row = Difference(metric="nll", model_a="jem", seeds=(0, 1, 2), **tested)
+    row = Difference(
+        metric="nll",
+        a=Side("jem"),
+        b=Side("baseline"),
+        seeds=(0, 1, 2),
+        images=Uncertainty(p=images_p),
+        training=Uncertainty(p=training_p),
+        p=p,
+    )
     assert conclusion(row, "better", "jem better") == verdict
 
 
@@ -261,8 +277,8 @@ def test_few_seeds_say_nothing_of_others(results, count):
         for s in range(count)
     ]
     found = contrast(side(*cells[:count]), side(*cells[count:]), results.read)
-    assert found.training_p is None
-    assert found.larger_p == found.images_p
+    assert found.training.p is None
+    assert found.larger_p == found.images.p
 
 
 def test_a_difference_that_other_seeds_may_undo_does_not_count(results):
@@ -276,8 +292,8 @@ def test_a_difference_that_other_seeds_may_undo_does_not_count(results):
             results.nll("baseline", scores, seed=seed),
         ]
     (row,) = compared(results, *cells).rows
-    assert row.images_p < 0.01
-    assert row.larger_p == row.training_p > 0.05
+    assert row.images.p < 0.01
+    assert row.larger_p == row.training.p > 0.05
     assert row.verdict == "no difference seen"
 
 
@@ -286,7 +302,7 @@ def test_only_seeds_of_both_are_compared(results):
     cells += [results.nll("baseline", RNG.exponential(1.0, N), seed=seed) for seed in (1, 2, 3)]
     (row,) = compared(results, *cells).rows
     assert row.seeds == (1, 2)
-    assert row.a == pytest.approx(
+    assert row.a.value == pytest.approx(
         np.mean([cells[seed].outcome.values["nll"].value for seed in (1, 2)])
     )
 
@@ -341,7 +357,10 @@ def test_p_values_are_adjusted_over_the_whole_table(results):
 
 
 def test_what_has_no_p_value_is_not_counted_by_holm():
-    rows = [Difference(metric="nll", model_a="jem", images_p=p) for p in (0.01, None, 0.04, None)]
+    sides = {"a": Side("jem"), "b": Side("baseline")}
+    rows = [
+        Difference(metric="nll", **sides, images=Uncertainty(p=p)) for p in (0.01, None, 0.04, None)
+    ]
     assert [row.p for row in adjusted(rows)] == [0.02, None, 0.04, None]
     assert adjusted([]) == []
 

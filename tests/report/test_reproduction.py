@@ -40,7 +40,7 @@ def test_of_symmetrical_intervals_it_is_the_z_test(difference):
     z = abs(difference) / math.sqrt(2) * NormalDist().inv_cdf(0.975)
     assert row.p == pytest.approx(2 * NormalDist().cdf(-z))
     assert row.verdict == ("outside" if abs(difference) > math.sqrt(2) else "within")
-    assert (row.images_low, row.images_high) == pytest.approx(
+    assert (row.images.low, row.images.high) == pytest.approx(
         (difference - math.sqrt(2), difference + math.sqrt(2))
     )
 
@@ -53,7 +53,7 @@ def test_of_three_seeds_training_anew_explains_what_the_images_do_not():
     ]
     found = paired.seed_difference(ours, theirs)
     row = only(*pairs)
-    assert (row.training_low, row.training_high, row.p) == pytest.approx(
+    assert (row.training.low, row.training.high, row.p) == pytest.approx(
         (found.low, found.high, found.p)
     )
     assert row.verdict == "within"
