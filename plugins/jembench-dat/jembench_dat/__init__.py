@@ -32,8 +32,7 @@ def dat(
     steps: Count = 10,
     step_size: Positive = 0.1,
 ) -> DAT:
-    """DAT: a classifier of attacked images that also tells data from ascended outliers by its
-    energies.
+    """A classifier of attacked images whose energies tell data from ascended outliers.
 
     With ``logit="code"``, as in the authors' code, outliers ascend f(x)[y] and the curriculum ranks
     by it, while the binary cross-entropy is on logsumexp f(x). All are on f(x)[y] with ``joint``,
@@ -62,8 +61,9 @@ def ascent_curriculum(
     step_size: Positive = 0.1,
     start: Annotated[str, Names("starts")] = "uniform",
 ) -> Curriculum:
-    """The sampler ascent, with one step more after each window in which training tells samples from
-    data well.
+    """The sampler ascent, which grows while training tells samples from data.
+
+    One step is added after each window in which the mean AUROC reached the threshold.
 
     Chains have ``steps`` at first, and ``most`` in the end. A step is added if the mean AUROC of
     the energies of data against samples over a window (``log_every`` iterations) is at least

@@ -15,8 +15,9 @@ from jembench.parts import ShortRun
 
 
 def auroc(energies: Energies) -> Tensor:
-    """Return the share of pairs of a training image and a sample in which the image has the lower
-    energy, ().
+    """Return how often training images have lower energies than samples, 0 to 1, ().
+
+    It is the AUROC: the share of pairs of an image and a sample.
 
     A tie counts as one half.
     """
@@ -25,8 +26,9 @@ def auroc(energies: Energies) -> Tensor:
 
 
 class Curriculum(ShortRun):
-    """Chains from new starts, one step longer after each window in which the mean AUROC reached a
-    threshold.
+    """Chains from new starts that grow with the AUROC of training.
+
+    They become one step longer after each window in which the mean AUROC reached a threshold.
 
     The sum of the AUROCs lies on the device of training until the window has ended.
 

@@ -75,8 +75,9 @@ class DAT(threat.AttackedModel):
         return self
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the loss above, with the accuracy on attacked images and the AUROC of data against
-        samples.
+        """Return the loss above.
+
+        Its parts have the accuracy on attacked images and the AUROC of data against samples.
 
         All images pass through the network together. The AUROC is of the energy of the chains.
         """
@@ -124,9 +125,7 @@ class DAT(threat.AttackedModel):
     def _attacked(
         self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
     ) -> Float[Tensor, "B C H W"]:
-        """Return the last images of an attack on the cross-entropy of images, which are first
-        clamped to the bounds.
-        """
+        """Return the last images of an attack on the cross-entropy of clamped images."""
         low, high = self.data.bounds
 
         def loss(unit: Tensor) -> Tensor:

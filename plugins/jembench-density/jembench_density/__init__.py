@@ -1,5 +1,6 @@
-"""Checks of the density of a model, and a kernel density: log Z, long chains, the error where p(x)
-is known.
+"""Checks of a model's density: log Z, long chains, the error for known p(x).
+
+The plugin has a kernel density of the training images as well.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
 
 
 def kde(data: DataSpec) -> KernelDensity:
-    """A kernel density of the training images: Gaussian kernels cut off at the bounds, samples
-    without a chain.
+    """A kernel density of the training images, with samples without a chain.
+
+    The kernels are Gaussian and cut off at the bounds.
 
     The bandwidth is that of the highest leave-one-out likelihood. There is no training and no
     p(y|x).

@@ -1,5 +1,4 @@
-"""Annealed importance sampling between the uniform density on a box and exp(-E), in both
-directions.
+"""Annealed importance sampling between the uniform density on a box and exp(-E).
 
 The path has the densities proportional to exp(-beta E(x)) on the box, beta from 0 to 1. Along it
 chains move by Hamiltonian Monte Carlo, which keeps each density: leapfrog steps that are reflected
@@ -44,8 +43,9 @@ Bounds = tuple[float, float]
 
 
 def inverse_temperatures(place: Numbers) -> Numbers:
-    """Return beta, 0 to 1, at places from 0 to 1: the sigmoidal schedule of Grosse et al. (2015),
-    delta = 4.
+    """Return beta, 0 to 1, at places from 0 to 1.
+
+    The schedule is the sigmoidal one of Grosse et al. (2015) with delta = 4.
     """
     beta: Numbers = np.tanh(SHARPNESS * (place - 0.5)) / np.tanh(SHARPNESS / 2)
     return (1 + beta) / 2
@@ -60,8 +60,9 @@ class Chains(NamedTuple):
 
 
 class Annealing:
-    """A path of T temperatures, and its transitions, of which no random number depends on the size
-    of batches.
+    """A path of T temperatures and its transitions.
+
+    No random number depends on the size of batches.
 
     Args:
         grad_energy: E and dE/dx.
@@ -81,8 +82,9 @@ class Annealing:
         """The step size at each beta."""
 
     def adapt(self, x: Float[Tensor, "B C H W"], generator: Generator) -> None:
-        """Set the step sizes by a pilot run from uniform starts, which is not used for anything
-        else.
+        """Set the step sizes by a pilot run from uniform starts.
+
+        Nothing else uses the chains of the pilot run.
         """
         chains, step, places = self._at(x), float(self.steps[0]), np.linspace(0, 1, PILOT)
         found = []
@@ -107,8 +109,7 @@ class Annealing:
     def run(
         self, x: Float[Tensor, "B C H W"], generator: Generator, *, reverse: bool = False
     ) -> tuple[Tensor, float]:
-        """Anneal chains from uniform starts to E, or with ``reverse`` from samples of exp(-E) to
-        the uniform density.
+        """Anneal chains from uniform starts to exp(-E), or back with ``reverse``.
 
         Returns:
             the log weights in float64, the mean of whose exp is Z / V, or V / Z; and the mean
@@ -131,8 +132,9 @@ class Annealing:
     def transition(
         self, chains: Chains, beta: float, step: float, generator: Generator
     ) -> tuple[Chains, float]:
-        """Move chains by a trajectory on beta E, and return them with the mean acceptance
-        probability.
+        """Move chains by a trajectory on beta E.
+
+        Returns the chains and the mean probability of acceptance.
 
         A trajectory whose energy is not finite is rejected.
         """
@@ -168,8 +170,9 @@ def _uniform(x: Tensor, generator: Generator) -> Tensor:
 def reflected(
     x: Float[Tensor, "B C H W"], momentum: Float[Tensor, "B C H W"], bounds: Bounds
 ) -> tuple[Tensor, Tensor]:
-    """Fold a straight path back into the box: each pixel, and its momentum, is reflected at every
-    wall it passed.
+    """Fold a straight path back into the box.
+
+    Each pixel and its momentum are reflected at every wall that the path passed.
     """
     low, high = bounds
     place = (x - low) / (high - low)

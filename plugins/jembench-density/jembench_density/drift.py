@@ -36,8 +36,9 @@ BLOCK = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ChainDrift(Metric):
-    """Drift of the model's chains, continued by its own sampler from test images, from noise and
-    from the buffer.
+    """Drift of the model's chains far beyond their length in training.
+
+    The model's own sampler continues them from test images, from noise and from the buffer.
 
     After 10, 30, 100 ... ``steps`` steps (1,000 by default), or those of ``at=5+20+100``, and after
     as many as in training: the mean energy minus that of the test images (``drift-energy``), FID
@@ -121,8 +122,9 @@ class ChainDrift(Metric):
         )
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the values by start after as many steps as in training and after the longest
-        chains, without FID.
+        """Return the values after a chain of training and after the longest one, by start.
+
+        FID is not among them.
         """
         test, estimates = arrays["energy-test"].astype("float64"), dict[str, Estimate]()
         for start in (name.removeprefix("moved-") for name in arrays if name.startswith("moved-")):
@@ -194,9 +196,7 @@ class ChainDrift(Metric):
         start: str,
         arrays: Any,
     ) -> list[Tensor]:
-        """Run chains, add their energies and distances at each number of steps to the arrays, and
-        return the images.
-        """
+        """Run chains, record their energies and distances, and return the images."""
         import torch
 
         from jembench.data.pixels import to_uint8

@@ -33,8 +33,9 @@ NEGLIGIBLE = 80.0
 
 
 class KernelDensity(nn.Module):
-    """The density above with the bandwidth h of the highest leave-one-out likelihood, half a level
-    to the whole box.
+    """The density above with the bandwidth h of the highest leave-one-out likelihood.
+
+    h lies between half a level and the whole box.
 
     Args:
         data: the images' shape and bounds.

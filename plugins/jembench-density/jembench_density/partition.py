@@ -49,8 +49,9 @@ Z95 = 1.96
 
 @dataclass(frozen=True, kw_only=True)
 class LogZ(Metric):
-    """Log of Z, the integral of exp(-E(x)) over the box of the pixels' bounds, by annealed
-    importance sampling.
+    """Log Z, the integral of exp(-E(x)) over the box of the pixels' bounds.
+
+    It is estimated by annealed importance sampling.
 
     ``log-z-lower`` is annealed from uniform noise to the model: on average it is at most log Z.
     ``log-z-upper`` is annealed back from samples of the model: on average it is at least log Z if
@@ -121,9 +122,7 @@ class LogZ(Metric):
         return dataclasses.replace(measured, values=self._with_ess(measured))
 
     def _with_ess(self, measured: Measurement) -> dict[str, Value]:
-        """Return the values with the effective sample size, and log Z with the interval of both
-        bounds.
-        """
+        """Add the effective sample size, and the interval of both bounds to log Z."""
         values = dict(measured.values)
         bounds = [values.pop(label) for label in BOUNDS]
         sizes = effective_sizes(measured.arrays["forward"], measured.arrays["reverse"])
@@ -157,8 +156,9 @@ class LogZ(Metric):
         return estimates
 
     def _anneal(self, evaluation: Evaluation) -> tuple[dict[str, Tensor], dict[str, Any], str]:
-        """Return each chain's estimate of log Z by direction, details, and the source of the
-        samples.
+        """Estimate log Z by each chain of both directions.
+
+        Returns the estimates by direction, details, and the source of the samples.
         """
         from jembench.models.energies import grad_energy
         from jembench.models.predictions import batched

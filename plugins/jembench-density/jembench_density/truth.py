@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DensityError(Metric):
-    """Error of the model's density on synthetic images of known density, such as `toy:rings`; 0 is
-    best.
+    """Error of the density on synthetic images of known density; 0 is best.
+
+    ``toy:rings`` is such a dataset.
 
     For images of one or two numbers, exp(-E) is normalised by its sum over all cells: ``kl`` is
     KL(data || model) in nats and ``total-variation`` the total variation distance, 0 to 1, both
@@ -59,9 +60,7 @@ class DensityError(Metric):
         known(planned)
 
     def arrays(self, evaluation: Evaluation) -> Arrays:
-        """Return log p(x) of the test images and of all cells, and the true posteriors of the
-        samples (n, K).
-        """
+        """Return log p(x) of test images and of all cells, and the samples' true posteriors."""
         import torch
 
         from jembench.models.capabilities import capabilities
@@ -127,8 +126,9 @@ def known(data: Data | Planned) -> Truth:
 
 
 def all_cells(shape: tuple[int, int, int]) -> Tensor:
-    """Return every image of a shape with one or two numbers, uint8 (M, C, H, W); the last number
-    changes fastest.
+    """Return every image of a shape with one or two numbers, uint8 (M, C, H, W).
+
+    The last number changes fastest.
     """
     import torch
 

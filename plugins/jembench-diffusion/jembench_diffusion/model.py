@@ -107,8 +107,9 @@ class DiffusionClassifier(nn.Module):
         return self.alpha[t][:, None, None, None] * x + self.sigma[t][:, None, None, None] * noise
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the mean squared error of the predicted noise at random t, equation 14 of Ho et
-        al. (2020).
+        """Return the mean squared error of the predicted noise at random t.
+
+        Ho et al. (2020), equation 14.
         """
         x, y = batch.x_labelled, batch.y_labelled
         t, noise = torch.randint(self.timesteps, (len(x),), device=x.device), torch.randn_like(x)
@@ -151,8 +152,9 @@ class DiffusionClassifier(nn.Module):
         return torch.cat([self._denoised(part, generator) for part in y.split(_SAMPLES_PER_PASS)])
 
     def _denoised(self, y: Tensor, generator: Generator) -> Tensor:
-        """Return images of the classes y, by equation 12 of Song et al. (2021) with x_0 clamped to
-        the bounds.
+        """Return images of the classes y, with x_0 clamped to the bounds.
+
+        Song et al. (2021), equation 12.
         """
         shape, device = (len(y), *self.data.shape), generator.device
         x = torch.randn(shape, generator=generator, device=device)
@@ -175,8 +177,9 @@ class DiffusionClassifier(nn.Module):
 
 
 class DiffusionDensity(densities.ByBayes, DiffusionClassifier):
-    """A diffusion model whose log p(x|y) is the variational bound, estimated with the M pairs of t
-    and eps.
+    """A diffusion model whose log p(x|y) is the variational bound.
+
+    M pairs of t and eps estimate it.
 
     The estimate is unbiased over the pairs; for one image, that of few pairs may exceed the bound.
     """

@@ -20,8 +20,9 @@ _NAMED = re.compile(r"(mlp|unet)-([1-9]\d{0,3})")
 
 
 def build(text: str, data: DataSpec, timesteps: int) -> nn.Module:
-    """Return the network that ``text`` names: mlp-WIDTH, unet-WIDTH or the import path of a
-    function of the DataSpec.
+    """Return the network that ``text`` names.
+
+    ``text`` is mlp-WIDTH, unet-WIDTH, or the import path of a function of the DataSpec.
 
     Raises:
         SpecError: if there is none, or a U-Net cannot have the width or the images.
@@ -46,8 +47,9 @@ def build(text: str, data: DataSpec, timesteps: int) -> nn.Module:
 
 
 class Condition(nn.Module):
-    """The embedding of t and y, (B,) and (B,) -> (B, E): that of 1,000 t / T by sines, plus that of
-    the class.
+    """The embedding of t and y, (B,) and (B,) -> (B, E).
+
+    1,000 t / T is embedded by sines, and the embedding of the class is added.
     """
 
     def __init__(self, data: DataSpec, size: int, timesteps: int) -> None:
@@ -88,8 +90,9 @@ class Perceptron(nn.Module):
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions after group norm and SiLU, the second one scaled and shifted by the
-    condition.
+    """Two 3x3 convolutions, each after group norm and SiLU.
+
+    The condition scales and shifts the second one.
     """
 
     def __init__(self, inside: int, outside: int, condition: int) -> None:

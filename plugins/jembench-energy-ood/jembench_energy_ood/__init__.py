@@ -1,5 +1,6 @@
-"""Detection by scores, after JEM: energy fine-tuning (Liu et al., NeurIPS 2020), features,
-selective prediction.
+"""Detection of outliers: energy fine-tuning, scores of features, selective prediction.
+
+Energy fine-tuning: Liu et al. (NeurIPS 2020).
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ def energy_finetuned(
     quantile_in: Share = 0.5,
     quantile_out: Share = 0.99,
 ) -> EnergyFinetuned:
-    """A classifier whose energies are moved below one margin for images, and above another one for
-    outliers.
+    """A classifier with low energies of images and high energies of outliers.
+
+    Energies are moved below one margin for images, and above another one for outliers.
 
     It trains on from another fit (``--set start_from=FIT``), with outliers as the starts of its
     chains. ``m_in`` and ``m_out`` are the margins in nats, -25 and -7 in the authors' code. By

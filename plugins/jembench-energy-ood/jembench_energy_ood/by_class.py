@@ -1,5 +1,6 @@
-"""Log p(x) and predicted classes: the share of its variance between classes, and the score without
-their means.
+"""Log p(x) within and between predicted classes.
+
+One metric is the share of its variance between classes, one score is log p(x) without their means.
 
 Legend: N images, K classes, R resamples.
 """
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassOffset(Metric):
-    """Share of the variance of log p(x) over test images that lies between predicted classes, 0 to
-    1.
+    """Share of the variance of log p(x) that lies between predicted classes, 0 to 1.
 
     It is eta squared of a one-way analysis of variance. Near 1, log p(x) is mostly a constant of
     the predicted class, and ranks images by their classes; the score ``log-px-given-class``
@@ -89,9 +89,7 @@ class GivenClass(NamedTuple):
 
 
 def held_out(evaluation: Evaluation) -> Literal["validation", "train"]:
-    """Return the part that a score may be fitted on beside the test images: ``train`` if no images
-    are held out.
-    """
+    """Return the part that a score is fitted on: ``train`` without validation images."""
     try:
         evaluation.data.part("validation")
     except NotApplicable:
@@ -100,7 +98,8 @@ def held_out(evaluation: Evaluation) -> Literal["validation", "train"]:
 
 
 def log_px_given_class() -> GivenClass:
-    """Log p(x) minus its mean over the validation images of the same predicted class; without them,
-    training images.
+    """Log p(x) minus its mean over held-out images of the same predicted class.
+
+    They are validation images, or training images where none are held out.
     """
     return GivenClass()

@@ -1,5 +1,6 @@
-"""Scores for out-of-distribution detection from features, the input (N, D) of a classifier's last
-layer.
+"""Scores for out-of-distribution detection from the features of a classifier.
+
+Features are the input (N, D) of its last layer.
 
 All are higher for images that the model takes to be in-distribution, and are computed in float64.
 Parameters are estimated on the training images, without augmentation, as in the papers.
@@ -38,9 +39,7 @@ Function = Callable[[LastLayer, "Tensor"], "Tensor"]
 
 
 class FeatureScore(NamedTuple):
-    """A :class:`~jembench.interfaces.metrics.FittedScore` that is a function of the features and
-    the last layer.
-    """
+    """A fitted score that is a function of the features and the last layer."""
 
     function: Function | None = None  # None: not fitted
     # of training images: features, labels
@@ -51,8 +50,9 @@ class FeatureScore(NamedTuple):
     def fit(
         self, evaluation: Evaluation, noise: float
     ) -> tuple[FeatureScore, dict[str, str | int]]:
-        """Return the score of the model, and the parts of the protocol; none for a score without
-        parameters.
+        """Return the score of the model, and the parts of the protocol.
+
+        A score without parameters has no such parts.
         """
         if self.estimate is None:
             return self, {}
@@ -108,8 +108,7 @@ def features_of(evaluation: Evaluation, images: str, noise: float) -> tuple[Last
 
 
 def layer_and_input(model: Any, x: Tensor) -> tuple[nn.Linear, Tensor]:
-    """Return the linear layer whose output is the logits of images (N, C, H, W), and its input (N,
-    D).
+    """Return the last linear layer, and its input (N, D) for images (N, C, H, W).
 
     Raises:
         NotApplicable: if there is none.
@@ -160,8 +159,9 @@ def knn(*, k: Count = 50) -> FeatureScore:
 
 
 def vim(*, dim: OptionalCount = None) -> FeatureScore:
-    """The energy score minus the virtual logit, the features' distance to the principal space of
-    training features.
+    """The energy score minus the virtual logit.
+
+    The virtual logit is the distance of the features to the principal space of training features.
 
     Wang et al. (2022), arXiv:2203.10807, section 4: logsumexp f(x) - alpha |P (h - o)|, o = -W^+ b,
     P projects onto all but the ``dim`` leading eigenvectors of the training features, and alpha is
@@ -197,8 +197,9 @@ def vim(*, dim: OptionalCount = None) -> FeatureScore:
 
 
 def mahalanobis() -> FeatureScore:
-    """Minus the squared Mahalanobis distance to the nearest class mean, with one covariance for all
-    classes.
+    """Minus the squared Mahalanobis distance to the nearest class mean.
+
+    All classes share one covariance.
 
     Lee et al. (2018), arXiv:1807.03888, equations 1 and 2, of the last layer's input alone, without
     the perturbation of the image and the ensemble of layers.
@@ -242,8 +243,9 @@ def react(*, percentile: Percentile = 90.0) -> FeatureScore:
 
 
 def ash(*, percentile: Percentile = 90.0) -> FeatureScore:
-    """The energy score of pruned and scaled features, ASH-S: it keeps an image's largest 100 -
-    ``percentile`` percent.
+    """The energy score of pruned and scaled features, ASH-S.
+
+    The largest 100 - ``percentile`` percent of an image's features are kept.
 
     Djurisic et al. (2023), arXiv:2209.09858, algorithm 3: the kept ones are multiplied by exp(s1 /
     s2), the sum of all features over that of the kept.
@@ -265,8 +267,9 @@ def ash(*, percentile: Percentile = 90.0) -> FeatureScore:
 
 
 def kl_grad_norm() -> FeatureScore:
-    """GradNorm: the L1 norm of the gradient of KL(uniform || p(y|x)) with respect to the last
-    layer's weights.
+    """GradNorm: the L1 norm of a gradient with respect to the last layer's weights.
+
+    The gradient is that of KL(uniform || p(y|x)).
 
     Huang et al. (2021), arXiv:2110.00218, section 3; in closed form, section 5, it is the product
     of the L1 norms of the features and of p(y|x) - 1 / K. The score ``grad-norm`` is another: the

@@ -64,8 +64,9 @@ class EnergyFinetuned(LogitModel):
         )
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the loss, images and outliers in one pass, also through batch norm, as in the
-        authors' code.
+        """Return the loss of images and outliers in one pass, as in the authors' code.
+
+        Batch norm sees both together.
         """
         assert negatives is not None
         sizes = [len(batch.x_labelled), len(negatives.x)]

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Selective(ScoredClasses):
-    """Selective prediction: areas under the risk-coverage curves of a score, and the risk at a
-    ``coverage``, in %.
+    """Selective prediction by a score: areas under risk-coverage curves, and a risk.
+
+    The risk is that at a ``coverage``, in %.
 
     Images are withdrawn in ascending order of ``score``, a name of `jembench list scores`; those of
     equal score together. The coverage is the share of images that are kept. ``aurc`` is the area
@@ -120,9 +121,7 @@ def ranks_of(score: Array) -> Array:
 
 
 def curve(ranks: Array, wrong: Array) -> Curve:
-    """Return the curve of images that are withdrawn from the last rank on, given their ranks and
-    errors (N,).
-    """
+    """Return the curve of images that are withdrawn from the last rank on."""
     import numpy as np
 
     counts = np.bincount(ranks)

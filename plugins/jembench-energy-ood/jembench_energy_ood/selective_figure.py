@@ -23,8 +23,9 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def curves(results: Sequence[Result]) -> Drawing:
-    """Draw selective and generalised risk over coverage, a line for each model, and the optimum as
-    a dotted one.
+    """Draw selective and generalised risk over coverage, a line for each model.
+
+    The optimum is a dotted line.
     """
     title = f"Withdrawn by {results[0].protocol['score']}: {results[0].trained_on}"
     figure, panels = drawing.panels(title, 2.6, 2, 2)

@@ -1,3 +1,4 @@
-"""Further metrics of generated images: precision, recall, density, coverage, memorisation, FID at
-infinity.
+"""Further metrics of generated images.
+
+Precision, recall, density, coverage, memorisation, and FID at infinity.
 """

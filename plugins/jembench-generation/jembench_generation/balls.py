@@ -1,5 +1,6 @@
-"""Balls around images up to their nearest neighbours, and the points inside: precision, recall,
-density and coverage.
+"""Balls around images up to their nearest neighbours, and the points inside.
+
+They give precision, recall, density and coverage.
 
 torch-fidelity computes the values of precision and recall, and the classes here the statistics of
 resamples.
@@ -37,8 +38,9 @@ the 12 k nearest once in a million or less.
 def precision_recall(
     generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], neighbours: int
 ) -> tuple[float, float]:
-    """Return precision and recall: the shares of images of one set inside a k-nearest-neighbour
-    ball of the other.
+    """Return precision and recall.
+
+    They are the shares of images of one set inside a k-nearest-neighbour ball of the other.
     """
     from torch_fidelity.metric_prc import (
         KEY_METRIC_PRECISION,
@@ -122,9 +124,7 @@ class Balls:
         return around
 
     def points_inside(self, points: Matrix, balls: Matrix) -> Matrix:
-        """Count the points inside each ball that was drawn, (R, M), each as often as it was drawn
-        (R, N).
-        """
+        """Count the points inside each drawn ball, (R, M), as often as both were drawn."""
         inside = np.zeros_like(balls)
         for rows in self._blocks():
             inside += points[:, rows] @ self.always[rows].astype(np.float32)
@@ -139,9 +139,7 @@ class Balls:
             yield self.point[inside], self.centre[inside]
 
     def radii(self, drawn: NDArray[np.bool_]) -> Matrix:
-        """Return the radius of each ball (M,) among the images drawn (M,); -1 for those that were
-        not.
-        """
+        """Return the radius of each ball (M,) among the images drawn (M,); -1: not drawn."""
         reached = drawn[self.indices].cumsum(axis=1) >= self.neighbours
         # -1: the last one kept, if fewer are drawn
         position = np.where(reached[:, -1], reached.argmax(axis=1), -1)
@@ -149,9 +147,7 @@ class Balls:
 
 
 class OpenBalls(Balls):
-    """Open balls, which do not hold the points at their border, as in the code of Naeem et al.
-    (2020).
-    """
+    """Balls without the points at their border, as in the code of Naeem et al. (2020)."""
 
     def within(self, distance: Matrix, radius: Matrix) -> Matrix:
         """Return whether points at these distances are inside balls of these radii."""
@@ -159,8 +155,9 @@ class OpenBalls(Balls):
         return inside
 
     def density(self) -> Statistic:
-        """Return the mean number of balls around a point, divided by k: Naeem et al. (2020),
-        Section 3.
+        """Return the mean number of balls around a point, divided by k.
+
+        Naeem et al. (2020), Section 3.
         """
 
         def density(points: Matrix, balls: Matrix) -> Matrix:
@@ -185,8 +182,9 @@ class OpenBalls(Balls):
 
 
 def nearest_others(features: Float[Tensor, "M D"], count: int) -> tuple[Matrix, Matrix]:
-    """Return the distances and the indices (M, T) of the nearest other images of each image, T =
-    ``count`` or M - 1.
+    """Return distances and indices (M, T) of the nearest other images of each image.
+
+    T is ``count``, or M - 1 if that is smaller.
     """
     parts = []
     for start in range(0, len(features), _BLOCK):

@@ -1,5 +1,6 @@
-"""Precision and recall of generated images, and density and coverage (Naeem et al., 2020,
-arXiv:2002.09797).
+"""Precision, recall, density and coverage of generated images.
+
+Density and coverage: Naeem et al. (2020), arXiv:2002.09797.
 
 Legend: N generated images, M reference images, D features.
 """
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PRC(ReferenceMetric):
-    """Precision and recall of the model's samples among features of the dataset, by torch-fidelity,
-    in %.
+    """Precision and recall of samples among features of the dataset, in %.
+
+    torch-fidelity computes them.
 
     ``features``: as for ``is``.
     """
@@ -56,8 +58,9 @@ class PRC(ReferenceMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class DensityCoverage(PRC):
-    """Density and coverage of the model's samples among features of the dataset (Naeem et al.,
-    2020).
+    """Density and coverage of samples among features of the dataset.
+
+    Naeem et al. (2020).
 
     Each image of the dataset has a ball up to its k-th nearest other one, k = ``neighbours``.
     ``density`` is the mean number of balls that hold a sample, divided by k: 1 is expected of

@@ -42,8 +42,9 @@ class FIDInfinity(FID):
         )
 
     def scores(self, sample: Generated, real: Tensor) -> Scores:
-        """Return the distance at infinitely many images, after shuffling both sets, whose own order
-        is not random.
+        """Return the distance at infinitely many images.
+
+        Both sets are shuffled first: their own order is not random.
         """
         import numpy as np
 

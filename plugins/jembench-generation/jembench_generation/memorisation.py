@@ -1,5 +1,6 @@
-"""Memorisation by tests on the distance of generated images to the training images, compared with
-that of test images.
+"""Memorisation by tests on distances to the training images.
+
+Distances of generated images are compared with those of test images.
 
 Legend: N generated images, M test images, T training images, D features, R resamples.
 """
@@ -27,8 +28,9 @@ FEW = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Memorisation(FeatureMetric):
-    """Memorisation by two tests on the distances of the model's samples to training images, in
-    features.
+    """Two tests of memorisation, on distances of samples to training images.
+
+    Distances are those of features.
 
     ``ct`` is C_T of Meehan et al. (2020), arXiv:2004.05675: the score of the Mann-Whitney test that
     samples are further from the training images of their cell than test images are, averaged over
@@ -138,8 +140,9 @@ def distances_in_cells(
 
 
 def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array) -> Statistic:
-    """Return C_T as a statistic of index matrices (R, N) and (R, M): the mean of the cells' scores,
-    by test images.
+    """Return C_T, the mean of the cells' scores, as a statistic of index matrices.
+
+    The matrices are (R, N) and (R, M); cells are weighted by their test images.
 
     A resample without any of these cells scores 0, as new samples do on average.
 
@@ -171,8 +174,9 @@ def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array)
 
 
 def rank_score(samples: Array, test: Array) -> float:
-    """Return the score of the Mann-Whitney test: normal for samples like the test values, below 0
-    for smaller ones.
+    """Return the score of the Mann-Whitney test.
+
+    It is normal for samples like the test values, and below 0 for smaller ones.
 
     As in the code of Meehan et al., it has a continuity correction and no correction for ties.
     """

@@ -1,5 +1,4 @@
-"""Memorisation: the distance of generated images to training images, compared with that of test
-images.
+"""Memorisation: distances of generated images to their nearest training images.
 
 Every image is compared with its nearest training image in L2, in the features of a network and in
 pixels. The nearest 1 % of the test images set the threshold of memorisation. A mirrored or shifted
@@ -38,8 +37,7 @@ _BLOCK = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Neighbours(FeatureMetric):
-    """Memorisation: distances of the model's samples to training images, compared with those of
-    test images.
+    """Memorisation: distances of samples to training images, beside those of test images.
 
     ``memorised`` is the share of samples, in %, that are as near to a training image as the nearest
     1 % of test images: 1 is expected of samples as new as test images, 100 of copies.
@@ -99,9 +97,7 @@ class Neighbours(FeatureMetric):
     def _distances(
         self, evaluation: Evaluation, sample: Generated, train: Tensor, test: Tensor
     ) -> Arrays:
-        """Return the nearest training image of each sample, and distances of samples and test
-        images, by space.
-        """
+        """Return the nearest training image of each sample, and all distances, by space."""
         import numpy as np
 
         pools = (pool_of(evaluation, self.features, images, "images") for images in (train, test))
@@ -132,8 +128,9 @@ class Nearest(NamedTuple):
 
 
 def nearest(images: Tensor, train: Tensor, device: torch.device) -> Nearest:
-    """Find the nearest training image of each image in L2, in float64, where sums of squares of
-    pixels are exact.
+    """Find the nearest training image of each image in L2.
+
+    It computes in float64, where sums of squares of pixels are exact.
 
     Args:
         images: features or uint8 pixels (N, D).
@@ -167,8 +164,7 @@ def nearest(images: Tensor, train: Tensor, device: torch.device) -> Nearest:
 
 
 def memorised(distance: Array, of_test: Array) -> Statistic:
-    """Return the share of images, in %, as near to a training image as the nearest 1 % of test
-    images.
+    """Return the share of samples that are as near as the nearest 1 % of test images, in %.
 
     It is a statistic of index matrices (R, N) and (R, M). The threshold is the smallest distance
     that at least 1 % of the test images do not exceed.
@@ -186,8 +182,9 @@ def memorised(distance: Array, of_test: Array) -> Statistic:
 
 
 def median_ratio(distance: Array, of_test: Array) -> Statistic:
-    """Return the median distance to a training image divided by that of the test images: about 1
-    for new images.
+    """Return the ratio of the median distances of samples and of test images.
+
+    It is about 1 for new images.
 
     It is a statistic of index matrices (R, N) and (R, M).
     """

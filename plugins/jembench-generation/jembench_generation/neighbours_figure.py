@@ -16,17 +16,16 @@ _PIXELS = "-pixels"
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan samples of each model beside their nearest training images, and histograms of all
-    distances.
-    """
+    """Plan samples beside their nearest training images, and histograms of distances."""
     for result in results:
         yield result.figure("neighbours", pairs, result.title, result.arrays)
         yield result.figure("neighbours-distances", distances, result.title, result.arrays)
 
 
 def pairs(title: str, arrays: Arrays) -> Drawing:
-    """Draw the samples that are nearest to a training image by the features, each left of it, the
-    nearest first.
+    """Draw the samples nearest to a training image, each left of it, the nearest first.
+
+    Nearest by the distance of features.
     """
     spaces = _spaces(arrays)
     by_features = next((space for space in spaces if space != _PIXELS), spaces[0])
@@ -47,9 +46,7 @@ def pairs(title: str, arrays: Arrays) -> Drawing:
 
 
 def distances(title: str, arrays: Arrays) -> Drawing:
-    """Draw the distances of samples and test images to the nearest training image: a panel for each
-    space.
-    """
+    """Draw the distances to the nearest training image, a panel for each space."""
     spaces = _spaces(arrays)
     figure, axes_of_spaces = drawing.panels(title, 0.6 + 1.6 * len(spaces), len(spaces))
     rows: list[dict[str, Any]] = []

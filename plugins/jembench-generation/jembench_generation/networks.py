@@ -31,8 +31,9 @@ def _dinov2(content: bytes) -> Any:
 
 
 def _clip(content: bytes) -> Any:
-    """Return torch-fidelity's network; of the TorchScript archive, which may hold code, it uses the
-    tensors alone.
+    """Return torch-fidelity's network with the tensors of the TorchScript archive.
+
+    The code that the archive may hold does not run.
     """
     from torch_fidelity.feature_extractor_clip import FeatureExtractorCLIP
 
@@ -112,8 +113,7 @@ class DinoV2Features(Pretrained):
 
 @dataclass(kw_only=True)
 class ClipFeatures(Pretrained):
-    """CLIP's ViT-B/32, of the Fréchet distance of Kynkäänniemi et al. (2023); needs 354 MB of
-    weights.
+    """CLIP's ViT-B/32, as used by Kynkäänniemi et al. (2023); needs 354 MB of weights.
 
     Its 512 features are the image embedding. ``weights`` and ``download``: as for ``inception``.
     """

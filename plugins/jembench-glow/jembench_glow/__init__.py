@@ -21,8 +21,9 @@ def glow(
     steps: Count = 32,
     hidden: Annotated[int, Range(least=1, most=10_000)] = 512,
 ) -> Glow | ConditionalGlow:
-    """A normalising flow with exact log p(x|y), which gives p(y|x) by Bayes' rule, or with exact
-    log p(x) alone.
+    """A normalising flow with exact log p(x|y), or with exact log p(x) alone.
+
+    Bayes' rule gives p(y|x) from log p(x|y).
 
     It has ``steps`` of flow in each of ``levels``, each of which halves height and width, and
     ``hidden`` channels in the network of each coupling.

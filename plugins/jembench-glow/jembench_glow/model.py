@@ -83,9 +83,7 @@ class Glow(nn.Module):
         return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})
 
     def _log_prob_by_component(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return log p(x|k) of every component of the prior, in nats, from one pass through the
-        flow.
-        """
+        """Return log p(x|k) of each component of the prior, from one pass, in nats."""
         # below float32 the flow is not invertible, and its determinant is inaccurate
         with torch.autocast(x.device.type, enabled=False):
             latents, log_det = self.flow.inverse_and_log_det(
@@ -123,8 +121,9 @@ class Glow(nn.Module):
 
 
 class ConditionalGlow(densities.ByBayes, Glow):
-    """A flow with exact log p(x|y) and a prior per class, trained by maximum likelihood on labelled
-    images.
+    """A flow with exact log p(x|y) and a prior for each class.
+
+    It is trained by maximum likelihood on labelled images.
     """
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:

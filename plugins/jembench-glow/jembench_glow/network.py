@@ -35,8 +35,9 @@ _CONSTANT = 1e-6
 
 
 class ActNorm(AffineConstFlow):  # type: ignore[misc]
-    """A scale and a shift of each channel, initialised from one batch only while ``fitting`` is
-    True.
+    """A scale and a shift of each channel.
+
+    One batch initialises them, and only while ``fitting`` is True.
 
     The class of normflows initialises them from the first batch of any kind, in evaluation mode
     too.
@@ -48,9 +49,7 @@ class ActNorm(AffineConstFlow):  # type: ignore[misc]
         super().__init__((channels, 1, 1))
 
     def inverse(self, z: Float[Tensor, "B C H W"]) -> tuple[Float[Tensor, "B C H W"], Tensor]:
-        """Return (z - t) exp(-s) and the logarithm of its Jacobian determinant, from images to
-        latents.
-        """
+        """Return (z - t) exp(-s), and the log determinant from images to latents."""
         if self.fitting:
             self._fit(z.detach())
         normalised: tuple[Tensor, Tensor] = super().inverse(z)
@@ -67,8 +66,9 @@ class ActNorm(AffineConstFlow):  # type: ignore[misc]
 
 
 class BoundedScales(nn.Module):
-    """A network whose output is the shifts and log scales of a coupling, with log scales within
-    +-MAX_LOG_SCALE.
+    """A network for the shifts and log scales of a coupling.
+
+    Log scales lie within +-MAX_LOG_SCALE.
 
     Glow's sigmoid scales can be near 0, so that the division by them from latents to images
     overflows: one of 1,000 samples of a well-trained model was not finite.
@@ -87,9 +87,7 @@ class BoundedScales(nn.Module):
 
 @contextmanager
 def fitting_actnorms(flow: nn.Module) -> Iterator[None]:
-    """Let passes through the flow initialise its actnorms, one after the other, for the duration of
-    the context.
-    """
+    """Let passes through the flow initialise its actnorms within the context."""
     layers = [module for module in flow.modules() if isinstance(module, ActNorm)]
     for layer in layers:
         layer.fitting = True
@@ -103,8 +101,9 @@ def fitting_actnorms(flow: nn.Module) -> Iterator[None]:
 def multiscale_flow(
     shape: tuple[int, int, int], *, levels: int, steps: int, hidden: int, components: int
 ) -> MultiscaleFlow:
-    """Make the flow over images of a shape, with a prior of ``components`` components at each
-    level.
+    """Make the flow over images of a shape.
+
+    The prior has ``components`` components at each level.
 
     Each level turns height and width into channels, and all but the last give half of their
     channels to the prior.
@@ -130,8 +129,9 @@ def multiscale_flow(
 
 
 def _step(channels: int, hidden: int) -> list[nn.Module]:
-    """Return the layers of a step of flow, from latents to images. The coupling is initialised as
-    the identity.
+    """Return the layers of a step of flow, from latents to images.
+
+    The coupling is initialised as the identity.
     """
     network = ConvNet2d((channels // 2, hidden, hidden, channels), (3, 1, 3), init_zeros=True)
     coupling = AffineCouplingBlock(BoundedScales(network), scale_map="exp")

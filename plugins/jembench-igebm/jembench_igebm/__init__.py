@@ -1,5 +1,6 @@
-"""Implicit generation with energy-based models (Du & Mordatch, 2019, arXiv:1903.08689), as jembench
-components.
+"""IGEBM: implicit generation with energy-based models.
+
+Du and Mordatch (2019), arXiv:1903.08689.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ def igebm(
     width: Annotated[int | None, Range(least=1, most=10_000)] = None,
     l2: NotNegative = 1.0,
 ) -> IGEBM | ConditionalIGEBM:
-    """A residual network with one energy: E(x, y), which gives p(y|x) over all classes, or E(x)
-    alone.
+    """A residual network with the energy E(x, y), or with E(x) alone.
+
+    E(x, y) of all classes gives p(y|x).
 
     ``l2`` weights the mean squared energies in the loss. ``auto`` is ``small`` below 32 pixels,
     otherwise the networks that were published for CIFAR-10: ``base`` if conditional, else
@@ -55,8 +57,9 @@ def igebm_langevin(
     buffer: Annotated[int, Range(least=1, most=100_000_000)] = 10_000,
     reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
 ) -> SharedBufferChains:
-    """Persistent chains of IGEBM: noise, then a step along the clipped gradient, within bounds;
-    units of x in [0, 1].
+    """Persistent chains of IGEBM: noise, then a clipped step, within the bounds.
+
+    Step sizes are in units of x in [0, 1].
 
     In [0, 1], x' = clamp(z - step_size clamp(dE/dz, -clip, clip), 0, 1) with z = x + noise N(0, I).
     Chains on E(x, y) continue any chain of the buffer, of any class.

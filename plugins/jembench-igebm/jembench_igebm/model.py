@@ -71,8 +71,9 @@ class IGEBM(nn.Module):
 
 
 class ConditionalIGEBM(nn.Module):
-    """A model of E(x, y), trained on p(x|y) alone; p(y|x) is proportional to exp(-E(x, y)), from K
-    energies.
+    """A model of E(x, y), trained on p(x|y) alone.
+
+    p(y|x) is proportional to exp(-E(x, y)), from K energies.
 
     Args:
         net: a conditional network.
@@ -94,8 +95,9 @@ class ConditionalIGEBM(nn.Module):
     def energy(
         self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
     ) -> Float[Tensor, " B"]:
-        """Return E(x, y) if labels are given, else E(x) = -logsumexp_y -E(x, y), which takes K
-        energies; in nats.
+        """Return E(x, y) for labels, else E(x) = -logsumexp_y -E(x, y), in nats.
+
+        E(x) takes K energies.
         """
         if y is None:
             return marginal_energy(self.logits(x))
@@ -103,8 +105,9 @@ class ConditionalIGEBM(nn.Module):
         return energy
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the :func:`contrastive_loss` of E(x, y), labelled data and samples of their
-        classes in one pass.
+        """Return the :func:`contrastive_loss` of E(x, y).
+
+        Labelled data and samples of their classes share one pass.
         """
         assert negatives is not None
         assert negatives.y is not None

@@ -40,9 +40,7 @@ class Architecture(NamedTuple):
 
 
 def _layers(text: str) -> tuple[Layer, ...]:
-    """Read the blocks of a text such as ``"optim:1/ 1:1"``: name, factor, and a slash if the block
-    pools.
-    """
+    """Read blocks such as ``"optim:1/ 1:1"``: name, factor, and a slash to pool."""
     parts = [part.partition(":") for part in text.split()]
     return tuple(
         Layer(f"res_{name}", int(rest.rstrip("/")), rest.endswith("/")) for name, _, rest in parts
@@ -65,8 +63,9 @@ ARCHITECTURES = {
 def architecture(
     name: str, data: DataSpec, *, conditional: bool, width: int | None = None
 ) -> Architecture:
-    """Return the architecture of a name, with another ``width`` if given; ``auto`` selects one for
-    ``data``.
+    """Return the architecture of a name, with ``width`` in place of its own if given.
+
+    ``auto`` selects one for ``data``.
     """
     if name == "auto":
         small = min(data.shape[1:]) < SMALLEST_FOR_PUBLISHED
@@ -78,8 +77,9 @@ def architecture(
 
 
 class ResBlock(nn.Module):
-    """The block x -> leaky(pool(shortcut(x) + gain conv(leaky(conv(x + bias)) + bias))), bias and
-    gain by class.
+    """A residual block whose gain and bias depend on the class.
+
+    It maps x to leaky(pool(shortcut(x) + gain conv(leaky(conv(x + bias)) + bias))).
 
     A bias is added before the convolution pads with zeros. Biases and gains have a row for each
     class, or one row in an unconditional block.
@@ -100,8 +100,9 @@ class ResBlock(nn.Module):
         )
 
     def forward(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None) -> Tensor:
-        """Return the next maps, with half the height and width if the block pools and both are
-        above 1.
+        """Return the next maps.
+
+        Their height and width are halved if the block pools and both are above 1.
         """
         inner = F.leaky_relu(self.conv_1(x + of_class(self.bias_1, y)), SLOPE)
         inner = self.conv_2(inner + of_class(self.bias_2, y)) * of_class(self.gain_2, y)
@@ -117,8 +118,9 @@ def of_class(table: Float[Tensor, "K C"], y: Int[Tensor, " B"] | None) -> Float[
 
 
 class EnergyNet(nn.Module):
-    """The network from images within ``DataSpec.bounds``, and their classes if conditional, to
-    energies.
+    """The network from images, and classes if conditional, to energies.
+
+    Images lie within ``DataSpec.bounds``.
 
     Args:
         data: the images' shape, bounds and classes.
@@ -150,8 +152,9 @@ class EnergyNet(nn.Module):
         return self._energy(self._stem(x), y)
 
     def every_class(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return E(x, y) for all y, from K times the images in the blocks; the stem does not depend
-        on the class.
+        """Return E(x, y) for all y.
+
+        K times the images pass through the blocks, and once through the stem, which has no classes.
         """
         maps = self._stem(x).repeat_interleave(self.classes, 0)
         y = torch.arange(self.classes, device=x.device).repeat(len(x))

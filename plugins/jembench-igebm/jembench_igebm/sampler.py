@@ -20,8 +20,9 @@ NO_CLASS = -1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoiseFirst(Langevin):
-    """The update z = x + noise N(0, I), then x' = clamp(z - step_size clamp(dE/dz, -clip, clip),
-    low, high).
+    """SGLD that adds its noise before the gradient step.
+
+    z = x + noise N(0, I), then x' = clamp(z - step_size clamp(dE/dz, -clip, clip), low, high).
 
     It is that of the code of Du & Mordatch (2019): the energy and gradient of a step are those of
     z.
@@ -99,9 +100,7 @@ class SharedBufferChains(PersistentChains):
         self.labels[state.slots] = NO_CLASS if state.y is None else state.y
 
     def kept(self) -> ChainState | None:
-        """Return a copy of all chains in the buffer, their ages and last classes, by slot; None
-        before the first.
-        """
+        """Return a copy of the buffer's chains, ages and last classes; None before the first."""
         kept = super().kept()
         if kept is None or bool((self.labels == NO_CLASS).any()):
             return kept

@@ -15,8 +15,9 @@ EPSILON = 1e-6
 
 
 class SpectralConv2d(nn.Module):
-    """A convolution without bias with the kernel w / sigma, or w / max(sigma, 1), zero-padded to
-    keep the size.
+    """A convolution without bias whose kernel is divided by its norm.
+
+    The kernel is w / sigma or w / max(sigma, 1), zero-padded to keep the size.
 
     sigma estimates the largest singular value of the kernel as a matrix (O, C k k) by one step of
     power iteration from ``u`` (Miyato et al., 2018). The norm of the convolution as a map of images
@@ -48,8 +49,9 @@ class SpectralConv2d(nn.Module):
         return F.conv2d(x, self.kernel(), padding=self.padding)
 
     def kernel(self) -> Float[Tensor, "O C k k"]:
-        """Return the normalised kernel, in the precision of the weights regardless of the caller's
-        autocast.
+        """Return the normalised kernel in the precision of the weights.
+
+        The caller's autocast does not change it.
         """
         with torch.autocast(self.weight.device.type, enabled=False):
             sigma = self._sigma()

@@ -1,5 +1,6 @@
-"""Energy-based joint distribution adversarial training (EB-JDAT, arXiv:2505.19459), as a jembench
-model.
+"""EB-JDAT: energy-based joint distribution adversarial training.
+
+arXiv:2505.19459.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ def eb_jdat(
     steps: Annotated[int, Range(least=1)] = 5,
     step_size: Positive = 2 / 255,
 ) -> EBJDAT:
-    """EB-JDAT: JEM with a gap between the energies of images and of adversarial images, and their
-    cross-entropy.
+    """EB-JDAT: JEM with a gap between energies of images and adversarial images.
+
+    It also minimises the cross-entropy of the latter.
 
     The ``paper`` lowers E(x~) - E(x), x~ raising E(x) within L-inf ``eps``. The authors' ``code``
     lowers E(x) - E(x~), x~ raising f(x)[y] and the change of the logits, from a start within

@@ -1,5 +1,6 @@
-"""EB-JDAT: a JEM that is also trained on adversarial images x~ of its labelled images, by their
-energy and class.
+"""EB-JDAT: a JEM that is also trained on adversarial images x~.
+
+They are those of its labelled images, and are trained by energy and class.
 
     paper  L = w_1 (E(x_p) - E(x_q)) + w_2 (E(x~) - E(x)) + w_3 CE(x) + w_4 CE(x~)
     code   L = w_1 (E(x_p) - E(x_q)) + w_2 (E(x_p) - E(x~)) + w_3 CE(x) + w_4 CE(x~)

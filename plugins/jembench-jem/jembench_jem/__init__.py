@@ -1,5 +1,6 @@
-"""The joint energy-based models of Grathwohl et al. (ICLR 2020, arXiv:1912.03263), as jembench
-models.
+"""The joint energy-based models of Grathwohl et al., as jembench models.
+
+ICLR 2020, arXiv:1912.03263.
 """
 
 from __future__ import annotations
@@ -83,8 +84,9 @@ def jem_tamed(
     energies: Literal["clip", "drop"] = "clip",
     limit: Positive = 3.0,
 ) -> TamedJEM:
-    """JEM whose loss clips or drops energies of outlying samples, which did not stabilise it
-    (Appendix H.3).
+    """JEM whose loss clips or drops the energies of outlying samples.
+
+    It did not stabilise the training (Appendix H.3).
 
     A sample is an outlier if its energy is more than ``limit`` robust standard deviations from the
     median of the batch.
@@ -105,8 +107,9 @@ def proper_sgld(
     buffer: Annotated[int, Range(least=1, most=100_000_000)] = 10_000,
     reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
 ) -> PersistentChains:
-    """Persistent chains of proper SGLD: variance twice the step, steps that decay polynomially
-    (Appendix H.1).
+    """Persistent chains of proper SGLD, with steps that decay polynomially.
+
+    The variance of the noise is twice the step (Appendix H.1).
 
     Step t of an iteration has the size step_size (1 + t / offset) ** -decay, and noise of twice
     that variance, times ``temperature``.

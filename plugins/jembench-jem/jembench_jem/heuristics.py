@@ -1,5 +1,4 @@
-"""Heuristics that the authors of JEM tried against divergence and that did not stabilise training,
-and proper SGLD.
+"""Heuristics against divergence that did not help JEM's authors, and proper SGLD.
 
 Grathwohl et al. (2020, Appendix H.3) name clipped gradients (``optimizer.clip`` of a recipe),
 clipped energies and ignored examples of atypical energy, without constants; those here are ours.
@@ -26,8 +25,9 @@ NORMAL = 1.4826
 
 
 class TamedJEM(JEM):
-    """JEM whose loss clips, or leaves out, energies of samples far from those of the other samples
-    of the batch.
+    """JEM whose loss clips or leaves out the energies of outlying samples.
+
+    Such samples lie far from the other samples of the batch.
 
     Args:
         net: see :class:`~jembench.parts.LogitModel`.
@@ -40,8 +40,9 @@ class TamedJEM(JEM):
         self.energies, self.limit = energies, limit
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the loss of JEM with another mean E(x_q). The guard and the history see all
-        energies.
+        """Return JEM's loss with another mean E(x_q).
+
+        The guard and the history see all energies.
         """
         loss = hybrid_loss(self, batch, negatives, self.weights)
         assert loss.energies is not None
@@ -61,8 +62,9 @@ class TamedJEM(JEM):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProperLangevin(Langevin):
-    """SGLD whose noise has the variance of twice the step times the temperature (Welling & Teh,
-    2011).
+    """SGLD whose noise has the variance of twice the step times the temperature.
+
+    Welling and Teh (2011).
 
     Step t of a chain has the size ``step_size (1 + t / offset) ** -decay``, t from 0 in each
     iteration of a training.

@@ -1,5 +1,4 @@
-"""The checkpoints that the authors of JEM published: the weights of a wide residual network, and a
-replay buffer.
+"""Checkpoints of JEM's authors: a wide residual network and a replay buffer.
 
 ``torch.save({"model_state_dict": ..., "replay_buffer": (N, C, H, W)}, ...)``. The names of the
 network's parameters begin with ``f.``, those of the classification head with ``class_output``; two
@@ -31,8 +30,9 @@ class AuthorsCheckpoint:
     """The importer of ``CIFAR10_MODEL.pt`` and checkpoints of the same form."""
 
     def read(self, path: Path, data: DataSpec, model: str | None) -> Import:
-        """Read the weights and the replay buffer. Without a model, depth, width and norm follow
-        from the weights.
+        """Read the weights and the replay buffer.
+
+        Without a model, depth, width and norm follow from the weights.
 
         Raises:
             CheckpointError: if it is no such checkpoint, or its replay buffer does not hold chains

@@ -1,5 +1,6 @@
-"""JEM whose labelled images, chains and outliers share a pass, some of them attacked, with a learnt
-scale.
+"""JEM with labelled images, chains and outliers in one pass.
+
+Some labelled images are attacked, and the scale of the logits is learnt.
 
     L = CE(s f(x), y) + w (mean E(x) - mean E(x_q)) + v (mean softplus(E(x)) + mean
     softplus(-E(x_o)))
@@ -76,8 +77,9 @@ class JointPassJEM(threat.AttackedModel):
     def chain_energy(
         self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
     ) -> Float[Tensor, " B"]:
-        """Return -logsumexp f(x), or -f(x)[y]: the energy that the loss trains and the chains
-        follow.
+        """Return -logsumexp f(x), or -f(x)[y], which the chains follow.
+
+        The loss trains the same energy.
         """
         f = execution.at_least_float32(self(x))
         return marginal_energy(f) if y is None else -f.gather(1, y[:, None]).squeeze(1)
@@ -110,8 +112,9 @@ class JointPassJEM(threat.AttackedModel):
         return Loss(total, {name: part.detach() for name, part in parts.items()}, of_chains)
 
     def _images(self, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
-        """Return the images of each kind, the labelled ones last, whose running statistics then
-        count most.
+        """Return the images of each kind, the labelled ones last.
+
+        The last ones count most in running statistics.
         """
         images = {}
         if negatives is not None:

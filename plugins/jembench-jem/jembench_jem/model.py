@@ -9,8 +9,9 @@ from jembench.parts import LogitModel, Weights, hybrid_loss
 
 
 class JEM(LogitModel):
-    """A model trained on log p(x, y) = log p(y|x) + log p(x), by cross-entropy and energies
-    (equation 8).
+    """A model trained on log p(x, y) = log p(y|x) + log p(x).
+
+    The loss is a cross-entropy and a difference of energies (equation 8).
 
     Args:
         net: see :class:`~jembench.parts.LogitModel`.
@@ -30,8 +31,9 @@ class JEM(LogitModel):
 
 
 class FactoredJEM(LogitModel):
-    """A model trained on log p(x, y) = log p(x|y) + log p(y), by energies of labelled data and
-    samples.
+    """A model trained on log p(x, y) = log p(x|y) + log p(y).
+
+    The loss is a difference of energies of labelled data and samples.
 
     It is the ablation of section 3 and Table 1 ("p(x|y) factored"), which has no term for p(y|x).
     """

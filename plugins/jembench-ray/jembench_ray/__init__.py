@@ -1,5 +1,6 @@
-"""Ray as an executor of jembench: units of work run as tasks of a Ray cluster, or of a Ray on this
-machine.
+"""Ray as an executor of jembench.
+
+Units of work run as tasks of a Ray cluster, or of a Ray on this machine.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The executor ``ray``: a remote task for each unit of work, on a Ray cluster or on a Ray of this
-machine alone.
-"""
+"""The executor ``ray``: a remote task for each unit of work."""
 
 from __future__ import annotations
 
@@ -40,8 +38,9 @@ starting.
 
 
 class RayExecutor:
-    """Units of work as tasks of Ray, which queues them, places them and tries again those of lost
-    nodes.
+    """Units of work as tasks of Ray.
+
+    Ray queues and places them, and repeats those of lost nodes.
 
     Args:
         address: of the cluster: ``host:port``, ``auto`` or ``local``; "": RAY_ADDRESS, or
@@ -247,8 +246,9 @@ class RayExecutor:
 
 
 def files_of(store: Store, text: str) -> list[Path]:
-    """Return the files of a store that a unit of work reads: of its fit, its cells, and those that
-    all fits share.
+    """Return the files of a store that a unit of work reads.
+
+    These are the files of its fit, its cells, and those that all fits share.
 
     Args:
         store: of the run.
@@ -286,9 +286,7 @@ def copy_caches(left: Path, root: Path) -> None:
 
 @contextmanager
 def _as_raised() -> Iterator[None]:
-    """Raise the exception that a signal's handler raised within Ray, which makes a SystemError of
-    it.
-    """
+    """Raise the exception of a signal's handler, of which Ray makes a SystemError."""
     try:
         yield
     except SystemError as error:

@@ -26,8 +26,9 @@ LOOK = 0.5
 
 
 class Died(Exception):
-    """The worker process died, for which Ray tries the task again. Arguments: the reason and the
-    host.
+    """The death of a worker process, after which Ray repeats the task.
+
+    Arguments: the reason and the host.
     """
 
 
@@ -43,8 +44,7 @@ class Unit:
 
 
 def carry_out(unit: Unit, files: bytes | None) -> tuple[Ended | None, bytes]:
-    """Carry out a unit in the driver's store, or, with the files that it needs, in a store of its
-    own.
+    """Carry out a unit in the driver's store, or in its own with the files it needs.
 
     Args:
         unit: the unit.
@@ -127,8 +127,9 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _cancellations() -> Iterator[list[int]]:
-    """Collect the interrupts of ray.cancel: one that ended the start of a worker would leave the
-    worker running.
+    """Collect the interrupts of ray.cancel.
+
+    One that ended the start of a worker would leave the worker running.
     """
     seen: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
@@ -139,8 +140,9 @@ def _cancellations() -> Iterator[list[int]]:
 
 
 def _wait(worker: subprocess.Popen[str], cancellations: list[int]) -> tuple[str, bool]:
-    """Wait for a process; return what it printed, and whether Ray has cancelled the task, which
-    stops it cleanly.
+    """Wait for a process; return its output, and whether Ray has cancelled the task.
+
+    A process whose task was cancelled is stopped cleanly.
     """
     node, is_stopped = os.getppid(), False
     while True:

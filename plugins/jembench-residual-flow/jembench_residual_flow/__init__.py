@@ -1,5 +1,6 @@
-"""Residual flows (Chen et al., 2019, arXiv:1906.02735), normalising flows of invertible residual
-blocks.
+"""Residual flows: normalising flows of invertible residual blocks.
+
+Chen et al. (2019), arXiv:1906.02735.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ def residual_flow(
     terms: Annotated[int, Range(least=0)] = 20,
     probes: Count = 1,
 ) -> ResidualFlow | ConditionalResidualFlow:
-    """A normalising flow of residual blocks, with log p(x|y) and so p(y|x) by Bayes' rule, or with
-    log p(x) alone.
+    """A normalising flow of residual blocks, with log p(x|y) or with log p(x) alone.
+
+    Bayes' rule gives p(y|x) from log p(x|y).
 
     It has ``blocks`` at each of ``levels``, between which height and width are halved, and
     ``hidden`` channels in the network of each block, whose convolutions are bounded by

@@ -148,8 +148,9 @@ class Block(nn.Module):
 
 
 class Flow(nn.Module):
-    """The map from images to latents: at each scale, an actnorm before each block, with all
-    channels.
+    """The map from images to latents.
+
+    At each scale an actnorm precedes each block, with all channels.
 
     Args:
         shape: (C, H, W) of images; 2^(levels - 1) divides H and W.

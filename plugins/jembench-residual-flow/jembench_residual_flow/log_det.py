@@ -1,5 +1,6 @@
-"""The log determinant log |det (I + J)| of a residual block, J = dg/dx of norm below 1, exactly or
-by a power series.
+"""The log determinant log |det (I + J)| of a residual block.
+
+J = dg/dx has a norm below 1. It is computed exactly or by a power series.
 
     log det (I + J) = sum over k >= 1 of (-1)^(k+1) / k tr J^k,    tr J^k = E[v' J^k v] for probes v of covariance I
 
@@ -36,15 +37,17 @@ class LogDet(Protocol):
     def __call__(
         self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool
     ) -> Change:
-        """Return g = net(x) and the log determinant, with gradients if ``differentiable``; x
-        requires a gradient.
+        """Return g = net(x) and the log determinant, with gradients if ``differentiable``.
+
+        x requires a gradient.
         """
         ...
 
 
 def exact(net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
-    """Compute the log determinant from the whole Jacobian, one of whose D rows each backward pass
-    gives.
+    """Compute the log determinant from the whole Jacobian.
+
+    Each backward pass gives one of its D rows.
     """
     change, identity = net(x), torch.eye(x[0].numel(), dtype=x.dtype, device=x.device)
     units = identity.view(-1, 1, *x.shape[1:]).expand(-1, *x.shape)
@@ -91,8 +94,9 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class Unbiased:
-    """The estimator for training, with an unbiased value and gradient over the draws of PyTorch's
-    global generators.
+    """The estimator for training, unbiased in value and gradient.
+
+    It draws from PyTorch's global generators.
 
     The first two terms are always used. Each further term is used if one more coin toss shows
     heads, and is divided by the probability of reaching it. The gradient is that of the series of
@@ -117,9 +121,7 @@ class Unbiased:
         return Change(g, value + surrogate - surrogate.detach())
 
     def _heads(self) -> int:
-        """Draw the number of tosses before the first tails, at least k with probability 2^-k, on
-        the host.
-        """
+        """Draw a number of tosses that is at least k with probability 2^-k, on the host."""
         return int(-(1 - torch.rand((), dtype=torch.float64)).log2())
 
 

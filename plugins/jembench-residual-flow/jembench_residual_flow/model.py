@@ -106,9 +106,7 @@ class ResidualFlow(nn.Module):
     def _log_prob_by_component(
         self, x: Float[Tensor, "B C H W"], log_det: LogDet
     ) -> Float[Tensor, "B K"]:
-        """Return log p(x|k) of every component of the prior, in nats, from one pass through the
-        flow.
-        """
+        """Return log p(x|k) of each component of the prior, from one pass, in nats."""
         # below float32 the determinant is inaccurate
         with torch.autocast(x.device.type, enabled=False):
             moved = self.flow(dequantisation.to_unit(x, self.data.bounds), log_det)
@@ -141,16 +139,18 @@ class ResidualFlow(nn.Module):
 
 
 class ConditionalResidualFlow(densities.ByBayes, ResidualFlow):
-    """A flow with log p(x|y) and a prior per class, trained by maximum likelihood on labelled
-    images.
+    """A flow with log p(x|y) and a prior for each class.
+
+    It is trained by maximum likelihood on labelled images.
     """
 
     def __init__(self, data: DataSpec, flow: Flow, terms: int, probes: int) -> None:
         super().__init__(data, flow, terms, probes, data.num_classes)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return log p(x|y) of every class without the determinants, which they share; their
-        softmax is p(y|x).
+        """Return log p(x|y) of each class without the determinants.
+
+        All classes share them, so that the softmax is p(y|x).
         """
         return self._log_prob_by_component(x, omitted)
 

@@ -1,6 +1,4 @@
-"""Metrics of robustness for jembench: AutoAttack, checks of gradients, certified radii; and starts
-of chains by PCA.
-"""
+"""Robustness: AutoAttack, checks of gradients, certified radii, starts by PCA."""
 
 from __future__ import annotations
 
@@ -19,8 +17,9 @@ def pca_start(
     variance: Annotated[float, Range(above=0, below=1)] = 0.95,
     scale: Annotated[float, Range(above=0)] = 0.005,
 ) -> PCAStart:
-    """The mean of a class, moved along its principal directions by ``scale`` times their singular
-    values (WEAT).
+    """The mean of a class, moved along its principal directions (WEAT).
+
+    It moves by ``scale`` times the singular values.
 
     The directions are those of the largest variance, up to the share ``variance`` of it. A singular
     value is sqrt(N - 1) standard deviations of N images: .005 is .35 of one for the 5,000 of a

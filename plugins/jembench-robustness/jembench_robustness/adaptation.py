@@ -1,5 +1,4 @@
-"""Test-time adaptation of batch norm to shifted images without labels: batch statistics, Tent and
-TEA.
+"""Test-time adaptation of batch norm to shifted images without labels.
 
 Images come in random order and in batches; what a batch has taught stays for the next one of the
 same shift. Networks without batch norm have nothing to adapt.
@@ -25,8 +24,7 @@ Classify = Callable[["Tensor"], "Tensor"]
 
 @dataclass(frozen=True, kw_only=True)
 class BatchStatistics:
-    """Batch norm with the statistics of each test batch in place of those of the training; no
-    weight changes.
+    """Batch norm with the statistics of each test batch; no weight changes.
 
     Schneider et al. (2020), arXiv:2006.16971. Batches are of at most ``batch`` images, and of equal
     sizes.
@@ -75,8 +73,9 @@ class BatchStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class Tent(BatchStatistics):
-    """Entropy minimisation: a step of Adam on the mean entropy of p(y|x) over scales and shifts of
-    batch norm.
+    """Tent: a step of Adam on the mean entropy of p(y|x).
+
+    It changes the scales and shifts of batch norm.
 
     Wang et al. (2021), arXiv:2006.10726. A batch is classified by the pass that gives the gradient,
     before the step.
@@ -100,8 +99,9 @@ class Tent(BatchStatistics):
 
 @dataclass(frozen=True, kw_only=True)
 class TEA(Tent):
-    """Energy adaptation: a step of Adam on mean E(x) - mean E(x_sample), E = -LSE f(x), as Tent's
-    otherwise.
+    """TEA: a step of Adam on mean E(x) - mean E(x_sample), with E = -LSE f(x).
+
+    Everything else is as in Tent.
 
     Yuan et al. (2024), arXiv:2311.14402. A batch is classified after the step. As many samples as
     the batch has images are drawn by ``sampler``, whose buffer outlives the batch: 20 steps of size
@@ -145,8 +145,7 @@ class TEA(Tent):
 
 
 def _steps(norms: list[nn.Module], learning_rate: float) -> Callable[[Tensor], None]:
-    """Return the function that takes a step of Adam on a loss of the scales and shifts of batch
-    norm alone.
+    """Return a function that takes a step of Adam on scales and shifts of batch norm.
 
     Raises:
         NotApplicable: if there are none.

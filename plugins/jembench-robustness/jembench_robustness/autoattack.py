@@ -84,8 +84,9 @@ CHECKS: Mapping[str, Check] = {
 
 @dataclass(frozen=True, kw_only=True)
 class AutoAttack(attacks.Attack):
-    """Accuracy in % under AutoAttack within ``eps``, by the code of its authors, the package
-    pyautoattack.
+    """Accuracy in % under AutoAttack within ``eps``, by its authors' code.
+
+    The package is pyautoattack.
 
     ``version`` is ``standard``, for models that predict an image always alike: automatic PGD on the
     cross-entropy and, for 9 target classes, on the difference of logits ratio, FAB for these
@@ -161,8 +162,9 @@ class AutoAttack(attacks.Attack):
         return self.spent.images * STEPS[self.chosen] * self.passes_each
 
     def check(self, planned: Planned) -> None:
-        """Check that eps is not larger than the largest distance of two images, and that the
-        attacks are defined.
+        """Check that eps is possible for the images, and that the attacks are defined.
+
+        It must not exceed the largest distance of two images.
 
         Raises:
             SpecError: if eps is larger.
@@ -233,9 +235,7 @@ class AutoAttack(attacks.Attack):
         return attacks.Found(adversarial, by > STANDING, {"by": by, **others})
 
     def details(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Return additional information: how many images each attack broke first, and the checks
-        that failed.
-        """
+        """Return how many images each attack broke first, and the failed checks."""
         by = arrays["by"][arrays["found"]]
         first = {
             member: int((by == place).sum()) for place, member in enumerate(MEMBERS[self.chosen])
@@ -258,8 +258,9 @@ class AutoAttack(attacks.Attack):
 
 @contextmanager
 def _contained(attack: Any) -> Iterator[list[str]]:
-    """Yield the warnings of pyautoattack, and restore the generators and the tracer that it
-    changes.
+    """Yield the warnings of pyautoattack, and restore the global state that it changes.
+
+    These are the random generators and the tracer.
 
     It logs, seeds the global generators, and counts calls of gradients by a tracer and in a global
     table.

@@ -38,8 +38,7 @@ _BLOCK = 1000  # noisy copies per pass; results do not depend on it
 
 @dataclass(frozen=True, kw_only=True)
 class Certified(Metric):
-    """Randomised smoothing: the certified accuracy in % within sizes of a change in L2, and the
-    mean radius.
+    """Randomised smoothing: certified accuracy in % within L2 radii, and the mean radius.
 
     ``sigma`` is the standard deviation of the noise, on [0, 1], and ``copies`` the number of noisy
     copies per image: 100,000, quick 1,000. The class is the most frequent of 100 predictions; its
@@ -80,8 +79,9 @@ class Certified(Metric):
         }
 
     def shard_size(self, device: str) -> int:
-        """Return the number of images per shard, the same on every device, since one image fills a
-        GPU.
+        """Return the number of images per shard: one image fills a GPU.
+
+        It is the same on every device.
         """
         return attacks.SHARD
 
@@ -131,8 +131,9 @@ class Certified(Metric):
         return counts
 
     def radius(self, frequent: Tensor) -> Tensor:
-        """Return the radii of classes with ``frequent`` (N,) predictions, float64 (N,); 0: the
-        classifier abstains.
+        """Return the radii of classes with ``frequent`` (N,) predictions, float64 (N,).
+
+        0: the classifier abstains.
         """
         import torch
         from scipy.stats import beta
@@ -144,9 +145,7 @@ class Certified(Metric):
         )
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
-        """Return the certified accuracy within each size, the mean radius and the share of
-        abstentions.
-        """
+        """Return certified accuracies, the mean radius and the share of abstentions."""
         correct, radius = arrays["predicted"] == arrays["label"], arrays["radius"]
         return {
             "certified-l2@0/255": share(correct & (radius > 0), "higher"),

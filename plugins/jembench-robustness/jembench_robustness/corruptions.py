@@ -1,5 +1,6 @@
-"""The fifteen corruptions of Hendrycks & Dietterich (2019), arXiv:1903.12261, with CIFAR-10-C's
-parameters.
+"""The fifteen corruptions of CIFAR-10-C, with its parameters.
+
+Hendrycks and Dietterich (2019), arXiv:1903.12261.
 
 The parameters of the five severities are those of ``make_cifar_c.py`` of the authors' code. Lengths
 in pixels are for images of 32 pixels: they grow in proportion with the height of larger images, and
@@ -68,8 +69,9 @@ def _defocus_blur(x: Images, rng: Generator, radius: float, smoothing: float) ->
 
 
 def _glass_blur(x: Images, rng: Generator, std: float, passes: int) -> Images:
-    """Blur, replace each pixel by a random one of it and three neighbours, in place, and blur
-    again.
+    """Blur, replace each pixel by one of three neighbours or itself, and blur again.
+
+    Pixels are replaced in place, at random.
     """
     std, reach = _pixels(x, std), round(_pixels(x, 1))
     sigma, (n, height, width, _) = (0, std, std, 0), x.shape
@@ -83,8 +85,9 @@ def _glass_blur(x: Images, rng: Generator, std: float, passes: int) -> Images:
 
 
 def _smeared(x: Images, degrees: NDArray[np.float64], radius: float, std: float) -> Images:
-    """Return one-sided Gaussian means along a direction of each image (N,), as ImageMagick's motion
-    blur does.
+    """Return one-sided Gaussian means along a direction of each image (N,).
+
+    ImageMagick's motion blur does the same.
     """
     n, height, width, _ = x.shape
     taps = np.arange(2 * round(_pixels(x, radius)) + 1)
@@ -197,8 +200,9 @@ def _contrast(x: Images, rng: Generator, keep: float) -> Images:
 
 
 def _elastic_transform(x: Images, rng: Generator, reach: float, std: float, shear: float) -> Images:
-    """Move three points at random by an affine map, and then each pixel by a smooth field; lengths
-    in heights.
+    """Move three points by an affine map, and then each pixel by a smooth field.
+
+    Both are random; lengths are in heights.
     """
     n, height, width, _ = x.shape
     side, centre = min(height, width) // 3, np.array([height // 2, width // 2])

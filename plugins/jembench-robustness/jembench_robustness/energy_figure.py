@@ -1,6 +1,4 @@
-"""Energies of clean, adversarial and generated images of each model, and the shift of each image by
-each attack.
-"""
+"""Energies of clean, adversarial and generated images, and the shift by each attack."""
 
 from __future__ import annotations
 
@@ -61,8 +59,9 @@ def draw(results: Sequence[Result]) -> Drawing:
 
 
 def _boxes(axes: Axes, arrays: Mapping[str, Any]) -> None:
-    """Draw quartiles, and whiskers from the 5th to the 95th percentile, of each array, the first on
-    top.
+    """Draw boxes of quartiles, with whiskers from the 5th to the 95th percentile.
+
+    The first array is on top.
     """
     axes.boxplot(
         list(arrays.values()),

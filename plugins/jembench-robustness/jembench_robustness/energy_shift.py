@@ -1,5 +1,6 @@
-"""Energies of clean, adversarial and generated images: what attacks and chains do to log p(x) of a
-classifier.
+"""Energies of clean, adversarial and generated images.
+
+They show how attacks and chains change log p(x) of a classifier.
 
 Mirza et al. (2024), arXiv:2407.06315, section 3: of robust classifiers, PGD lowers E(x) and APGD-T
 raises it. PGD within less than about twice the distance to the boundary raises it: of two classes
@@ -34,8 +35,9 @@ Count = Annotated[int, Range(least=1)]
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyShift(Metric):
-    """Mean energy of images minus that of their adversarial images, E(x) - E(x~) in nats, of three
-    attacks.
+    """Mean energy of images minus that of their adversarial images, in nats.
+
+    Three attacks find adversarial images.
 
     E(x) is -logsumexp of the logits. A positive shift means that the attack makes images more
     likely.
@@ -72,8 +74,7 @@ class EnergyShift(Metric):
         }
 
     def check(self, planned: Planned) -> None:
-        """Check that the attacks are defined for the dataset, and that there will be samples of the
-        sampler.
+        """Check that the attacks are defined, and that the sampler gives samples.
 
         Raises:
             SpecError: if eps is larger than the largest distance of two images.
@@ -122,8 +123,9 @@ class EnergyShift(Metric):
         }
 
     def _energies(self, target: Target, shard: attacks.Shard) -> dict[str, Tensor]:
-        """Return the energies of images and of their adversarial images, and whether these are
-        misclassified.
+        """Return the energies of images and adversarial images, and their successes.
+
+        An attack succeeds if its image is misclassified.
         """
         import torch
 

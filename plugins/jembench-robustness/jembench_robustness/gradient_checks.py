@@ -142,9 +142,7 @@ class GradientChecks(attacks.GradientAttack):
         }
 
     def settings(self, size: float, largest: float) -> list[Setting]:
-        """Return the settings of PGD whose accuracies are compared, with eps up to the largest
-        distance.
-        """
+        """Return the settings of PGD that are compared, up to the largest distance."""
         steps = self.spent.steps
         by_steps = [steps // 4, steps // 2, steps, 2 * steps]
         by_eps = [size / 2, min(2 * size, largest)]
@@ -153,9 +151,7 @@ class GradientChecks(attacks.GradientAttack):
         ]
 
     def attack(self, evaluation: Evaluation) -> attacks.Attacked:
-        """Run the attacks of each check, or use stored ones, and return their results for each
-        image.
-        """
+        """Run the attacks of each check, or read stored ones; return results by image."""
         import numpy as np
 
         norm, largest = self.norm, eps.largest_distance(self.norm, evaluation.data.spec.dimensions)
@@ -281,9 +277,7 @@ def _low(hits: int, n: int) -> float:
 
 
 def _largest_rise(standing: NDArray[np.bool_]) -> Any:
-    """Return the largest rise from a setting to a later one as a statistic, in points; 0 if there
-    is none.
-    """
+    """Return the largest rise from a setting to a later one, in points; 0 if none."""
     import numpy as np
 
     weaker, stronger = np.triu_indices(standing.shape[1], 1)
@@ -308,8 +302,9 @@ def _failing(arrays: Mapping[str, Any]) -> dict[str, NDArray[np.bool_]]:
 
 
 def _median(arrays: Mapping[str, Any], norm: eps.Norm, largest: float) -> float:
-    """Return the median distance of adversarial images that are not the image itself; the largest
-    if there are none.
+    """Return the median distance of adversarial images that differ from the image.
+
+    It is the largest possible distance if there are none.
     """
     import numpy as np
 

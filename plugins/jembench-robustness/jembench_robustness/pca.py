@@ -1,5 +1,6 @@
-"""Starts of chains along the principal directions of a class (Mirza et al., 2024,
-arXiv:2407.06315).
+"""Starts of chains along the principal directions of a class.
+
+Mirza et al. (2024), arXiv:2407.06315.
 
 Legend: n chains, D = C H W numbers of an image, I directions, C channels, H height, W width.
 """
@@ -14,8 +15,9 @@ from jembench.sampling.starts import ClassGaussianStart
 
 
 class PCAStart(ClassGaussianStart):
-    """Draws near the mean of a class along its principal directions, clamped to the bounds (Mirza
-    et al., 2024).
+    """Draws near the mean of a class along its principal directions.
+
+    They are clamped to the bounds (Mirza et al., 2024).
 
     With the mean m of a class's images, the singular values s_i of the images minus m, and their
     right singular vectors v_i, a start is

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Shift(ScoredClasses):
-    """Accuracy and ECE in % on shifted images, and AUROC of a score of the test images against
-    them.
+    """Accuracy and ECE in % on shifted images, and AUROC of test images against them.
 
     ``set`` is an OOD set with labels, such as corrupted, cifar10-c and cifar10.1, or a dataset
     whose classes have the same names. Each corruption at each severity that a set stands for is

@@ -1,5 +1,6 @@
-"""OOD sets of shifted test images, which have labels: fifteen corruptions, CIFAR-10-C and
-CIFAR-10.1.
+"""OOD sets of shifted test images with labels.
+
+Fifteen corruptions, CIFAR-10-C and CIFAR-10.1.
 
 Legend: N test images, M images of a file, K pairs of a corruption and a severity.
 """
@@ -70,8 +71,9 @@ def corrupted(*, by: By = "all", severity: Severity = 0) -> OODSet:
 
 
 def cifar10_c(*, by: By = "all", severity: Severity = 0, root: Root = "") -> OODSet:
-    """CIFAR-10-C: the test images of CIFAR-10 with fifteen corruptions. Options are those of
-    ``corrupted``.
+    """CIFAR-10-C: the test images of CIFAR-10 with fifteen corruptions.
+
+    Options are those of ``corrupted``.
 
     ``root`` is the folder of ``fog.npy``, ... and ``labels.npy`` ($JEMBENCH_DATA/CIFAR-10-C or
     ~/.cache/jembench/data/CIFAR-10-C by default), from zenodo.org/records/2535967. Hendrycks &
@@ -148,8 +150,9 @@ def _channels_first(images: Levels) -> Tensor:
 
 
 def _chosen(size: int, test: Split) -> Tensor:
-    """Return the places of as many images as there are test images, in the order of these, or of
-    all images.
+    """Return the places of as many images as there are test images.
+
+    They are in the order of the test images, or of all images.
     """
     import torch
 

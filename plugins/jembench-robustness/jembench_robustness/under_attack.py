@@ -1,5 +1,6 @@
-"""Metrics of attacked images: calibration on those of an attack, and detection of outliers that
-ascend the score.
+"""Metrics of attacked images: calibration, and detection of attacked outliers.
+
+An attack on an outlier ascends the score.
 
 Legend: N images, M outliers, K classes, C channels, H height, W width.
 """
@@ -76,8 +77,9 @@ class UnderAttack(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class Attacked(UnderAttack):
-    """Accuracy or a metric of calibration on the images of an attack, and on those on which it
-    fails as they are.
+    """Accuracy or calibration on images of an attack.
+
+    Images on which the attack fails count as they are.
 
     ``metric`` is a metric of classification or calibration with its options, and ``attack`` an
     attack with its eps: pgd@8/255, or pgd:norm=l2@0.5. It is the attack of the same metric, made
@@ -133,8 +135,9 @@ class Attacked(UnderAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class OutliersUnderAttack(UnderAttack, OutOfDistribution):
-    """Out-of-distribution detection of outliers that an attack moves within eps, until they look
-    in-distribution.
+    """OOD detection of outliers that an attack moves within eps.
+
+    The attack ascends the score, until they look in-distribution.
 
     The values and other options are those of ``ood``. ``attack``, such as pgd@8/255 or
     pgd:norm=l2,restarts=1@0.5, is projected gradient ascent on the score from each outlier, which
@@ -219,8 +222,9 @@ class OutliersUnderAttack(UnderAttack, OutOfDistribution):
 def highest(
     attack: PGD, scores: Callable[[Tensor], tuple[Tensor, Tensor]], x: Tensor, starts: Tensor
 ) -> Tensor:
-    """Return the highest score that gradient ascent finds within eps of each image, at least that
-    of its starts, (M,).
+    """Return the highest score that ascent finds within eps of each image, (M,).
+
+    It is at least that of the starts.
 
     Args:
         attack: its norm, steps and eps.

@@ -24,8 +24,9 @@ def slurm(
     retries: Annotated[int, Range(least=0)] = 2,
     setup: str = "",
 ) -> SlurmExecutor:
-    """Jobs of a Slurm cluster, by submitit: arrays, which continue after a time limit or a
-    preemption.
+    """Jobs of a Slurm cluster, by submitit.
+
+    Arrays continue after a time limit or a preemption.
 
     Each unit of work is a job of ``partition`` with ``gpus`` GPUs (``none``: one, if the partition
     has any), ``cpus`` cores and ``memory`` (``32G``); 0 and the empty text leave that to the

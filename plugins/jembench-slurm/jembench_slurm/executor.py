@@ -72,8 +72,9 @@ ARRAY = 1000
 
 
 class SlurmExecutor:
-    """Units of work as jobs of Slurm, whose files are in ``works/slurm`` of the store, in a folder
-    for each driver.
+    """Units of work as jobs of Slurm.
+
+    Their files are in ``works/slurm`` of the store, in a folder for each driver.
 
     Args:
         parameters: of submitit, for all jobs.
@@ -220,8 +221,7 @@ class SlurmExecutor:
         return found
 
     def _collect(self) -> list[Ended]:
-        """Return the endings of units whose job has a result, or has none and does not run any
-        more.
+        """Return the endings of units whose job has a result or does not run any more.
 
         Results are found by one listing of the folder. Slurm is asked about all jobs at once, more
         and more rarely.
@@ -259,8 +259,9 @@ class SlurmExecutor:
         return found
 
     def _states(self) -> dict[str, tuple[str, str, str]]:
-        """Return state, host and reason of this driver's jobs, by their ids, as far as Slurm has
-        not forgotten them.
+        """Return state, host and reason of this driver's jobs, by their ids.
+
+        Jobs that Slurm has forgotten are left out.
         """
         options = ("--me", "--noheader", "--array", "--states=all", "--format=%i|%T|%N|%r")
         rows = (
@@ -325,8 +326,9 @@ class SlurmExecutor:
         self._changed, self._looked = time.monotonic(), 0.0
 
     def close(self) -> None:
-        """End all jobs, and remove their files but the logs of problems, and the files that killed
-        drivers left.
+        """End all jobs, and remove their files.
+
+        Logs of problems stay. Files of drivers that were killed are removed too.
         """
         if not self._name:
             return
@@ -350,8 +352,9 @@ class SlurmExecutor:
         self._name = ""
 
     def _sweep(self) -> None:
-        """Remove the folders of drivers and jobs that have ended, unless the status of a unit names
-        a log in them.
+        """Remove the folders of drivers and jobs that have ended.
+
+        Folders with a log that the status of a unit names stay.
         """
         units = list(self._folder.parents[1].glob("*.json"))
         living = _slurm("squeue", "--me", "--noheader", "--format=%j").split()

@@ -1,5 +1,6 @@
-"""The code of a Slurm job: a worker, and its clean stop at the signal of submitit. It is pickled as
-plain data.
+"""The code of a Slurm job: a worker, and its clean stop at submitit's signal.
+
+It is pickled as plain data.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""VERA (Grathwohl et al., ICLR 2021, arXiv:2010.04230), a generator in place of chains, as a
-jembench model.
+"""VERA: JEM with a generator in place of chains.
+
+Grathwohl et al. (ICLR 2021), arXiv:2010.04230.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ def vera(
     posterior_rate: Positive = 3e-5,
     refinement: Annotated[int, Range(least=0, most=1_000_000)] = 0,
 ) -> VERA:
-    """JEM's network, trained on p(y|x) and p(x) with samples of a generator, whose entropy gradient
-    is estimated.
+    """JEM's network, trained on p(y|x) and p(x) with samples of a generator.
+
+    The gradient of the generator's entropy is estimated.
 
     The defaults are those of the authors' command for CIFAR-10: weights of the terms of the loss,
     learning rates of the generator and of the posterior's width. ``refinement`` is the number of

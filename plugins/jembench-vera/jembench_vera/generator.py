@@ -32,7 +32,9 @@ ETA = 0.1
 
 
 class UpBlock(nn.Module):
-    """Batch norm, ReLU, doubling and convolution, batch norm, ReLU and convolution, added to the
+    """A residual block of the generator that doubles height and width.
+
+    Batch norm, ReLU, doubling and convolution, batch norm, ReLU and convolution are added to the
     doubled input.
 
     Args:
@@ -55,8 +57,9 @@ def _doubled(x: Tensor) -> Tensor:
 
 
 class ImageNet(nn.Module):
-    """The mean image G(z): a linear map to small maps, blocks that double them, and a last
-    convolution with tanh.
+    """The mean image G(z).
+
+    A linear map to small maps, blocks that double them, and a last convolution with tanh.
 
     Images of 32 x 32 take three blocks. Weights are drawn as Xavier uniform with the gain of a
     ReLU.
@@ -151,8 +154,9 @@ class Generator(nn.Module):
         return precision * (weights[:, :, None, None, None] * difference).sum(0)
 
     def posterior_loss(self, x: Float[Tensor, "B C H W"], z: Float[Tensor, "B L"]) -> Tensor:
-        """Return -E[log q(x|z') + log N(z'; 0, I)] - H(N(z, diag eta^2)), z' from the latter, in
-        nats.
+        """Return -E[log q(x|z') + log N(z'; 0, I)] - H(N(z, diag eta^2)), in nats.
+
+        z' is drawn from N(z, diag eta^2).
 
         Terms that do not depend on eta are left out.
         """

@@ -69,8 +69,9 @@ class VERA(LogitModel):
         )
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the loss of the energy, with E(x) = -logsumexp f(x) and samples x_g of the
-        generator.
+        """Return the loss of the energy E(x) = -logsumexp f(x).
+
+        Its samples x_g are those of the generator.
 
         L = mean E(x) - mean E(x_g) + gradient mean |dE/dx|^2 / 2 + p_control mean E(x)^2
           + n_control mean E(x_g)^2 + classification CE(f(x_l), y_l) + unlabelled mean H(p(y|x))
@@ -104,8 +105,9 @@ class VERA(LogitModel):
         return Loss(total, {name: part.detach() for name, part in parts.items()}, energies)
 
     def phases(self) -> dict[str, Phase]:
-        """Return the turns of the generator, with the noise of its pixels, and of the posterior's
-        width.
+        """Return the turns of the generator and of the posterior's width.
+
+        The generator's turn trains the noise of its pixels too.
         """
         own = [
             parameter
@@ -135,8 +137,9 @@ class VERA(LogitModel):
         return Loss(total, {"sigma": self.generator.log_sigma.detach().exp()})
 
     def posterior_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the posterior's loss at new samples; its part ``eta`` is the mean standard
-        deviation.
+        """Return the posterior's loss at new samples.
+
+        Its part ``eta`` is the mean standard deviation.
         """
         with torch.no_grad():
             x, z = self.generator.draw(len(batch.x))
@@ -146,8 +149,9 @@ class VERA(LogitModel):
     def sample(
         self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: torch.Generator
     ) -> Float[Tensor, "N C H W"]:
-        """Draw n mean images G(z) on the generator's device, or with ``refinement`` images G(z) +
-        sigma eps.
+        """Draw n mean images G(z) on the generator's device.
+
+        With ``refinement`` they are images G(z) + sigma eps.
 
         These are the ends of chains on (z, eps), whose density is proportional to exp(-E(G(z) +
         sigma eps)), as in the code: the prior of z and eps is their start alone.

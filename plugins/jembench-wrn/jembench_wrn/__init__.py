@@ -32,8 +32,9 @@ def attack_within(
     steps: Steps = 10,
     step_size: Annotated[float | None, Range(above=0)] = None,
 ) -> threats.Attack:
-    """Return the attack of a model; its norm and its size are one option because neither has a
-    meaning alone.
+    """Return the attack of a model: a norm and a size.
+
+    They are one option, because neither has a meaning alone.
 
     Raises:
         SpecError: if ``threat`` is no norm and size.
@@ -78,8 +79,9 @@ def adversarial(
     *,
     random_start: bool = True,
 ) -> Adversarial:
-    """JEM's network, trained on p(y|x) of adversarial images within ``threat``, a norm and a
-    radius.
+    """JEM's network, trained on p(y|x) of adversarial images within ``threat``.
+
+    ``threat`` is a norm and a radius.
 
     The size is in units of a pixel's range, 0 to 1, and ``step_size`` in units of that size. By
     default all steps together have a length of 2.5 sizes.
@@ -100,8 +102,9 @@ def trades(
     *,
     beta: Positive = 6.0,
 ) -> Adversarial:
-    """TRADES: cross-entropy, and ``beta`` times the divergence of p(y|x) from that of adversarial
-    images.
+    """TRADES: cross-entropy, and ``beta`` times a divergence from adversarial images.
+
+    The divergence is that of p(y|x) of an image and of its adversarial image.
 
     The attack maximises the divergence. ``threat``, ``steps`` and ``step_size`` are as for
     `adversarial`.
@@ -148,8 +151,9 @@ def ratio(
     outlier_steps: Steps = 20,
     weight: Positive = 1.0,
 ) -> Adversarial:
-    """RATIO: `adversarial`, and uniform p(y|x) of outliers that an attack within ``outlier_threat``
-    made confident.
+    """RATIO: `adversarial`, and uniform p(y|x) of attacked outliers.
+
+    An attack within ``outlier_threat`` makes outliers confident.
 
     The outliers are the ends of the recipe's chains: of no steps, from starts that are not images
     of the classes. Their attack goes as many sizes far as that on images. ``threat``, ``steps`` and
@@ -175,8 +179,9 @@ def smoothadv(
     sigma: Positive = 0.25,
     draws: Steps = 2,
 ) -> Adversarial:
-    """SmoothAdv: a classifier to be smoothed, trained on attacks on the mean of p(y|x) over
-    ``draws`` of noise.
+    """SmoothAdv: adversarial training of a classifier that will be smoothed.
+
+    Attacks are on the mean of p(y|x) over ``draws`` of noise.
 
     ``sigma`` is the standard deviation of the noise in units of a pixel's range; measure the model
     with the same noise: the metric `certified:sigma=...`, and `smooth=...` of attacks. ``threat``,
@@ -192,8 +197,9 @@ def smoothadv(
 def one_cycle(
     *, rise: Annotated[float, Range(least=0, most=1)] = 0.25
 ) -> Callable[[int, int, int], float]:
-    """Rise by half a cosine from 1/25 of the rate in a share ``rise`` of the training, then fall to
-    1/250,000.
+    """Rise by half a cosine from 1/25 of the rate, then fall to 1/250,000.
+
+    The rise takes a share ``rise`` of the training.
 
     This is the learning rate of ``torch.optim.lr_scheduler.OneCycleLR``, whose momentum falls and
     rises as well.

@@ -1,5 +1,4 @@
-"""Classifiers trained on adversarial images near the training images, read as energies like any
-classifier.
+"""Classifiers trained on adversarial images, read as energies like any classifier.
 
 Each loss is a function of the model, images x in [0, 1] and classes y; x~ are the images of an
 attack within a ball.
@@ -201,8 +200,9 @@ def _misled(
 
 
 def _loss(adversarial: Float[Tensor, "B K"], y: Classes, **terms: Tensor) -> Loss:
-    """Return the sum of terms; its parts are these and the share of adversarial images classified
-    correctly.
+    """Return the sum of terms.
+
+    Its parts are the terms and the share of adversarial images classified correctly.
     """
     parts = {name: term.detach() for name, term in terms.items()}
     accuracy = (adversarial.argmax(dim=1) == y).float().mean()

@@ -7,8 +7,9 @@ from jembench.parts import LogitModel, Weights, hybrid_loss
 
 
 class Baseline(LogitModel):
-    """A classifier trained by cross-entropy: the supervised rows of Grathwohl et al. (2020), Table
-    1.
+    """A classifier trained by cross-entropy.
+
+    Grathwohl et al. (2020), Table 1, supervised rows.
     """
 
     chains: Chains = "none"

@@ -52,8 +52,9 @@ def timm(
 def torchvision(
     data: DataSpec, *, model: str, weights: Weights = "none", size: Size = None
 ) -> LibraryClassifier:
-    """A network of torchvision, by its name in
-    ``torchvision.models.list_models(torchvision.models)``.
+    """A network of torchvision, by its name in ``torchvision.models``.
+
+    ``torchvision.models.list_models(torchvision.models)`` lists the names.
     """
     from jembench_zoo import networks
 
@@ -67,8 +68,9 @@ def hf(
     weights: Weights = "none",
     size: Size = None,
 ) -> LibraryClassifier:
-    """An image classifier of transformers: a repository in its cache, a folder, or a type of model
-    (``vit``).
+    """An image classifier of transformers.
+
+    It is a repository in its cache, a folder, or a type of model (``vit``).
     """
     from jembench_zoo import networks
 

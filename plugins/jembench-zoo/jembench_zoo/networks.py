@@ -1,5 +1,6 @@
-"""Networks of timm, torchvision and transformers, adapted to a dataset and trained by
-cross-entropy.
+"""Networks of timm, torchvision and transformers for a dataset.
+
+They are trained by cross-entropy.
 
 Nothing is downloaded: weights and configurations come from files, or from the caches of the
 libraries.

@@ -203,8 +203,9 @@ def of_transform(
 
 
 def _get(size: Any, name: str) -> int:
-    """Return a number of transformers' sizes, which are dictionaries, or objects; 0 if it is not
-    there.
+    """Return a number of transformers' sizes, or 0 if it is missing.
+
+    Sizes are dictionaries or objects.
     """
     value = size.get(name) if isinstance(size, Mapping) else getattr(size, name, None)
     return int(value or 0)
