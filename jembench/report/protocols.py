@@ -1,6 +1,4 @@
-"""Comparison of protocols part by part: among our own results, and of a published number with one
-of ours.
-"""
+"""Comparison of protocols part by part: among our results, and with published numbers."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
@@ -24,38 +22,40 @@ def parsed(protocol: str) -> Spec | None:
 
 def parts_of(protocol: str) -> dict[str, str]:
     """Return the parts of a protocol; none of a plugin whose protocols are no specs."""
-    found = parsed(protocol)
-    return dict(found.arguments) if found else {}
+    whole = parsed(protocol)
+    return dict(whole.arguments) if whole else {}
 
 
 def peculiarities(protocols: Sequence[str]) -> list[str]:
-    """Return the arguments of each protocol that differ, or the whole text where protocols are no
-    specs.
-    """
-    specs = [dict(found.arguments) for found in map(parsed, protocols) if found]
-    keys = sorted({key for arguments in specs for key in arguments})
-    differing = [key for key in keys if len({arguments.get(key) for arguments in specs}) > 1]
-    # digests, of what others may name
+    """Return the arguments of each protocol that differ, or whole texts that are no specs."""
+    specs = [dict(whole.arguments) for whole in map(parsed, protocols) if whole]
+    differing = []
+    for key in sorted({key for arguments in specs for key in arguments}):
+        if len({arguments.get(key) for arguments in specs}) > 1:
+            differing.append(key)
+    # digests are left out where names tell the protocols apart
     named = [key for key in differing if key not in ("content", "data_content")]
     if len({tuple(map(arguments.get, named)) for arguments in specs}) == len({*protocols}):
         differing = named
     if not differing or len(specs) < len(protocols):
         return list(protocols)
-    return [
-        ", ".join(f"{key}={arguments.get(key, 'none')}" for key in differing) for arguments in specs
-    ]
+    texts = []
+    for arguments in specs:
+        texts.append(", ".join(f"{key}={arguments.get(key, 'none')}" for key in differing))
+    return texts
 
 
 def source_in_words(source: str) -> str:
-    """Return the source of generated images in a protocol in words: ``new chains of 20 steps by
-    sgld``.
-    """
-    known, chains = {"buffer": "replay buffer", "direct": "direct samples"}, parsed(source)
-    if source in known or chains is None or "steps" not in (options := dict(chains.arguments)):
-        return known.get(source, source)
-    return f"new chains of {options['steps']} steps" + f" by {chains.name}" * (
-        chains.name != "chains"
-    )
+    """Return the source of generated images in words: ``new chains of 20 steps by sgld``."""
+    if source == "buffer":
+        return "replay buffer"
+    if source == "direct":
+        return "direct samples"
+    chains, steps = parsed(source), parts_of(source).get("steps")
+    if chains is None or steps is None:
+        return source
+    words = f"new chains of {steps} steps"
+    return words if chains.name == "chains" else f"{words} by {chains.name}"
 
 
 # --- attacks
@@ -69,58 +69,54 @@ RULE = ("sure", "verified")
 
 
 def values_of(name: str, attacks: Iterable[Mapping[str, str]]) -> set[str]:
-    """Return the values of a part of some attacks' protocols; of chains and gradients those of
-    refined models alone.
+    """Return the values of a part of some attacks' protocols.
+
+    Of chains and gradients, which only refined models have, 0 is no value.
     """
-    return {parts.get(name, "0") for parts in attacks} - {"0" if name in ("eot", "grad") else ""}
+    values = {parts.get(name, "0") for parts in attacks}
+    values.discard("0" if name in ("eot", "grad") else "")
+    return values
 
 
 def in_common(protocols: Iterable[str]) -> str:
-    """Return the norm, the budget and the defence that attacks have in common; of other metrics
-    among them, nothing.
-    """
+    """Return the norm, budget and defence that attacks share; "" with other metrics among them."""
     attacks = [parts_of(protocol) for protocol in protocols if protocol]
     if not all("refine" in parts for parts in attacks):
         return ""
-    found = []
+    shared = []
     for name in ("norm", "images", "restarts", "steps", "queries", *DEFENCE):
         values = values_of(name, attacks)
         if len(values) == 1 and values != {"0"}:
-            found.append(part_in_words(name, values.pop()))
-    return ", ".join(found)
+            shared.append(part_in_words(name, values.pop()))
+    return ", ".join(shared)
 
 
 # --- published numbers
 # ------------------------------------------------------------------------------------------------
 
 TACIT = frozenset({"content", "data_content", "outliers"})
-"""Parts of our protocol ids that no publication states: the images themselves, and the number of
-the outliers.
-"""
+"""Parts of our protocol ids that no publication states: digests of images, number of outliers."""
 
 _NAMES: Mapping[str, str] = headings.table_of("protocols.toml")
 
 
 def part_in_words(name: str, value: str) -> str:
     """Return a part of a protocol and its value: ``norm L∞``, ``averaged chains 5``."""
-    return f"{in_words([name])} {headings.in_words(value) if value.isidentifier() else value}"
+    text = headings.in_words(value) if value.isidentifier() else value
+    return f"{in_words([name])} {text}"
 
 
 def in_words(parts: Iterable[str]) -> str:
-    """Return the names of parts of a protocol in a sentence: the dataset first, then by the keys of
-    the others.
-    """
+    """Return the names of parts of a protocol in a sentence, the dataset first."""
     in_order = sorted(parts, key=lambda part: (part != "data", part))
     return ", ".join(_NAMES.get(part, part.replace("_", " ")) for part in in_order)
 
 
 class Match(NamedTuple):
-    """A published protocol beside one of ours: the parts that differ, and those that are
-    incompletely stated there.
-    """
+    """A published protocol beside one of ours: which parts differ or are not stated."""
 
     differs: Set[str]
-    unstated: Set[str]
+    unstated: Set[str]  # incompletely stated there
 
 
 @lru_cache(maxsize=2**16)
@@ -142,28 +138,28 @@ def compare(published: str, ours: str, metric: str) -> Match | None:
     theirs, own = spec.parse(published), parsed(ours)
     if own is None or own.name != theirs.name:
         return None
-    stated, known = dict(theirs.arguments), dict(own.arguments)
-    silent = known.keys() - stated.keys() - TACIT
-    differs = {
-        part for part, value in stated.items() if part not in known or not _same(value, known[part])
-    }
-    differs |= silent & dict(spec.parse(metric).arguments).keys()
+    stated, parts = dict(theirs.arguments), dict(own.arguments)
+    silent = parts.keys() - stated.keys() - TACIT
+    differs = silent & dict(spec.parse(metric).arguments).keys()
+    for part, value in stated.items():
+        if part not in parts or not _same(value, parts[part]):
+            differs.add(part)
     vague = {part for part, value in stated.items() if "*" in value}
     return Match(differs, (silent | vague) - differs)
 
 
 def _same(published: str, ours: str) -> bool:
-    """Return whether two values agree: as text, as numbers, as specs of which ours says more, or
-    but for a checksum.
+    """Return whether two values agree as texts, as numbers or as specs.
+
+    Ours may have a checksum, or more options.
     """
     if fnmatchcase(ours, published) or published == ours.partition("@")[0]:
         return True
     theirs, own = parsed(published), parsed(ours)
     if theirs is not None and own is not None:
-        known = dict(own.arguments)
-        return theirs.name == own.name and all(
-            _same(value, known.get(key, "")) for key, value in theirs.arguments
-        )
+        options = dict(own.arguments)
+        agree = all(_same(value, options.get(key, "")) for key, value in theirs.arguments)
+        return theirs.name == own.name and agree
     with suppress(ValueError, ZeroDivisionError):
         return Fraction(published) == Fraction(ours)  # a share too: 0.1 is 1000/10000
     return False

@@ -1,5 +1,4 @@
-"""The published numbers: read from files, set beside ours where their protocols agree, or shown
-below as tables.
+"""The published numbers: beside ours where protocols agree, or else as tables below.
 
 The files are the TOML files in ``reference/`` of every suite package. A file is one paper, a
 ``[[table]]`` in it one place of that paper; ``jem-iclr2020/table1`` names one. The layout is
@@ -7,7 +6,7 @@ described at the head of ``jem-iclr2020.toml``.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from importlib.resources.abc import Traversable
 from typing import Any, Literal, NamedTuple
@@ -85,8 +84,11 @@ class _File(NamedTuple):
 def published_numbers(
     requested: Sequence[str] | None, of_suite: Sequence[str] = ()
 ) -> list[Published]:
-    """Return the numbers of the requested tables in that order; of None those of a suite, of
-    ``none`` nothing.
+    """Return the numbers of published tables, in the order of the tables.
+
+    Args:
+        requested: names of tables; ``none``: nothing; None: those of the suite.
+        of_suite: the names of the suite's tables.
 
     Raises:
         SpecError: for a name that no reference file answers to.
@@ -94,16 +96,16 @@ def published_numbers(
     """
     files = packages.files("reference")
     names = of_suite if requested is None else [name for name in requested if name != "none"]
-    found: dict[str, list[Published]] = {}
+    tables: dict[str, list[Published]] = {}
     for stem in dict.fromkeys(name.partition("/")[0] for name in names):
         for number in read_file(stem, files[stem]) if stem in files else ():
-            found.setdefault(number.table, []).append(number)
+            tables.setdefault(number.table, []).append(number)
+    numbers: list[Published] = []
     for name in names:
-        if name not in found:
-            raise unknown("published table", name, found or files, "jembench list references")
-    return [
-        number._replace(requested=requested is not None) for name in names for number in found[name]
-    ]
+        if name not in tables:
+            raise unknown("published table", name, tables or files, "jembench list references")
+        numbers += tables[name]
+    return [number._replace(requested=requested is not None) for number in numbers]
 
 
 def read_file(stem: str, file: Traversable) -> list[Published]:
@@ -112,18 +114,16 @@ def read_file(stem: str, file: Traversable) -> list[Published]:
     Raises:
         PluginError: if the file is not of the layout; the message says where.
     """
+    numbers: list[Published] = []
     try:
         written = validation.read(_File, validation.parse(file.read_bytes(), str(file)), str(file))
-        return [
-            number
-            for table in written.table
-            for row in table.rows
-            for number in _row(stem, row, table, written)
-        ]
+        for table in written.table:
+            for row in table.rows:
+                numbers += _row(stem, row, table, written)
     except SpecError as error:
-        raise PluginError(
-            f"The reference file {file} cannot be used: {error} Correct it, or tell the author of its package."
-        ) from error
+        problem = f"The reference file {file} cannot be used: {error}"
+        raise PluginError(f"{problem} Correct it, or tell the author of its package.") from error
+    return numbers
 
 
 _ALL = "*"
@@ -136,38 +136,41 @@ def _row(stem: str, written: Mapping[str, Any], table: _Table, file: _File) -> I
     fields = {key: value for key, value in written.items() if key not in columns}
     values = {label: written[label] for label in columns if label in written}
     row = validation.read(_Row, {**fields, "values": values}, f"a row of {table.name}")
-    if other := sorted(row.protocol.keys() - {*columns, _ALL}):
-        raise unknown(f"label with a protocol in a row of {table.name}", other[0], columns, "")
+    unknown_labels = sorted(row.protocol.keys() - {*columns, _ALL})
+    if unknown_labels:
+        kind = f"label with a protocol in a row of {table.name}"
+        raise unknown(kind, unknown_labels[0], columns, "")
     dataset = row.dataset or table.dataset
-    source = ", ".join(
-        filter(None, (row.cite or file.paper.cite, row.where or table.where, file.paper.url))
-    )
-    for place, (label, column) in enumerate(columns.items()):
-        if label in values:
-            quantity, protocol = _protocol(row, column, table, dataset)
-            number = Row(
+    source = (row.cite or file.paper.cite, row.where or table.where, file.paper.url)
+    for place, column in enumerate(table.columns):
+        if column.label not in values:
+            continue
+        quantity, protocol = _protocol(row, column, table, dataset)
+        yield Published(
+            table=f"{stem}/{table.name}",
+            title=file.paper.title,
+            note=table.note,
+            column=place,
+            quantity=quantity,
+            status=file.paper.status,
+            row=Row(
                 model=row.model,
                 name=row.label,
                 dataset=dataset,
-                label=label,
-                value=row.values[label],
+                label=column.label,
+                value=row.values[column.label],
                 unit=column.unit,
                 better=column.better,
                 protocol=protocol,
-                source=source,
+                source=", ".join(filter(None, source)),
                 notes=(row.note,) if row.note else (),
                 dataset_name=dataset,
-            )
-            name = f"{stem}/{table.name}"
-            yield Published(
-                name, file.paper.title, table.note, place, quantity, file.paper.status, number
-            )
+            ),
+        )
 
 
 def _protocol(row: _Row, column: _Column, table: _Table, dataset: str) -> tuple[str, str]:
-    """Return the label of ours, and the protocol that table, column and row state together; "": no
-    metric of ours.
-    """
+    """Return the label of ours and the protocol as far as it is stated; "": no metric of ours."""
     if column.protocol is None and table.protocol is None:
         return "", ""
     parts = {"data": re.sub(r"[^a-z0-9]", "", dataset.lower()), "metric": column.label}
@@ -175,9 +178,8 @@ def _protocol(row: _Row, column: _Column, table: _Table, dataset: str) -> tuple[
     quantity = parts.pop("value", parts["metric"])
     parts |= {**row.protocol.get(_ALL, {}), **row.protocol.get(column.label, {})}
     metric = parts.pop("metric")
-    return quantity, str(
-        Spec(metric, tuple((part, value) for part, value in parts.items() if value != "*"))
-    )
+    stated = tuple((part, value) for part, value in parts.items() if value != "*")
+    return quantity, str(Spec(metric, stated))
 
 
 # --- beside ours
@@ -194,8 +196,7 @@ class Elsewhere(NamedTuple):
 def beside(
     published: Sequence[Published], ours: Sequence[Row]
 ) -> tuple[list[Row], list[Elsewhere]]:
-    """Find the published numbers that are of the same quantity as ours in a column, and the tables
-    of the others.
+    """Find a place in our columns for published numbers of the same quantity.
 
     Args:
         published: the numbers.
@@ -204,38 +205,49 @@ def beside(
     Returns:
         The numbers as rows in our columns, and the tables that have others.
     """
-    measured = grouped(
-        (row for row in ours if row.value is not None), lambda row: (row.dataset, row.place)
-    )
-    columns = [(column[0], {row.protocol for row in column}) for column in measured]
-    found: list[Row] = []
+    measured = (row for row in ours if row.value is not None)
+    columns = grouped(measured, lambda row: (row.dataset, row.place))
+    rows: list[Row] = []
     elsewhere: list[Elsewhere] = []
     for table in grouped(published, lambda number: number.table):
-        differs, placed = set[str](), 0
+        differs: set[str] = set()
+        placed = 0
         for number in table:
-            matches = list[tuple[Row, Match]]()
-            for one, protocols in columns if number.row.protocol else ():
-                compared = [compare(number.row.protocol, own, one.metric) for own in protocols]
-                known = [match for match in compared if match is not None]
-                if len(known) == len(compared):  # it must agree with all of ours
-                    parts = (set[str]().union(*of_all) for of_all in zip(*known, strict=True))
-                    matches.append((one, Match(*parts)))
-            wanted = (number.quantity, number.row.unit)
-            same = [
-                (one, match)
-                for one, match in matches
-                if not match.differs and (one.label, one.unit) == wanted
+            matches = list(_matches(number, columns))
+            in_columns = [
+                _in_column(number, own, match.unstated, ours)
+                for own, match in matches
+                if not match.differs and (own.label, own.unit) == (number.quantity, number.row.unit)
             ]
-            found += (_in_column(number, one, match.unstated, ours) for one, match in same)
-            placed += bool(same)
-            if not same:
-                differs |= min((match.differs for _, match in matches), key=len, default=set[str]())
+            rows += in_columns
+            if in_columns:
+                placed += 1
+            elif matches:
+                differs |= min((match.differs for _, match in matches), key=len)
         if placed < len(table):
             elsewhere.append(Elsewhere(table, differs))
-    return found, elsewhere
+    return rows, elsewhere
+
+
+def _matches(number: Published, columns: Iterable[Sequence[Row]]) -> Iterator[tuple[Row, Match]]:
+    """Yield a row of each column with a number's metric, and how the protocols compare."""
+    if not number.row.protocol:
+        return
+    for column in columns:
+        own = column[0]
+        protocols = {row.protocol for row in column}
+        compared = [compare(number.row.protocol, protocol, own.metric) for protocol in protocols]
+        matches = [match for match in compared if match is not None]
+        if len(matches) == len(compared):  # it must agree with all of ours
+            differs = set[str]().union(*(match.differs for match in matches))
+            unstated = set[str]().union(*(match.unstated for match in matches))
+            yield own, Match(differs, unstated)
 
 
 def _in_column(number: Published, own: Row, unstated: Set[str], ours: Sequence[Row]) -> Row:
+    reason = ""
+    if unstated:
+        reason = f"same quantity, protocol incompletely stated there: {in_words(unstated)}"
     return replace(
         _named(number, ours, f" · {number.status}"),
         dataset=own.dataset,
@@ -243,21 +255,19 @@ def _in_column(number: Published, own: Row, unstated: Set[str], ours: Sequence[R
         label=own.label,
         better=own.better,
         headed=own.headed,
-        reason=f"same quantity, protocol incompletely stated there: {in_words(unstated)}"
-        if unstated
-        else "",
+        reason=reason,
     )
 
 
 def _named(number: Published, ours: Sequence[Row], standing: str = "") -> Row:
-    """Return a row under the paper's name of a model, with ours where that does not tell it: ``WRN
-    (baseline)``.
+    """Return a row under the paper's name of a model: ``WRN``, or ``WRN (baseline)``.
+
+    Ours is named where a model of that name is among ours and the paper's name does not say it.
     """
     row = number.row
-    is_ours = any(_bare(one.model) == _bare(row.model) for one in ours)
-    says_it = set(re.findall(r"\w+", row.model.lower())) <= set(
-        re.findall(r"\w+", row.name.lower())
-    )
+    is_ours = any(_bare(own.model) == _bare(row.model) for own in ours)
+    in_name = set(re.findall(r"\w+", row.name.lower()))
+    says_it = in_name.issuperset(re.findall(r"\w+", row.model.lower()))
     name = f"{row.name} ({row.model})" if is_ours and not says_it else row.name
     return replace(row, name=name + standing, notes=(*row.notes, f"{number.status}: {row.source}"))
 
@@ -268,27 +278,31 @@ def _named(number: Published, ours: Sequence[Row], standing: str = "") -> Row:
 
 def published_table(elsewhere: Elsewhere, ours: Sequence[Row]) -> Table:
     """Return a published table as a whole, to stand below ours."""
-    in_order = [
-        number.row for number in sorted(elsewhere.numbers, key=lambda number: number.column)
-    ]
-    columns = {
-        row.label: Heading(headings.in_words(row.label), detail(row.unit, row.better))
-        for row in in_order
-    }
+    columns = {}
+    for number in sorted(elsewhere.numbers, key=lambda number: number.column):
+        row = number.row
+        unit = detail(row.unit, row.better)
+        columns[row.label] = Heading(headings.in_words(row.label), unit)
     rows = [_named(number, ours) for number in elsewhere.numbers]
     datasets = list(dict.fromkeys(row.dataset for row in rows))
-    is_other = {_bare(row.dataset) for row in ours}.isdisjoint(map(_bare, datasets))
+    title = f"Published · dataset {', '.join(datasets)}"
+    if {_bare(row.dataset) for row in ours}.isdisjoint(map(_bare, datasets)):
+        title += " · another dataset than ours: for orientation, not for comparison"
     table = pivot(
         rows,
         {"model": lambda row: row.name, "dataset": lambda row: row.dataset},
         columns.values(),
         lambda row: columns[row.label],
-        title=f"Published · dataset {', '.join(datasets)}"
-        + " · another dataset than ours: for orientation, not for comparison" * is_other,
+        title=title,
     )
-    legend = [note[0].upper() + note[1:] + "." for note in (elsewhere.numbers[0].note,) if note]
-    legend += [f"{ABSENT}: not given there."] if len(rows) < len(table.rows) * len(columns) else []
-    legend += [f"Protocols differ in: {in_words(elsewhere.differs)}."] if elsewhere.differs else []
+    legend = []
+    note = elsewhere.numbers[0].note
+    if note:
+        legend.append(f"{note[0].upper()}{note[1:]}.")
+    if len(rows) < len(table.rows) * len(columns):
+        legend.append(f"{ABSENT}: not given there.")
+    if elsewhere.differs:
+        legend.append(f"Protocols differ in: {in_words(elsewhere.differs)}.")
     return replace(table, footnotes=tuple(map(Footnote, legend)))
 
 

@@ -1,5 +1,4 @@
-"""The joint view: one value of each model for each of five respects, and the Pareto front over all
-of them.
+"""The joint view: a value of each model in each of five respects, and the Pareto front.
 
 ``respects.toml`` names the respects and the values that may stand for them.
 """
@@ -7,7 +6,7 @@ of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -28,8 +27,9 @@ RESPECTS, COSTS = _TABLES["respects"], _TABLES["costs"]
 _PREFERRED = {**RESPECTS, **COSTS}
 
 Better = Callable[[Row, Row, int], bool | None]
-"""A test of two values of a column, at a level for so many tests: the first is significantly
-better. None: untested.
+"""Tests whether the first of two values of a column is better, by a level for so many tests.
+
+None: it cannot be tested.
 """
 
 
@@ -51,8 +51,7 @@ def rows_of(means: Sequence[Row], placed: Sequence[Row]) -> list[Row]:
 
 
 def headline(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Return the rows of the value that stands for each respect and cost, with those that say why a
-    model has none.
+    """Return the rows that stand for each respect and cost, also those without a value.
 
     On each dataset it is the value that most models have; of several, the first in
     ``respects.toml``, and of these the one under the fewest options. Options that a command adds to
@@ -61,22 +60,24 @@ def headline(rows: Sequence[Row]) -> dict[str, list[Row]]:
     Args:
         rows: means over seeds, and published rows.
     """
-    found: dict[str, list[Row]] = {respect: [] for respect in _PREFERRED}
+    respects: dict[str, list[Row]] = {respect: [] for respect in _PREFERRED}
     for of_dataset in grouped(rows, lambda row: row.dataset):
-        measured = grouped(
-            (row for row in of_dataset if row.value is not None and not row.source),
-            lambda row: row.place,
-        )
+        measured = (row for row in of_dataset if row.value is not None and not row.source)
+        columns = grouped(measured, lambda row: row.place)
         for respect, wanted in _PREFERRED.items():
-            ranked = [
-                (rank, column)
-                for column in measured
-                if (rank := _rank(column[0], wanted)) is not None
-            ]
-            if ranked:
-                _, chosen = min(ranked, key=lambda one: (-len(one[1]), one[0], _options(one[1][0])))
-                found[respect] += [row for row in of_dataset if row.place == chosen[0].place]
-    return {respect: of_respect for respect, of_respect in found.items() if of_respect}
+            place = _preferred(columns, wanted)
+            respects[respect] += [row for row in of_dataset if row.place == place]
+    return {respect: of_respect for respect, of_respect in respects.items() if of_respect}
+
+
+def _preferred(columns: Iterable[Sequence[Row]], wanted: Sequence[str]) -> tuple[str, str] | None:
+    """Return the place of the value that stands for a respect; None: it has none."""
+    ranked = []
+    for column in columns:
+        rank = _rank(column[0], wanted)
+        if rank is not None:
+            ranked.append((-len(column), rank, _options(column[0]), column[0].place))
+    return min(ranked, key=lambda candidate: candidate[:3])[-1] if ranked else None
 
 
 def _rank(row: Row, wanted: Sequence[str]) -> int | None:
@@ -84,11 +85,8 @@ def _rank(row: Row, wanted: Sequence[str]) -> int | None:
     for rank, text in enumerate(wanted):
         metric, _, label = text.partition(" ")
         asked, own = spec.parse(metric), spec.parse(row.metric)
-        if (
-            asked.name == own.name
-            and {*asked.arguments} <= {*own.arguments}
-            and fnmatchcase(row.label, label)
-        ):
+        is_metric = asked.name == own.name and {*asked.arguments} <= {*own.arguments}
+        if is_metric and fnmatchcase(row.label, label):
             return rank
     return None
 
@@ -115,13 +113,14 @@ def front(respects: Mapping[str, Sequence[Row]], better: Better) -> set[Fit]:
         better: tests two values of one respect.
     """
     models = compared(respects)
-    below = {
-        a: {b for b in models if a[1] == b[1] and _dominates(models[a], models[b], better)}
-        for a in models
-    }
+    below: dict[Fit, set[Fit]] = {}
+    for a in models:
+        rivals = [b for b in models if a[1] == b[1]]
+        below[a] = {b for b in rivals if _dominates(models[a], models[b], better)}
     for through in models:  # all that is reached over some models, one more in each step
         for a in models:
-            below[a] |= below[through] if through in below[a] else set()
+            if through in below[a]:
+                below[a] |= below[through]
     return {b for b in models if all(a in below[b] for a in models if b in below[a])}
 
 
@@ -144,13 +143,11 @@ def _dominates(a: Mapping[str, Row], b: Mapping[str, Row], better: Better) -> bo
 
 
 def _worse(a: Row, b: Row, better: Better) -> bool:
-    """Return if ``a`` is significantly worse than ``b``, or worse by a difference that cannot be
-    tested.
-    """
-    found = better(b, a, 1)
-    if found is None and a.value is not None and b.value is not None:
+    """Return whether ``a`` is significantly worse than ``b``, or worse without a test."""
+    is_worse = better(b, a, 1)
+    if is_worse is None and a.value is not None and b.value is not None:
         return a.value != b.value and (a.value < b.value) == (a.better == "higher")
-    return bool(found)
+    return bool(is_worse)
 
 
 # --- the table
@@ -168,40 +165,41 @@ def table(
     labels: Sequence[str] = (),
     names: Names = NO_NAMES,
 ) -> Table | None:
-    """Return the table of the joint view, with the models in the front and the leading values
-    marked; None: no values.
+    """Return the table of the joint view, with the front and the leading values marked.
 
     Args:
         rows: of the joint view.
         significance: tests differences; None: nothing is marked.
         labels: the order of the columns; empty: that of the respects.
         names: display names of recipes.
+
+    Returns:
+        None if there are no values.
     """
     respects = headline(rows)
     shown = [row for of_respect in respects.values() for row in of_respect]
     metrics = list(dict.fromkeys(row.metric for row in shown))
-    plain = next(
-        Tables(rows, (), labels, None, names).main("All respects at once", metrics, shown), None
-    )
+    tables = Tables(rows, (), labels, None, names)
+    plain = next(tables.main("All respects at once", metrics, shown), None)
     if plain is None or significance is None or len(plain.rows) < 2:
         return plain
+
     in_front = front(respects, significance.is_better)
-    leaders = significance.leaders(row for respect in RESPECTS for row in respects.get(respect, ()))
-    bold = {first for first, *others in leaders if not others}
+    of_respects = [row for respect in RESPECTS for row in respects.get(respect, ())]
+    leaders = significance.leaders(of_respects)
+    bold = {group[0] for group in leaders if len(group) == 1}
     leading = {row for group in leaders for row in group}
 
     def marked(cell: TableCell) -> TableCell:
-        return cell._replace(
-            best=cell.row in bold, marks=(*[LEADS] * (cell.row in leading), *cell.marks)
-        )
+        marks = (LEADS, *cell.marks) if cell.row in leading else cell.marks
+        return cell._replace(best=cell.row in bold, marks=marks)
 
     lines = []
     for line in plain.rows:
-        owner = next((cell.row for cell in line if cell.row and not cell.row.source), None)
-        name = line[0]._replace(
-            marks=(*[FRONT] * bool(owner and owner.fit in in_front), *line[0].marks)
-        )
-        lines.append((name, *map(marked, line[1:])))
-    return replace(
-        plain, rows=tuple(lines), footnotes=(*_LEGEND[: 1 + bool(leading)], *plain.footnotes)
-    )
+        name, *values = line
+        owner = next((cell.row for cell in values if cell.row and not cell.row.source), None)
+        if owner and owner.fit in in_front:
+            name = name._replace(marks=(FRONT, *name.marks))
+        lines.append((name, *map(marked, values)))
+    legend = _LEGEND if leading else _LEGEND[:1]
+    return replace(plain, rows=tuple(lines), footnotes=(*legend, *plain.footnotes))
