@@ -87,8 +87,8 @@ class ChainDrift(Metric):
             self.steps,
         ):
             raise SpecError(
-                f"at of {self.name} is {self.at!r}; it must be numbers of steps joined by +, such as 5+20+100, and "
-                "steps must then be left out."
+                f"at of {self.name} is {self.at!r}; it must be numbers of steps joined by +, such "
+                "as 5+20+100, and steps must then be left out."
             )
         return sorted({0, trained, *map(int, given)})
 
@@ -238,13 +238,13 @@ class ChainDrift(Metric):
 
 
 def reported(arrays: Arrays) -> list[int]:
-    """Return the places, among the numbers of steps, of that of training and of the longest chain."""
+    """Return the places of a chain of training and of the longest among the numbers of steps."""
     times = arrays["times"].tolist()
     return sorted({times.index(int(arrays["trained"])), len(times) - 1})
 
 
 def _fid(images: Tensor, real: Tensor) -> Estimate:
-    """Return FID of features (N, D), with an interval if they are few, as each resample takes long."""
+    """Return FID of features (N, D), with an interval if they are few."""
     from jembench.metrics.feature_scores import SMALL, fid, resampled_fid
 
     sizes = (len(images), len(real)) if images.shape[1] <= SMALL else (1, 1)

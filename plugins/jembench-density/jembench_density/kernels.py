@@ -1,9 +1,8 @@
 """Kernel density estimation, a density without training to compare others with.
 
-    p(x) = 1/N sum_i prod_d N(x_d; x_id, h^2) / (Phi((high - x_id) / h) - Phi((low - x_id) / h)),
-    low <= x_d <= high:
+    p(x) = 1/N sum_i prod_d N(x_d; x_id, h^2) / (Phi((high - x_id) / h) - Phi((low - x_id) / h))
 
-Gaussian kernels at the training images x_i, each cut off at the bounds and normalised within them,
+for low <= x_d <= high: Gaussian kernels at the training images x_i, each cut off at the bounds and normalised within them,
 so that no mass is outside of the box of images.
 
 Legend: B batch, N training images, L of them left out, n samples, C channels, H height, W width, D
@@ -60,7 +59,8 @@ class KernelDensity(nn.Module):
 
         if len(x) < 2:
             raise SpecError(
-                "A kernel density needs two training images at least: one is left out. Use more images."
+                "A kernel density needs two training images at least: one is left out. Use more "
+                "images."
             )
         self.centres = x.flatten(1)
         left = torch.randperm(len(x), generator=generator)[:LEFT_OUT]

@@ -119,8 +119,8 @@ def known(data: Data | Planned) -> Truth:
     """
     if data.truth is None:
         raise NotApplicable(
-            f"The density of {data.spec.name} is not known. Choose synthetic images: toy:rings, toy:checkerboard, "
-            "toy:gaussians or toy:images."
+            f"The density of {data.spec.name} is not known. Choose synthetic images: toy:rings, "
+            "toy:checkerboard, toy:gaussians or toy:images."
         )
     return data.truth
 

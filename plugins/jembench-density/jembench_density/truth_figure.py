@@ -31,7 +31,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def densities(results: Sequence[Result]) -> Drawing:
-    """Draw the true density and that of each model on one colour scale, and below each its samples."""
+    """Draw the true density and each model's on one colour scale, above its samples."""
     first = results[0].arrays
     columns = drawing.fitting(min(_COLUMNS, 1 + len(results)))
     width = drawing.page() if columns > 2 else drawing.column()

@@ -41,8 +41,8 @@ def diffusion(
         )
     if max(evaluations, sampling_steps) > timesteps:
         raise SpecError(
-            f"evaluations of diffusion is {evaluations} and sampling_steps {sampling_steps}; neither may exceed the "
-            f"timesteps, {timesteps}."
+            f"evaluations of diffusion is {evaluations} and sampling_steps {sampling_steps}; "
+            f"neither may exceed the timesteps, {timesteps}."
         )
     made = DiffusionDensity if weighting == "bound" else DiffusionClassifier
     return made(

@@ -139,7 +139,7 @@ class DiffusionClassifier(nn.Module):
     def sample(
         self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator
     ) -> Float[Tensor, "N C H W"]:
-        """Draw n images, of the classes y or of uniformly random ones, on the generator's device."""
+        """Draw n images of the classes y, or of random ones, on the generator's device."""
         if y is None:
             y = torch.randint(
                 self.data.num_classes, (n,), generator=generator, device=generator.device

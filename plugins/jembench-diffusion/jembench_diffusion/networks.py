@@ -33,14 +33,16 @@ def build(text: str, data: DataSpec, timesteps: int) -> nn.Module:
             return Perceptron(data, width, timesteps)
         if width % _GROUPS or any(size % 4 for size in data.shape[1:]):
             raise SpecError(
-                f"{text} for images of {data.name} cannot be built: the width must be a multiple of {_GROUPS}, and "
-                "height and width of the images of 4. Write mlp-256, which takes any images."
+                f"{text} for images of {data.name} cannot be built: the width must be a multiple "
+                f"of {_GROUPS}, and height and width of the images of 4. Write mlp-256, which "
+                "takes any images."
             )
         return UNet(data, width, timesteps)
     if ":" not in text:
         raise SpecError(
-            f"There is no net named {text[:40]!r}. Write mlp-WIDTH (mlp-256), unet-WIDTH (unet-64), or the import path "
-            "of a function that is called with the DataSpec and returns a module eps(x_t, t, y)."
+            f"There is no net named {text[:40]!r}. Write mlp-WIDTH (mlp-256), unet-WIDTH "
+            "(unet-64), or the import path of a function that is called with the DataSpec and "
+            "returns a module eps(x_t, t, y)."
         )
     net: nn.Module = resolve("models", text).make(data)
     return net
@@ -67,7 +69,7 @@ class Condition(nn.Module):
 
 
 class Perceptron(nn.Module):
-    """Three residual layers on all numbers of an image, each scaled and shifted by the condition."""
+    """Three residual layers on all pixels, each scaled and shifted by the condition."""
 
     def __init__(self, data: DataSpec, width: int, timesteps: int) -> None:
         super().__init__()
@@ -116,7 +118,7 @@ class Block(nn.Module):
 
 
 class UNet(nn.Module):
-    """A U-Net of two blocks at each of three scales, of w, 2w and 2w channels, without attention."""
+    """A U-Net without attention: two blocks at three scales of w, 2w and 2w channels."""
 
     def __init__(self, data: DataSpec, width: int, timesteps: int) -> None:
         super().__init__()

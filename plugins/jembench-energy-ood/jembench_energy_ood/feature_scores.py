@@ -145,7 +145,8 @@ def knn(*, k: Count = 50) -> FeatureScore:
 
         if k > len(train):
             raise SpecError(
-                f"k of knn is {k:,}, and there are {len(train):,} training images. Choose a smaller k."
+                f"k of knn is {k:,}, and there are {len(train):,} training images. Choose a "
+                "smaller k."
             )
         known = normalize(train)
         return lambda layer, features: torch.cat(  # 200 MB of distances to 50,000 images at a time
@@ -177,7 +178,8 @@ def vim(*, dim: OptionalCount = None) -> FeatureScore:
         principal = dim or (1000 if size >= 2048 else 512 if size > 512 else size // 2)
         if principal >= size:
             raise SpecError(
-                f"dim of vim is {principal:,}; it must be less than the number of features, {size:,}."
+                f"dim of vim is {principal:,}; it must be less than the number of features, "
+                f"{size:,}."
             )
         origin: Tensor = -torch.linalg.pinv(layer.weight) @ layer.bias
         # the eigenvalues ascend

@@ -69,7 +69,7 @@ def evaluation():
 
 
 def minus_its_class(evaluation, name):
-    """Log p(x) minus the mean of the validation images of the same predicted class, image by image."""
+    """Log p(x) minus the mean of validation images of the predicted class, one by one."""
     readings = {
         part: (evaluation.readings["logits", part], -evaluation.readings["energy", part].double())
         for part in (name, "validation")

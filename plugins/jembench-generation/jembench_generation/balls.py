@@ -133,7 +133,7 @@ class Balls:
         return inside
 
     def _decided(self, balls: Matrix) -> Iterator[tuple[Matrix, Matrix]]:
-        """Yield the points and the balls of the undecided pairs that are inside, for each resample."""
+        """Yield the undecided pairs of points and balls that are inside, for each resample."""
         for drawn in progress.track(list(balls > 0), "", "resamples"):
             inside = self.within(self.distance, self.radii(drawn)[self.centre])
             yield self.point[inside], self.centre[inside]

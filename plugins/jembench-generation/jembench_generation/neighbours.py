@@ -114,8 +114,9 @@ class Neighbours(FeatureMetric):
             ).distance.numpy()
             if np.median(arrays[f"test-distance{space}"]) == 0:
                 raise NotApplicable(
-                    "More than half of the test images are copies of training images, so that they give no distance of "
-                    "new images. Choose a dataset whose test images are not in the training split."
+                    "More than half of the test images are copies of training images, so that "
+                    "they give no distance of new images. Choose a dataset whose test images are "
+                    "not in the training split."
                 )
         return arrays
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _dinov2(content: bytes) -> Any:
-    """Return torch-fidelity's network, without its constructor, which downloads code and runs it."""
+    """Return torch-fidelity's network without its constructor, which runs downloaded code."""
     import torch
     from torch_fidelity.feature_extractor_base import FeatureExtractorBase
     from torch_fidelity.feature_extractor_dinov2 import FeatureExtractorDinoV2

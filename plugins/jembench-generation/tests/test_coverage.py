@@ -60,7 +60,7 @@ def test_a_resample_of_fewer_images_than_neighbours_takes_the_furthest_ball():
 
 
 def density_coverage(generated, real, k):
-    """Naeem et al.'s definitions, written out: open balls up to the k-th nearest other real image."""
+    """Naeem et al.'s definitions: open balls up to the k-th nearest other real image."""
     radii = NearestNeighbors().fit(real).kneighbors(n_neighbors=k)[0][:, -1]
     inside = torch.cdist(generated, real).numpy() < radii
     return inside.sum(axis=1).mean() / k, 100 * inside.any(axis=0).mean()
@@ -81,7 +81,7 @@ def test_density_and_coverage_agree_with_their_definitions(k):
 
 
 def of_the_resample(generated, real, drawn, drawn_real, k):
-    """Precision, density and coverage by their definitions, of all images drawn, with their copies."""
+    """Precision, density and coverage by their definitions, with copies of images."""
     distinct = np.unique(drawn_real)
     radii = np.zeros(len(real))
     radii[distinct] = NearestNeighbors().fit(real[distinct]).kneighbors(n_neighbors=k)[0][:, -1]

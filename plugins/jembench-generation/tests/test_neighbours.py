@@ -150,12 +150,12 @@ def test_few_test_images_or_copies_of_training_images_are_refused(evaluation):
 
 
 # --- its figures
-# ------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def arrays():
-    """60 samples with their distances by features and by pixels, and the pictures of five of them."""
+    """60 samples with distances by features and by pixels, and five pictures."""
     rng = np.random.default_rng(4)
     found = {
         name: rng.integers(0, 256, (5, 1, 8, 8), dtype=np.uint8)

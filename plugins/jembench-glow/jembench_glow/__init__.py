@@ -33,7 +33,8 @@ def glow(
 
     if conditional and data.num_classes < 1:
         raise SpecError(
-            f"{data.name} is unlabelled, and log p(x|y) needs classes. Write glow:conditional=false."
+            f"{data.name} is unlabelled, and log p(x|y) needs classes. Write "
+            "glow:conditional=false."
         )
     _check_levels(data, levels)
     classes = data.num_classes if conditional else 1
@@ -49,6 +50,7 @@ def _check_levels(data: DataSpec, levels: int) -> None:
     if levels > possible:
         remedy = f"Write glow:levels={possible}" + (" or fewer." if possible > 1 else ".")
         raise SpecError(
-            f"levels of glow is {levels}, and each halves height and width, but {height}x{width} images of {data.name} "
-            f"can be halved {possible} times. {remedy if possible else 'Resize them to an even number of pixels.'}"
+            f"levels of glow is {levels}, and each halves height and width, but {height}x{width} "
+            f"images of {data.name} can be halved {possible} times. "
+            f"{remedy if possible else 'Resize them to an even number of pixels.'}"
         )

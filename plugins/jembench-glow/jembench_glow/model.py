@@ -108,8 +108,8 @@ class Glow(nn.Module):
         bad = int((~x.isfinite()).flatten(1).any(dim=1).sum())
         if bad:
             raise Diverged(
-                f"{bad} of {len(x)} samples of glow are not finite: the model has diverged. Train it again with "
-                "another seed or a lower learning rate."
+                f"{bad} of {len(x)} samples of glow are not finite: the model has diverged. Train "
+                "it again with another seed or a lower learning rate."
             )
         return x.clamp(*self.data.bounds)
 
@@ -131,5 +131,5 @@ class ConditionalGlow(densities.ByBayes, Glow):
         return self._log_prob_by_component(x)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return mean -log p(x|y) of dequantised images in nats, with ``bits_per_dim`` as a part."""
+        """Return mean -log p(x|y) of dequantised images, in nats, and ``bits_per_dim``."""
         return self._negative_log_likelihood(batch.x_labelled, batch.y_labelled)

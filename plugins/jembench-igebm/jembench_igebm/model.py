@@ -56,8 +56,9 @@ class IGEBM(nn.Module):
         """
         if y is not None:
             raise SpecError(
-                "igebm:conditional=false has E(x) and no E(x, y), so its chains cannot belong to classes. Leave out "
-                "chains.conditional and the source of samples by class, or take igebm, which is conditional."
+                "igebm:conditional=false has E(x) and no E(x, y), so its chains cannot belong to "
+                "classes. Leave out chains.conditional and the source of samples by class, or "
+                "take igebm, which is conditional."
             )
         energy: Tensor = self.net(x)
         return energy

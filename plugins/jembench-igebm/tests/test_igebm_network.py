@@ -1,4 +1,4 @@
-"""The network: what sigma is, what classes change, which maps it has, and that images stay apart."""
+"""The network: sigma, the effect of classes, its maps, and independent images."""
 
 import pytest
 import torch

@@ -5,8 +5,10 @@ They are those of its labelled images, and are trained by energy and class.
     paper  L = w_1 (E(x_p) - E(x_q)) + w_2 (E(x~) - E(x)) + w_3 CE(x) + w_4 CE(x~)
     code   L = w_1 (E(x_p) - E(x_q)) + w_2 (E(x_p) - E(x~)) + w_3 CE(x) + w_4 CE(x~)
 
-    paper  x~ raises E(x~), within L-inf eps of x code   x~ raises f(x~)[y] + |f(x)/|f(x)| -
-    f(x~)/|f(x~)||^2, which lowers E(x~, y); only its start is within eps
+    paper  x~ raises E(x~), within L-inf eps of x
+    code   x~ raises f(x~)[y] + |f(x)/|f(x)| - f(x~)/|f(x~)||^2
+
+The attack of the code lowers E(x~, y), and only its start is within eps.
 
 Energies and cross-entropies are means over a batch, x_p images of p(x), x_q samples, x labelled
 images. The signs of the paper and of its code are opposite.

@@ -71,16 +71,17 @@ def _options(weights: Mapping[str, Tensor], path: Path) -> str:
     blocks = {name.split(".")[2] for name in weights if name.startswith("net.layer1.")}
     if first is None or first.ndim != 4 or not len(first) or len(first) % 16:
         raise CheckpointError(
-            f"{path} holds no wide residual network in the names that JEM's authors use (f.layer1.0.conv1.weight and "
-            "so on). If it is a plain state_dict, `jembench import weights` reads it."
+            f"{path} holds no wide residual network in the names that JEM's authors use "
+            "(f.layer1.0.conv1.weight and so on). If it is a plain state_dict, `jembench import "
+            "weights` reads it."
         )
     net = f"net=wrn-{6 * len(blocks) + 4}-{len(first) // 16}"
     if "net.layer1.0.norm1.running_mean" in weights:
         return f"{net},norm=batch"
     if "net.layer1.0.norm1.weight" in weights:
         raise CheckpointError(
-            f"The network in {path} has instance or layer norms, which look the same in a checkpoint. Say which: "
-            f"--model jem:{net},norm=instance, or norm=layer."
+            f"The network in {path} has instance or layer norms, which look the same in a "
+            f"checkpoint. Say which: --model jem:{net},norm=instance, or norm=layer."
         )
     return net
 
@@ -91,8 +92,8 @@ def _chains(content: Any, data: DataSpec, path: Path) -> dict[str, Tensor]:
         return {}
     if wrong := _fault(images, data):
         raise CheckpointError(
-            f"The replay buffer in {path} {wrong}. Save it as it was trained, or take it out of the file: the weights "
-            "can be imported without it."
+            f"The replay buffer in {path} {wrong}. Save it as it was trained, or take it out of "
+            "the file: the weights can be imported without it."
         )
     return {
         "images": images.float().contiguous(),

@@ -1,4 +1,4 @@
-"""The two models: what they claim to be, what they are trained on, and that they are light to find."""
+"""The two models: their capabilities, their losses, and imports that stay light."""
 
 import pytest
 import torch

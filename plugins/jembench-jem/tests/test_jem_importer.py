@@ -244,7 +244,8 @@ def test_a_replay_buffer_that_is_none_is_told_of(buffer, text, path):
 )
 def test_pixels_in_another_range_are_told_of(bounds, images, path):
     data = dataclasses.replace(DATA, bounds=bounds)
-    range_ = rf"has pixels between .*, unlike chains of a model whose images lie in \[{bounds[0]:g}, {bounds[1]:g}\]"
+    interval = rf"\[{bounds[0]:g}, {bounds[1]:g}\]"
+    range_ = f"has pixels between .*, unlike chains of a model whose images lie in {interval}"
     with pytest.raises(CheckpointError, match=range_):
         read(with_buffer(path, images), data)
 

@@ -36,8 +36,8 @@ def ray(
 
     if "://" in address:
         raise SpecError(
-            f"address of ray is {address!r}, a Ray client. Start jembench on a machine of the cluster, with host:port "
-            "of its head node, such as ray:address=10.0.0.1:6379."
+            f"address of ray is {address!r}, a Ray client. Start jembench on a machine of the "
+            "cluster, with host:port of its head node, such as ray:address=10.0.0.1:6379."
         )
     host, _, port = address.rpartition(":")
     if address not in ("", "auto", "local") and not (

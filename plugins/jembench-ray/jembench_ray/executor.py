@@ -99,10 +99,11 @@ class RayExecutor:
             ray.shutdown()
             reason = " ".join(str(error).split()).removesuffix(".") or type(error).__name__
             raise Unavailable(
-                f"The Ray cluster {self._address} cannot be used: {reason}. Start it (ray start --head), name another "
-                "one (ray:address=host:port, or RAY_ADDRESS), install its versions of Python and Ray here, give the "
-                "token of its head if it asks for one (RAY_AUTH_MODE=token with RAY_AUTH_TOKEN, or the file "
-                "~/.ray/auth_token), or use this machine alone: ray:address=local, or --jobs auto without Ray."
+                f"The Ray cluster {self._address} cannot be used: {reason}. Start it (ray start "
+                "--head), name another one (ray:address=host:port, or RAY_ADDRESS), install its "
+                "versions of Python and Ray here, give the token of its head if it asks for one "
+                "(RAY_AUTH_MODE=token with RAY_AUTH_TOKEN, or the file ~/.ray/auth_token), or "
+                "use this machine alone: ray:address=local, or --jobs auto without Ray."
             ) from error
         self._is_ours = True
         return ray
@@ -153,7 +154,10 @@ class RayExecutor:
             needs = self._needs(job.gpus)
             if not self._room(needs):
                 what = " and ".join(f"{number:g} {name}s" for name, number in needs.items())
-                text = f"No node of the Ray cluster has {what}. Ask for less, for example ray:cpus=1,gpus=0."
+                text = (
+                    f"No node of the Ray cluster has {what}. Ask for less, for example "
+                    "ray:cpus=1,gpus=0."
+                )
                 self._refused.append(Ended(id=job.id, how="refused", text=text))
                 continue
             environment = {"OMP_NUM_THREADS": str(math.ceil(self._cpus))} | dict(
@@ -191,7 +195,7 @@ class RayExecutor:
             return [ended for ref in ready if (ended := self._ending(ref, self._running.pop(ref)))]
 
     def _ending(self, ref: ObjectRef, job: Job) -> Ended | None:
-        """Return the ending of a unit; None if it is submitted again, with the files that it needs."""
+        """Return the ending of a unit; None if it is submitted again with its files."""
         from ray import exceptions
 
         try:

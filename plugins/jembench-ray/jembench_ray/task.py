@@ -1,4 +1,4 @@
-"""The task that a Ray worker runs: it starts the worker process of a unit of work and waits for it."""
+"""The task of a Ray worker: it starts the process of a unit and waits for it."""
 
 from __future__ import annotations
 

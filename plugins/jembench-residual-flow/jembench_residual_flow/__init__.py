@@ -41,7 +41,8 @@ def residual_flow(
 
     if conditional and data.num_classes < 1:
         raise SpecError(
-            f"{data.name} is unlabelled, and log p(x|y) needs classes. Write residual-flow:conditional=false."
+            f"{data.name} is unlabelled, and log p(x|y) needs classes. Write "
+            "residual-flow:conditional=false."
         )
     _check_levels(data, levels)
     flow = Flow(data.shape, levels=levels, blocks=blocks, hidden=hidden, lipschitz=lipschitz)
@@ -55,6 +56,7 @@ def _check_levels(data: DataSpec, levels: int) -> None:
     if levels > possible:
         remedy = f"Write residual-flow:levels={possible}" + (" or fewer." if possible > 1 else ".")
         raise SpecError(
-            f"levels of residual-flow is {levels}, and height and width are halved between them, but {height}x{width} "
-            f"images of {data.name} can be halved {possible - 1} times. {remedy}"
+            f"levels of residual-flow is {levels}, and height and width are halved between them, "
+            f"but {height}x{width} images of {data.name} can be halved {possible - 1} times. "
+            f"{remedy}"
         )

@@ -136,8 +136,9 @@ class Block(nn.Module):
             if not bool(left.any()):
                 return x
         raise Diverged(
-            f"{int(left.sum())} of {len(z)} latents could not be inverted: a block is no contraction. Train the "
-            "residual flow again with a smaller bound, for example residual-flow:lipschitz=0.9."
+            f"{int(left.sum())} of {len(z)} latents could not be inverted: a block is no "
+            "contraction. Train the residual flow again with a smaller bound, for example "
+            "residual-flow:lipschitz=0.9."
         )
 
     @torch.no_grad()

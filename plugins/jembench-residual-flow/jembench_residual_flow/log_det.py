@@ -2,7 +2,8 @@
 
 J = dg/dx has a norm below 1. It is computed exactly or by a power series.
 
-    log det (I + J) = sum over k >= 1 of (-1)^(k+1) / k tr J^k,    tr J^k = E[v' J^k v] for probes v of covariance I
+    log det (I + J) = sum over k >= 1 of (-1)^(k+1) / k tr J^k
+    tr J^k = E[v' J^k v] for probes v of covariance I
 
 Chen et al. (2019), arXiv:1906.02735, sections 3.1 and 3.2. The estimators of normflows use the
 global generators, also in evaluation, where they differ from call to call and have no gradient.

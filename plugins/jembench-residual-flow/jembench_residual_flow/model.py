@@ -125,8 +125,8 @@ class ResidualFlow(nn.Module):
         bad = int((~latents.isfinite()).flatten(1).any(dim=1).sum())
         if bad:
             raise Diverged(
-                f"{bad} of {len(k)} samples of residual-flow are not finite: the model has diverged. Train it again "
-                "with another seed or a lower learning rate."
+                f"{bad} of {len(k)} samples of residual-flow are not finite: the model has "
+                "diverged. Train it again with another seed or a lower learning rate."
             )
         x = torch.cat([self.flow.invert(z) for z in torch.split(latents, _SAMPLES_PER_PASS)])
         return dequantisation.from_unit(x, self.data.bounds).clamp(*self.data.bounds)
@@ -134,7 +134,8 @@ class ResidualFlow(nn.Module):
     def _refuse(self, y: Tensor | None) -> None:
         if y is not None:
             raise SpecError(
-                "This residual flow has no classes. Train the class-conditional one: residual-flow:conditional=true."
+                "This residual flow has no classes. Train the class-conditional one: "
+                "residual-flow:conditional=true."
             )
 
 
@@ -159,5 +160,5 @@ class ConditionalResidualFlow(densities.ByBayes, ResidualFlow):
         return self._log_prob_by_component(x, self._evaluation())
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return mean -log p(x|y) of dequantised images in nats, with ``bits_per_dim`` as a part."""
+        """Return mean -log p(x|y) of dequantised images, in nats, and ``bits_per_dim``."""
         return self._negative_log_likelihood(batch.x_labelled, batch.y_labelled)

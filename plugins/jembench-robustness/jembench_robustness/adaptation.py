@@ -50,8 +50,8 @@ class BatchStatistics:
         ]
         if not norms:
             raise NotApplicable(
-                "The network has no batch norm, whose scales and shifts are what is adapted. Train one that has: "
-                "baseline:norm=batch or jem:norm=batch."
+                "The network has no batch norm, whose scales and shifts are what is adapted. "
+                "Train one that has: baseline:norm=batch or jem:norm=batch."
             )
         # without running statistics, those of the batch are used in evaluation mode too
         for norm in norms:
@@ -157,7 +157,8 @@ def _steps(norms: list[nn.Module], learning_rate: float) -> Callable[[Tensor], N
     ]
     if not weights:
         raise NotApplicable(
-            "The batch norm of the network has neither scales nor shifts, which are what is adapted."
+            "The batch norm of the network has neither scales nor shifts, which are what is "
+            "adapted."
         )
     optimizer = torch.optim.Adam(weights, lr=learning_rate)
 

@@ -111,8 +111,9 @@ class AutoAttack(attacks.Attack):
         eps.parse_eps(self.eps)
         if self.version == "standard" and self.is_random:
             raise SpecError(
-                "version of autoattack is standard, which is for models that predict an image always alike; with "
-                "refine, data_noise or smooth predictions are random. Leave it out, or write version=rand."
+                "version of autoattack is standard, which is for models that predict an image "
+                "always alike; with refine, data_noise or smooth predictions are random. Leave it "
+                "out, or write version=rand."
             )
 
     @property
@@ -173,8 +174,9 @@ class AutoAttack(attacks.Attack):
         eps.check_eps(self.eps, self.norm, planned.spec.dimensions)
         if planned.spec.num_classes < CLASSES[self.chosen]:
             raise NotApplicable(
-                f"AutoAttack {self.chosen} needs {CLASSES[self.chosen]} classes for the difference of logits ratio, "
-                f"and {planned.spec.name} has {planned.spec.num_classes}."
+                f"AutoAttack {self.chosen} needs {CLASSES[self.chosen]} classes for the "
+                f"difference of logits ratio, and {planned.spec.name} has "
+                f"{planned.spec.num_classes}."
             )
         if (
             self.norm == "l2"
@@ -182,7 +184,8 @@ class AutoAttack(attacks.Attack):
             and min(planned.spec.shape[1:]) < LEAST_SIDE
         ):
             raise NotApplicable(
-                f"The square attack in L2 needs images of {LEAST_SIDE} x {LEAST_SIDE} pixels or more."
+                f"The square attack in L2 needs images of {LEAST_SIDE} x {LEAST_SIDE} pixels or "
+                "more."
             )
 
     def find(self, evaluation: Evaluation, shard: attacks.Shard, target: Target) -> attacks.Found:
@@ -243,8 +246,8 @@ class AutoAttack(attacks.Attack):
         suspicious = [check.verdict for name, check in CHECKS.items() if arrays[name].any()]
         if first.get("square", 0) > MASKED * len(arrays["by"]):
             suspicious.append(
-                f"The square attack, which sees no gradient, broke {first['square']} images that the attacks by "
-                "gradients did not."
+                f"The square attack, which sees no gradient, broke {first['square']} images that "
+                "the attacks by gradients did not."
             )
         return {
             **{f"broken-by-{member}": count for member, count in first.items()},

@@ -112,7 +112,7 @@ class Certified(Metric):
         )
 
     def _count(self, target: Target, x: Tensor, index: int) -> tuple[int, int]:
-        """Return the most frequent class under noise, and its number among the further predictions."""
+        """Return the most frequent class under noise, and its count in further predictions."""
         from jembench.parts import seeds
 
         generator = seeds.generator(0, f"robustness/certified {index}")
@@ -120,7 +120,7 @@ class Certified(Metric):
         return predicted, int(self._answers(target, x, self.answers, generator)[predicted])
 
     def _answers(self, target: Target, x: Tensor, copies: int, generator: Generator) -> Tensor:
-        """Count the predictions of each class for noisy copies of an image (C, H, W): int64 (K,)."""
+        """Count predictions of each class for noisy copies of an image (C, H, W): int64 (K,)."""
         import torch
 
         counts = torch.zeros(target.data.num_classes, dtype=torch.int64)

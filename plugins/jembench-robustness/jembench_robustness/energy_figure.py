@@ -34,7 +34,10 @@ def draw(results: Sequence[Result]) -> Drawing:
     from jembench.parts import panels
 
     protocol = results[0].protocol
-    title = f"Energies and their shifts by attacks within {protocol['eps']} ({protocol['norm']}): {results[0].trained_on}"
+    title = (
+        f"Energies and their shifts by attacks within {protocol['eps']} ({protocol['norm']}): "
+        f"{results[0].trained_on}"
+    )
     figure, axes = panels(title, 1.35 * len(results), 2 * len(results), 2)
     rows: list[dict[str, Any]] = []
     for result, left, right in zip(results, axes[::2], axes[1::2], strict=True):

@@ -83,7 +83,8 @@ class EnergyShift(Metric):
         eps.check_eps(self.eps, self.norm, planned.spec.dimensions)
         if planned.spec.num_classes < 4:
             raise NotApplicable(
-                f"Targeted APGD needs 4 classes; {planned.spec.name} has {planned.spec.num_classes}."
+                f"Targeted APGD needs 4 classes; {planned.spec.name} has "
+                f"{planned.spec.num_classes}."
             )
         if self.sampler:
             planned.samples(Source(sampler=self.sampler))

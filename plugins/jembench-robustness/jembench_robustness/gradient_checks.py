@@ -218,7 +218,8 @@ class GradientChecks(attacks.GradientAttack):
         sentences = []
         if _low(hits["unlimited"], n) > UNBROKEN:
             sentences.append(
-                f"{hits['unlimited']} of {n} images withstand PGD at any distance, where there are all classes."
+                f"{hits['unlimited']} of {n} images withstand PGD at any distance, where there "
+                "are all classes."
             )
         for columns, text in (
             (BY_STEPS, "{0.steps} to {1.steps} steps"),
@@ -234,8 +235,8 @@ class GradientChecks(attacks.GradientAttack):
                 )
         if _low(hits["white-box"], n) > OUTDONE:
             sentences.append(
-                f"To {hits['white-box']} of {n} images the boundary attack, which sees no gradient, comes more than "
-                f"{100 * (1 - NEARER):.0f} % nearer than PGD."
+                f"To {hits['white-box']} of {n} images the boundary attack, which sees no "
+                f"gradient, comes more than {100 * (1 - NEARER):.0f} % nearer than PGD."
             )
         if hits["zero-gradients"] / n > FLAT:
             sentences.append(

@@ -47,7 +47,10 @@ def _line(result: Result) -> str:
 
 def curves(results: Sequence[Result]) -> Drawing:
     """Draw each value over the severity, a line for each model and adaptation, with intervals."""
-    title = f"{_set(results[0])} images, AUROC of {results[0].protocol['score']}: {results[0].trained_on}"
+    title = (
+        f"{_set(results[0])} images, AUROC of {results[0].protocol['score']}: "
+        f"{results[0].trained_on}"
+    )
     count = max(len(result.values) for result in results)
     figure, panels = drawing.panels(title, 2.4, count, count)
     rows: list[dict[str, Any]] = []

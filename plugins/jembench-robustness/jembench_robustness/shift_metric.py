@@ -53,7 +53,7 @@ class Shift(ScoredClasses):
 
     @property
     def requires(self) -> frozenset[Need]:
-        """The needs of the score, of which there is none with an adaptation, and labelled logits."""
+        """The needs of the score, unless the model is adapted, and labelled logits."""
         return (
             super().requires
             if self.adaptation is None

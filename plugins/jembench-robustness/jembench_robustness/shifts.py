@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     Levels = NDArray[Any]
 
 By = Literal[
-    "all", "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur",
-    "snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression",
+    "all", "gaussian_noise", "shot_noise", "impulse_noise",
+    "defocus_blur", "glass_blur", "motion_blur", "zoom_blur",
+    "snow", "frost", "fog", "brightness",
+    "contrast", "elastic_transform", "pixelate", "jpeg_compression",
 ]  # fmt: skip
 Severity = Annotated[int, Range(least=0, most=5)]
 Root = Annotated[str, Incidental()]
@@ -57,7 +59,8 @@ def corrupted(*, by: By = "all", severity: Severity = 0) -> OODSet:
         if data.shape[0] not in (1, 3) or min(data.shape[1:]) < 8:
             size = "x".join(map(str, data.shape))
             raise NotApplicable(
-                f"corrupted takes grey or RGB images of at least 8x8; those of {data.name} are {size}."
+                f"corrupted takes grey or RGB images of at least 8x8; those of {data.name} are "
+                f"{size}."
             )
         levels = test.images.permute(0, 2, 3, 1).numpy()
 
@@ -88,7 +91,8 @@ def cifar10_c(*, by: By = "all", severity: Severity = 0, root: Root = "") -> OOD
         size, rest = divmod(len(labels), 5)  # severities, one after another
         if rest:
             raise Unavailable(
-                f"CIFAR-10-C's labels.npy has {len(labels)} labels, no multiple of 5. Get it from {where[1]}."
+                f"CIFAR-10-C's labels.npy has {len(labels)} labels, no multiple of 5. Get it from "
+                f"{where[1]}."
             )
         index = _chosen(size, test)
 
@@ -179,11 +183,15 @@ def _read(
 
     if (data.shape, data.num_classes) != ((3, 32, 32), 10):
         raise NotApplicable(
-            f"{name} has images of 3x32x32 of CIFAR-10's classes, and those of {data.name} are others."
+            f"{name} has images of 3x32x32 of CIFAR-10's classes, and those of {data.name} are "
+            "others."
         )
     folder = data_folder(root) if root else data_folder() / name
     option = f"{name.lower().replace('-', '', 1)}:root=..."
-    remedy = f"Get it from {source}, and name its folder: {option} or, for the folder above {name}, JEMBENCH_DATA=..."
+    remedy = (
+        f"Get it from {source}, and name its folder: {option} or, for the folder above {name}, "
+        "JEMBENCH_DATA=..."
+    )
     found: list[Levels] = []
     for path in (folder / images, folder / labels):
         if not path.is_file():

@@ -49,7 +49,8 @@ class UnderAttack(Metric):
         spec, _, eps = self.attack.rpartition("@")
         if not spec:
             raise SpecError(
-                f"attack of {self.name} is {self.attack!r}; write an attack with its eps: pgd@8/255."
+                f"attack of {self.name} is {self.attack!r}; write an attack with its eps: "
+                "pgd@8/255."
             )
         given = parse(spec)
         return cast(
@@ -102,8 +103,8 @@ class Attacked(UnderAttack):
         made = resolve("metrics", self.metric).make()
         if not isinstance(made, Classification) or made.data_noise:
             raise SpecError(
-                f"metric of {self.name} is {self.metric!r}; it must be one of classification or calibration, without "
-                "data_noise, which is an option of the attack."
+                f"metric of {self.name} is {self.metric!r}; it must be one of classification or "
+                "calibration, without data_noise, which is an option of the attack."
             )
         return replace(made, resamples=self.resamples)
 
@@ -154,7 +155,8 @@ class OutliersUnderAttack(UnderAttack, OutOfDistribution):
         super().__post_init__()
         if not isinstance(self.attacker, PGD) or self.attacker.is_random:
             raise SpecError(
-                f"attack of {self.name} is {self.attack!r}; it must be pgd, without refine, data_noise and smooth."
+                f"attack of {self.name} is {self.attack!r}; it must be pgd, without refine, "
+                "data_noise and smooth."
             )
 
     @property

@@ -1,4 +1,4 @@
-"""Test-time adaptation: one step of each written out, and a trained fit that no adaptation changes."""
+"""Test-time adaptation: one step of each by hand, and a fit that it leaves unchanged."""
 
 import copy
 import json

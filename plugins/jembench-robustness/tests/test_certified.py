@@ -43,7 +43,7 @@ def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(eva
 
 
 def test_the_probability_is_the_exact_lower_bound_of_clopper_and_pearson():
-    """At it, that number of answers or more has the probability alpha; at half of all it abstains."""
+    """The number of answers that has the probability alpha; at half of all it abstains."""
     metric = Certified(sigma=2.0, copies=100, alpha=0.01)
     some, half, every = metric.radius(torch.tensor([80, 50, 100])).tolist()
     assert 1 - bdtr(79, 100, normal.cdf(some / 2)) == pytest.approx(0.01)

@@ -42,11 +42,13 @@ def slurm(
 
     if not re.fullmatch(r"[\w.,:@+-]*", partition):  # which is a line of the batch script
         raise SpecError(
-            f"partition of slurm is {partition!r}; it must be the name of a partition, or several: a,b."
+            f"partition of slurm is {partition!r}; it must be the name of a partition, or "
+            "several: a,b."
         )
     if memory and not re.fullmatch(r"[1-9]\d*[KMGT]B?", memory):
         raise SpecError(
-            f"memory of slurm is {memory!r}; it must be a whole number with a unit, such as 32G or 500M."
+            f"memory of slurm is {memory!r}; it must be a whole number with a unit, such as 32G "
+            "or 500M."
         )
     limit = minutes(time)
     parameters = {

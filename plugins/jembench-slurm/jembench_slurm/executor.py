@@ -31,16 +31,18 @@ it.
 """
 
 NEVER = re.compile(
-    r"Partition(Config|TimeLimit|NodeLimit)|BadConstraints|(Account|QOS)NotAllowed|account not known"
-    r"|(Assoc|QOS)(Max\w+Per(Job|Node)|Min\w+)|[Ii]nvalid|node configuration|cannot be satisfied|can not be satisfied"
+    r"Partition(Config|TimeLimit|NodeLimit)|BadConstraints"
+    r"|(Account|QOS)NotAllowed|account not known|(Assoc|QOS)(Max\w+Per(Job|Node)|Min\w+)"
+    r"|[Ii]nvalid|node configuration|cannot be satisfied|can not be satisfied"
 )
 """Reasons for which a job waits for ever, as squeue and sbatch say them. Nodes that are down have
 other reasons.
 """
 
 REMEDY = (
-    "Write other options of slurm: partition, cpus, memory, gpus or time. `sinfo -o '%P %c %m %G %l'` lists the cores, "
-    "memory (MB), GPUs and time limit of each partition. All nodes must see the store under the same path."
+    "Write other options of slurm: partition, cpus, memory, gpus or time. `sinfo -o '%P %c %m %G "
+    "%l'` lists the cores, memory (MB), GPUs and time limit of each partition. All nodes must see "
+    "the store under the same path."
 )
 
 OVER = {
@@ -137,8 +139,8 @@ class SlurmExecutor:
         # a line break would end the comment #SBATCH of the batch script
         if not str(driver.store).isprintable():
             raise SpecError(
-                f"The path of the store is {str(driver.store)!r}, and Slurm's scripts cannot hold it. Use a store "
-                "whose path has no line breaks and control characters."
+                f"The path of the store is {str(driver.store)!r}, and Slurm's scripts cannot hold "
+                "it. Use a store whose path has no line breaks and control characters."
             )
         _ = self._gpus_each
         self._driver = driver
@@ -292,7 +294,10 @@ class SlurmExecutor:
         if self._cancelled:
             self._settle(name, Ended(id=unit.id, how="stopped", host=host))
         elif self._deaths[unit.id] > self._retries:
-            text = f"Its worker died {self._deaths[unit.id]} times, at last in job {job.job_id} with {why}. {REMEDY}"
+            text = (
+                f"Its worker died {self._deaths[unit.id]} times, at last in job {job.job_id} with "
+                f"{why}. {REMEDY}"
+            )
             self._settle(name, Ended(id=unit.id, how="lost", text=text, host=host))
         else:
             self._forget(name)
@@ -392,7 +397,8 @@ def _slurm(*command: str) -> str:
         ).stdout
     except FileNotFoundError:
         raise Unavailable(
-            f"Slurm's command {command[0]} is not installed here. Use the executor slurm on a login node of a cluster."
+            f"Slurm's command {command[0]} is not installed here. Use the executor slurm on a "
+            "login node of a cluster."
         ) from None
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         reason = (

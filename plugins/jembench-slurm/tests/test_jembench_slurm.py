@@ -473,5 +473,8 @@ def test_what_is_pickled_is_small_and_loads_without_torch(tmp_path):
 
 
 def test_listing_executors_imports_no_submitit():
-    code = "import sys, jembench_slurm; jembench_slurm.slurm(); sys.exit({'submitit', 'torch'} & {*sys.modules} != set())"
+    code = (
+        "import sys, jembench_slurm; jembench_slurm.slurm(); sys.exit({'submitit', 'torch'} & "
+        "{*sys.modules} != set())"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -49,8 +49,8 @@ def attack_within(
                 norm, eps, steps, eps * (_REACH / steps if step_size is None else step_size)
             )
     raise SpecError(
-        f"{threat!r} is no threat: write the norm and the largest size of a change, above 0 in units of a pixel's "
-        "range, as in threat=linf@8/255 or outlier_threat=l2@0.5."
+        f"{threat!r} is no threat: write the norm and the largest size of a change, above 0 in "
+        "units of a pixel's range, as in threat=linf@8/255 or outlier_threat=l2@0.5."
     )
 
 

@@ -3,13 +3,16 @@
 Each loss is a function of the model, images x in [0, 1] and classes y; x~ are the images of an
 attack within a ball.
 
-    pgd        CE(f(x~), y),  x~ by ascent on CE            Madry et al. (2018), arXiv:1706.06083, equation 2.1, in
-                                                            L-inf; Santurkar et al. (2019),
-                                                            arXiv:1906.09453, in L2
-    trades     CE(f(x), y) + beta KL(p(.|x) || p(.|x~))     Zhang et al. (2019), arXiv:1901.08573
-    weat       w CE + beta w KL,  w = 1 / log(1 + e^|E(x)|)     Mirza et al. (2024), arXiv:2407.06315
-    ratio      (CE(f(x~), y) + weight CE(f(o~), uniform)) / 2   Augustin et al. (2020), arXiv:2003.09461
-    smoothadv  mean over i of CE(f(x~ + d_i), y)            Salman et al. (2019), arXiv:1906.04584
+    pgd        CE(f(x~), y), x~ by ascent on CE
+    trades     CE(f(x), y) + beta KL(p(.|x) || p(.|x~))
+    weat       w CE + beta w KL, w = 1 / log(1 + e^|E(x)|)
+    ratio      (CE(f(x~), y) + weight CE(f(o~), uniform)) / 2
+    smoothadv  mean over i of CE(f(x~ + d_i), y)
+
+Sources: pgd in L-inf, Madry et al. (2018), arXiv:1706.06083, equation 2.1, and in L2, Santurkar et
+al. (2019), arXiv:1906.09453; trades, Zhang et al. (2019), arXiv:1901.08573; weat, Mirza et al.
+(2024), arXiv:2407.06315; ratio, Augustin et al. (2020), arXiv:2003.09461; smoothadv, Salman et al.
+(2019), arXiv:1906.04584.
 
 Legend: B batch, O outliers, C channels, H height, W width, K classes, M draws of noise.
 """

@@ -44,9 +44,10 @@ def outputs_of_classes(
         return tuple(chosen)
     if number == data.num_classes and chosen:
         raise SpecError(
-            f"{name} has the outputs {_some(names)}, and {data.name} the classes {_some(classes)}. "
-            f"Not told apart by name: {_some(unclear or classes)}. So the order of the outputs is not "
-            "known. Name the folders of the classes as the network does (id2label in config.json)."
+            f"{name} has the outputs {_some(names)}, and {data.name} the classes "
+            f"{_some(classes)}. Not told apart by name: {_some(unclear or classes)}. So the order "
+            "of the outputs is not known. Name the folders of the classes as the network does "
+            "(id2label in config.json)."
         )
     if number == data.num_classes:
         order = f" as they are sorted: {_some(classes)}" if classes else ""
@@ -54,8 +55,8 @@ def outputs_of_classes(
         return tuple(range(number))
     named = f", of which {len(chosen)} are named as outputs are" if chosen else ""
     _remark(
-        f"{name} has {number:,} outputs, and {data.name} {data.num_classes} classes{named}: its last "
-        "layer is drawn at random."
+        f"{name} has {number:,} outputs, and {data.name} {data.num_classes} classes{named}: its "
+        "last layer is drawn at random."
     )
     return None
 
@@ -101,7 +102,7 @@ def _wordnet(names: Sequence[str]) -> Mapping[str, str]:
 
 
 def _is_of_imagenet(names: Sequence[str], wordnet: Mapping[str, str]) -> bool:
-    """Return whether names are ImageNet's in its order; libraries spell one in a hundred otherwise."""
+    """Return whether names are ImageNet's in order, up to one in a hundred."""
     if not wordnet or len(names) != len(wordnet):
         return False
     alike = sum(map(str.__eq__, map(_first, names), map(_first, wordnet.values())))

@@ -149,7 +149,8 @@ def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -
             file = Path(torch.hub.get_dir()) / "checkpoints" / Path(published.DEFAULT.url).name
             if not file.is_file():
                 raise Unavailable(
-                    f"The weights of {model} are not in torch's cache: fetch {published.DEFAULT.url} to {file}."
+                    f"The weights of {model} are not in torch's cache: fetch "
+                    f"{published.DEFAULT.url} to {file}."
                 )
         of_file = [each for each in published if Path(each.url).name == file.name]
         entry = of_file[0] if of_file else published.DEFAULT
@@ -223,7 +224,8 @@ def of_transformers(
         )
     except OSError as error:
         raise Unavailable(
-            f"{model} and its weights are neither a folder nor in the cache: run `hf download {model}`."
+            f"{model} and its weights are neither a folder nor in the cache: run `hf download "
+            f"{model}`."
         ) from error
     except ValueError as error:
         reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
@@ -249,8 +251,8 @@ def _of_auto_processor(
             )
             return of_processor(processor, data.shape)
     warnings.warn(
-        f"{sources[0]} has no preprocessor_config.json: its mean and standard deviation are taken to "
-        "be .5. Copy the file from where the weights are from.",
+        f"{sources[0]} has no preprocessor_config.json: its mean and standard deviation are taken "
+        "to be .5. Copy the file from where the weights are from.",
         Remark,
         stacklevel=2,
     )
@@ -267,7 +269,7 @@ def _geometry(settings: Mapping[str, Any]) -> tuple[int | tuple[int, int], int, 
 
 
 def _names_of_imagenet(classes: int) -> Sequence[str]:
-    """Return the WordNet ids of ImageNet's classes, in the order of timm's outputs; () for others."""
+    """Return the WordNet ids of ImageNet's classes in timm's order; () for others."""
     info = import_module("timm.data")
     subset = info.infer_imagenet_subset({"num_classes": classes})
     return info.ImageNetInfo(subset).label_names() if subset else ()
@@ -437,8 +439,9 @@ def _check_lacking(
     missing = sorted(key for key in lacking - head if own[key].ndim)
     if missing:
         raise SpecError(
-            f"The weights {source} do not fit {name}: {len(missing)} of {len(own)} tensors differ or are missing, "
-            f"first {missing[0]}. Give the weights of this network, and the size they were trained with (size=224)."
+            f"The weights {source} do not fit {name}: {len(missing)} of {len(own)} tensors differ "
+            f"or are missing, first {missing[0]}. Give the weights of this network, and the size "
+            "they were trained with (size=224)."
         )
     if lacking & head and not new_head:
         text = f"The weights {source} lack the last layer of {name}, which is drawn at random."
