@@ -2,8 +2,8 @@
 
     p(x) = 1/N sum_i prod_d N(x_d; x_id, h^2) / (Phi((high - x_id) / h) - Phi((low - x_id) / h))
 
-for low <= x_d <= high: Gaussian kernels at the training images x_i, each cut off at the bounds and normalised within them,
-so that no mass is outside of the box of images.
+for low <= x_d <= high: Gaussian kernels at the training images x_i, each cut off at the bounds and
+normalised within them, so that no mass is outside of the box of images.
 
 Legend: B batch, N training images, L of them left out, n samples, C channels, H height, W width, D
     = C H W.
