@@ -83,17 +83,17 @@ def compare(
 
     place = opened(store).store
     which = selection(**selected)
-    found, _, shown_names = which.of(place)
-    if not found:
+    cells, _, shown_names, _ = which.of(place)
+    if not cells:
         raise SpecError(which.nothing(place.root))
-    fits = dict.fromkeys(cell.fit.names for cell in found)
+    fits = dict.fromkeys(cell.fit.names for cell in cells)
     of_fits = {
         "dataset": one_text(dataset, "dataset"),
         "recipe": one_text(recipe, "recipe"),
         "recipe_b": recipe_b,
     }
     pair = find_pair(list(fits), model_spec(a), model_spec(b), names=shown_names, **of_fits)
-    cells = selection(metrics=metrics).among([cell for cell in found if cell.fit.names in pair])
+    cells = selection(metrics=metrics).among([cell for cell in cells if cell.fit.names in pair])
     of_pair = select(
         "column", some_texts(columns, "columns"), rows(cells, shown_names), lambda row: row.column
     )

@@ -129,13 +129,14 @@ class Results(Shown, Sequence[Row]):
             which: the selection.
             reference: published tables to show beside; None: those of the suite.
         """
-        suite, left_out = which.suite and with_imports(which.suite, store), list[str]()
-        cells, parts, names = which.of(store, left_out=left_out.append)
+        suite = which.suite and with_imports(which.suite, store)
+        cells, parts, names, left_out = which.of(store)
         published = published_numbers(reference, suite.references if suite else ())
         results = cls(
             cells, parts, published, suite=suite, selection=which, names=names, store=store
         )
-        results.nothing, results.left_out = "" if cells else which.nothing(store.root), left_out
+        results.nothing = "" if cells else which.nothing(store.root)
+        results.left_out = list(left_out)
         return results
 
     def per_seed(self) -> Shown:

@@ -92,7 +92,8 @@ def figures(
 
     with plugins_aside():
         which = selection(**selected)
-    cells, _, names = which.of(place, leave_out, notes.append)
+    cells, _, names, left_out = which.of(place, leave_out)
+    notes += left_out
     published = published_numbers(None, which.suite.references if which.suite else ())
     report = Report(cells, published=published, names=names, read=place.read_arrays)
     planned, written = planning.figures(report, place, leave_out), 0

@@ -108,7 +108,7 @@ def _claims(store: Store, which: Selection, format: str) -> Any:
             "`jembench report --claims`."
         )
     asked = with_imports(which.suite, store).claims if which.suite else claims.load()
-    cells, _, _ = which.of(store)
+    cells = which.of(store).cells
     found = verdicts.judge(asked, cells, store.read_arrays, store=store.root)
     return formats.render(verdicts.document(found), format)
 

@@ -1,5 +1,6 @@
-"""Results as flat rows: one value of one metric, of a seed or as the mean over seeds. Tables are
-pivots of them.
+"""Results as flat rows, one value each, of a seed or as the mean over seeds.
+
+Tables are pivots of them.
 """
 
 import math
@@ -14,7 +15,7 @@ from jembench.catalog import spec
 from jembench.experiment.names import NO_NAMES, Fit, Names
 from jembench.experiment.sweep import bare_name
 from jembench.report.headings import distinct, in_words, known_as, split
-from jembench.report.protocols import parsed, peculiarities
+from jembench.report.protocols import parsed, parts_of, peculiarities
 from jembench.report.select import T
 from jembench.store.outcome import Cell, FitKey
 
@@ -85,12 +86,11 @@ class Row:
 
     @property
     def at_chance(self) -> str:
-        """A remark on a value whose interval is not above the value of guessing; "": it is, or none
-        is known.
-        """
+        """A remark on a value whose interval is not above the value of guessing, or ""."""
         if self.chance is None or self.low is None or self.low > self.chance:
             return ""
-        return f"at chance: not above the {self.chance:.3g} {self.unit} of guessing, by the 95 % interval"
+        guessing = f"the {self.chance:.3g} {self.unit} of guessing"
+        return f"at chance: not above {guessing}, by the 95 % interval"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row for programs; that of a seed also says where it comes from."""
@@ -103,9 +103,9 @@ class Row:
         return flat | dict(zip(ORIGIN, origin, strict=True))
 
 
-FIELDS = tuple(
-    one.name for one in fields(Row) if one.name not in ("cell", "dataset_name", "chance", "headed")
-)
+_INTERNAL = ("cell", "dataset_name", "chance", "headed")
+
+FIELDS = tuple(field.name for field in fields(Row) if field.name not in _INTERNAL)
 """The columns of the CSV."""
 
 ORIGIN = ("seed", "limit", "fit", "cell", "time", "seconds", "training_passes", "sample_passes")
@@ -128,8 +128,9 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 
 
 def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
-    """Return the values of cells, a row each; a cell without values has rows as :func:`spread`
-    makes them.
+    """Return the values of cells, a row each.
+
+    A cell without values has rows as :func:`spread` makes them.
 
     Args:
         cells: in the order of the rows.
@@ -137,43 +138,49 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
     """
     cells = list(cells)
     datasets = _dataset_names(cells)
-    found = []
+    values: list[Row] = []
     for cell in cells:
-        fit, outcome = cell.fit, cell.outcome
-        partial = outcome.details.get("partial")
-        remarks = [
-            outcome.reason,
-            f"{partial} so far; the same command goes on" if partial else "",
-            *(f"suspicious: {sentence}" for sentence in outcome.details.get("suspicious", ())),
-        ]
-        base = Row(
-            model=fit.model,
-            name=(name := names.get((fit.model, fit.recipe), fit.model)),
-            dataset=fit.dataset,
-            recipe=fit.recipe,
-            seeds=(fit.seed,),
-            metric=cell.metric,
-            status=outcome.status,
-            protocol=outcome.protocol,
-            reason="; ".join(filter(None, remarks)),
-            notes=(*_added(fit, name), *_training(cell), *_outputs(cell)),
-            dataset_name=datasets[fit.dataset],
-            chance=outcome.details.get("chance"),
-            cell=cell,
-        )
-        if outcome.status == "ok":
-            found += [
-                replace(base, label=label, **value._asdict())
-                for label, value in outcome.values.items()
-            ]
-            undefined = outcome.details.get("undefined", {})
-            found += [
-                replace(base, label=label, status="na", reason=reason)
-                for label, reason in undefined.items()
-            ]
-        else:
-            found.append(base)
-    return [headed(row, names) for row in spread(found, lambda row: row.metric)]
+        values += _of_cell(cell, names, datasets[cell.fit.dataset])
+    return [headed(row, names) for row in spread(values, lambda row: row.metric)]
+
+
+def _of_cell(cell: Cell, names: Names, dataset_name: str) -> Iterator[Row]:
+    """Yield a row for each value of a cell, or one that says why it has none."""
+    fit, outcome = cell.fit, cell.outcome
+    name = names.get((fit.model, fit.recipe), fit.model)
+    remarks = [outcome.reason]
+    partial = outcome.details.get("partial")
+    if partial:
+        remarks.append(f"{partial} so far; the same command goes on")
+    for sentence in outcome.details.get("suspicious", ()):
+        remarks.append(f"suspicious: {sentence}")
+    base = Row(
+        model=fit.model,
+        name=name,
+        dataset=fit.dataset,
+        recipe=fit.recipe,
+        seeds=(fit.seed,),
+        metric=cell.metric,
+        status=outcome.status,
+        protocol=outcome.protocol,
+        reason=joined(remarks),
+        notes=(*_added(fit, name), *_training(cell), *_outputs(cell)),
+        dataset_name=dataset_name,
+        chance=outcome.details.get("chance"),
+        cell=cell,
+    )
+    if outcome.status != "ok":
+        yield base
+        return
+    for label, value in outcome.values.items():
+        yield replace(base, label=label, **value._asdict())
+    for label, reason in outcome.details.get("undefined", {}).items():
+        yield replace(base, label=label, status="na", reason=reason)
+
+
+def joined(texts: Iterable[str]) -> str:
+    """Return the texts that are not empty as one."""
+    return "; ".join(text for text in texts if text)
 
 
 _COLUMN = ("label", "unit", "better", "headed")
@@ -181,67 +188,78 @@ _COLUMN = ("label", "unit", "better", "headed")
 
 
 def spread(rows: Sequence[Row], like: Callable[[Row], Hashable]) -> list[Row]:
-    """Return rows in which one without a value stands under its label, or under all labels of the
-    values like it.
+    """Return rows in which one without a value stands under its label, or under all labels.
+
+    Args:
+        rows: of values, and of what has none.
+        like: a function from a row to what it has in common with the values whose labels it takes.
     """
     labels: dict[Hashable, dict[str, Row]] = {}
     for row in rows:
         if row.value is not None:
             labels.setdefault(like(row), {}).setdefault(row.label, row)
-    found = []
+    spread_rows: list[Row] = []
     for row in rows:
-        known = labels.get(like(row), {}) if row.value is None else {}
-        own = {row.label} & known.keys() if row.label else known
-        columns = ({name: getattr(known[label], name) for name in _COLUMN} for label in own)
-        found += [replace(row, **column) for column in columns] or [row]
-    return found
+        columns = labels.get(like(row), {}) if row.value is None else {}
+        if row.label:
+            columns = {label: column for label, column in columns.items() if label == row.label}
+        for column in columns.values():
+            of_column = {name: getattr(column, name) for name in _COLUMN}
+            spread_rows.append(replace(row, **of_column))
+        if not columns:
+            spread_rows.append(row)
+    return spread_rows
 
 
 def headed(row: Row, names: Names) -> Row:
     """Return a row with the heading that the names give its column."""
-    given = (names.get(("", text), "") for text in known_as(row.metric, row.label))
-    return replace(row, headed=next(filter(None, given), ""))
+    headings = (names.get(("", text), "") for text in known_as(row.metric, row.label))
+    return replace(row, headed=next(filter(None, headings), ""))
 
 
 def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:
-    """Return for each dataset the name in its protocols, or its spec where that is not one name of
-    its own.
-    """
-    filed: dict[str, set[str]] = {}
+    """Return the name of each dataset in its protocols, or its spec where that is ambiguous."""
+    in_protocols: dict[str, set[str]] = {}
     for dataset, protocol in {(cell.fit.dataset, cell.outcome.protocol) for cell in cells}:
-        known = parsed(protocol)
-        name = dict(known.arguments).get("data") if known else None
-        filed.setdefault(dataset, set()).update([name] if name else [])
+        names = in_protocols.setdefault(dataset, set())
+        name = parts_of(protocol).get("data")
+        if name:
+            names.add(name)
     return distinct(
-        {dataset: found.pop() if len(found) == 1 else dataset for dataset, found in filed.items()}
+        {
+            dataset: next(iter(names)) if len(names) == 1 else dataset
+            for dataset, names in in_protocols.items()
+        }
     )
 
 
 def _added(fit: FitKey, name: str) -> Iterator[str]:
-    """Yield the options that the recipe added to a model, if its display name is its spec without
-    them.
-    """
+    """Yield the options that the recipe added to a model whose name lacks them."""
     named, whole = parsed(name), spec.parse(fit.model)
-    if (
-        named
-        and named.name == whole.name
-        and (added := sorted({*whole.arguments} - {*named.arguments}))
-    ):
-        yield f"added by the recipe {fit.recipe}: {', '.join(f'{key}={value}' for key, value in added)}"
+    if named is None or named.name != whole.name:
+        return
+    added = sorted({*whole.arguments} - {*named.arguments})
+    if added:
+        options = ", ".join(f"{key}={value}" for key, value in added)
+        yield f"added by the recipe {fit.recipe}: {options}"
 
 
 def _training(cell: Cell) -> Iterator[str]:
     """Yield what a training started from, how it diverged, and what was done about it."""
-    training, made = f"training of seed {cell.fit.seed}", cell.provenance
-    if start := made.get("started_from"):
-        other = start["model"].removesuffix(f", seed {cell.fit.seed}")
-        yield f"training started from the weights of {other}; hours and passes do not include those of that training"
-    repairs, stability = made.get("interventions"), made.get("stability") or {}
+    training, record = f"training of seed {cell.fit.seed}", cell.provenance
+    start = record.get("started_from")
+    if start:
+        source = start["model"].removesuffix(f", seed {cell.fit.seed}")
+        not_included = "hours and passes do not include those of that training"
+        yield f"training started from the weights of {source}; {not_included}"
+    repairs, stability = record.get("interventions"), record.get("stability") or {}
+    iteration, ended_with = stability.get("diverged_at"), stability.get("ended_with")
     if repairs:
-        end = f"; it ended with {ended_with}" if (ended_with := stability.get("ended_with")) else ""
+        end = f"; it ended with {ended_with}" if ended_with else ""
         yield f"{training} diverged and was repaired {'; '.join(repairs)}{end}"
-    elif (iteration := stability.get("diverged_at")) is not None:
-        yield f"{training} diverged at iteration {iteration} ({stability['reason']}) and was not repaired"
+    elif iteration is not None:
+        when = f"at iteration {iteration} ({stability['reason']})"
+        yield f"{training} diverged {when} and was not repaired"
 
 
 def _outputs(cell: Cell) -> Iterator[str]:
@@ -261,56 +279,65 @@ def mean(rows: Iterable[Row]) -> list[Row]:
     seeds: dict[Fit, set[int]] = {}
     for group in groups:
         seeds.setdefault(group[0].fit, set()).update(row.seeds[0] for row in group)
-    return [
-        _mean(sorted(group, key=lambda row: row.seeds), seeds[group[0].fit]) for group in groups
-    ]
+    means = []
+    for group in groups:
+        in_order = sorted(group, key=lambda row: row.seeds)
+        means.append(_mean(in_order, seeds[group[0].fit]))
+    return means
 
 
 def _mean(group: Sequence[Row], seeds: set[int]) -> Row:
+    """Return the mean of a value over the seeds, or why there is none."""
     measured = [row for row in group if row.value is not None]
     gaps = {row.seeds[0]: (row.status, row.reason) for row in group if row.value is None}
     gaps |= dict.fromkeys(seeds - {row.seeds[0] for row in group}, ("not run", ""))
-    of_all = tuple(row.seeds[0] for row in measured) or tuple(sorted(seeds))
     base = replace(
         (measured or group)[0],
-        seeds=of_all,
+        seeds=tuple(row.seeds[0] for row in measured) or tuple(sorted(seeds)),
         notes=tuple(dict.fromkeys(note for row in group for note in row.notes)),
         cell=None,
     )
     if not measured:
         worst = max((status for status, _ in gaps.values()), key=_SEVERITY.index)
         reasons = {reason for status, reason in gaps.values() if status == worst}
-        return replace(base, status=worst, reason="; ".join(sorted(reasons - {""})))
+        return replace(base, status=worst, reason=joined(sorted(reasons)))
     protocols = list(dict.fromkeys(row.protocol for row in measured))
     if len(protocols) > 1:
-        reason = f"measured under protocols that must not be averaged: {'; '.join(peculiarities(protocols))}"
+        differing = "; ".join(peculiarities(protocols))
+        reason = f"measured under protocols that must not be averaged: {differing}"
         return replace(
             base, status="na", value=None, low=None, high=None, n=None, protocol="", reason=reason
         )
     value, low, high = mean_of(measured)
-    several = len(measured) > 1 and math.isfinite(value)
-    remarks = {row.seeds[0]: row.reason for row in measured if row.reason}
-    for seed, (status, reason) in gaps.items():
-        remarks[seed] = ": ".join(filter(None, ("N/A" if status == "na" else status, reason)))
+    deviation = None
+    if len(measured) > 1 and math.isfinite(value):
+        deviation = statistics.stdev(row.value for row in measured if row.value is not None)
     return replace(
         base,
         value=value,
         low=low,
         high=high,
-        sd=statistics.stdev(row.value for row in measured if row.value is not None)
-        if several
-        else None,
+        sd=deviation,
         n=min(row.n or 0 for row in measured),
-        reason="; ".join(
-            f"seed {seed} {text}" if len(seeds) > 1 else text
-            for seed, text in sorted(remarks.items())
-        ),
+        reason=_of_seeds(measured, gaps, name_seeds=len(seeds) > 1),
     )
 
 
+def _of_seeds(
+    measured: Iterable[Row], gaps: Mapping[int, tuple[Status, str]], *, name_seeds: bool
+) -> str:
+    """Return the remarks on the seeds of a mean, and why seeds are missing."""
+    remarks = {row.seeds[0]: row.reason for row in measured if row.reason}
+    for seed, (status, reason) in gaps.items():
+        word = "N/A" if status == "na" else status
+        remarks[seed] = f"{word}: {reason}" if reason else word
+    if not name_seeds:
+        return "; ".join(remarks.values())
+    return "; ".join(f"seed {seed} {text}" for seed, text in sorted(remarks.items()))
+
+
 def mean_of(rows: Sequence[Row]) -> tuple[float, float | None, float | None]:
-    """Return the mean of some values and of either end of their intervals, None where one is not
-    known.
+    """Return the mean of values and of either end of their intervals; None: one is not known.
 
     Of values that are not all finite it is not finite, where ``statistics`` may raise.
     """
@@ -324,18 +351,16 @@ def mean_of(rows: Sequence[Row]) -> tuple[float, float | None, float | None]:
 
 def sides(rows: Iterable[Row]) -> dict[tuple[Fit, str, str], BySeed]:
     """Return the values of seeds by fit, metric and label."""
-    found: dict[tuple[Fit, str, str], dict[int, Row]] = {}
+    by_place: dict[tuple[Fit, str, str], dict[int, Row]] = {}
     for row in rows:
         if row.value is not None:
-            found.setdefault((row.fit, *row.place), {})[row.seeds[0]] = row
-    return dict(found)
+            by_place.setdefault((row.fit, *row.place), {})[row.seeds[0]] = row
+    return dict(by_place)
 
 
 def mark_chance(rows: Iterable[Row]) -> list[Row]:
     """Add the remark on values that are at chance to their reasons."""
-    return [
-        replace(row, reason="; ".join(filter(None, (row.reason, row.at_chance)))) for row in rows
-    ]
+    return [replace(row, reason=joined((row.reason, row.at_chance))) for row in rows]
 
 
 # --- protocols
@@ -346,21 +371,19 @@ _BUFFER = re.compile(r"[:,]source=buffer(,|$)")
 
 
 def mark_incomparable(rows: Sequence[Row]) -> list[Row]:
-    """Mark the values of a column on one dataset that are of another protocol than most; all,
-    without a majority.
+    """Mark values that are of another protocol than most in their column and dataset.
 
-    Samples that a model draws directly stand beside the kept chains of others, as in Table 1 of the
-    JEM paper, with a remark: such a model has no chains to choose from.
+    Without a majority all are marked. Samples that a model draws directly stand beside the kept
+    chains of others, as in Table 1 of the JEM paper, with a remark: such a model has no chains to
+    choose from.
     """
-    measured = grouped(
-        (row for row in rows if row.value is not None), lambda row: (row.dataset, row.place)
-    )
-    columns = {
-        (column[0].dataset, column[0].place): [row.protocol for row in column]
-        for column in measured
-    }
+    protocols: dict[Hashable, list[str]] = {}
+    for row in rows:
+        if row.value is not None:
+            protocols.setdefault((row.dataset, row.place), []).append(row.protocol)
     return [
-        row if row.value is None else _marked(row, columns[row.dataset, row.place]) for row in rows
+        row if row.value is None else _marked(row, protocols[row.dataset, row.place])
+        for row in rows
     ]
 
 
@@ -368,15 +391,13 @@ def _marked(row: Row, protocols: Sequence[str]) -> Row:
     """Return a row that says whether its protocol is that of most among those of its column."""
     counts = Counter(map(_like_kept_chains, protocols))
     own = counts.pop(_like_kept_chains(row.protocol))
-    is_direct = _DIRECT.search(row.protocol) and any(map(_BUFFER.search, protocols))
-    remarks = (
-        row.reason,
-        "drawn directly; the samples of others are the chains that training kept" * bool(is_direct),
-    )
+    remark = ""
+    if _DIRECT.search(row.protocol) and any(map(_BUFFER.search, protocols)):
+        remark = "drawn directly; the samples of others are the chains that training kept"
     return replace(
         row,
         comparable=own > max(counts.values(), default=0),
-        reason="; ".join(filter(None, remarks)),
+        reason=joined((row.reason, remark)),
     )
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, Remark, SpecError, unknown
@@ -36,13 +36,12 @@ _KINDS: Mapping[str, Kind] = {"model": "models", "dataset": "datasets", "metric"
 def select(
     field: str, wanted: Sequence[str] | None, items: Sequence[T], *of: Callable[[T], str | None]
 ) -> list[T]:
-    """Return the items whose field is wanted, in the order of what is wanted; of equal ones, in
-    theirs. None: all.
+    """Return the items whose field is wanted, in the order of what is wanted.
 
     Args:
         field: its name, for errors: model, dataset, metric, recipe, seed or column.
-        wanted: texts that :func:`matching` understands.
-        items: of a store.
+        wanted: texts that :func:`matching` understands; None: all items are returned.
+        items: of a store; those that one text means stay in their order.
         of: return the field of an item, and the other names under which it may be wanted.
 
     Raises:
@@ -51,20 +50,19 @@ def select(
     if wanted is None:
         return list(items)
     keys = [tuple(get(item) or "" for get in of) for item in items]
-    known, others, ranks = (
-        [key[0] for key in keys],
-        [name for key in keys for name in key[1:]],
-        dict[Any, int](),
-    )
+    values = [key[0] for key in keys]
+    aliases = [name for key in keys for name in key[1:]]
+    ranks: dict[tuple[str, ...], int] = {}
     for text in wanted:
-        found = {*matching(_KINDS.get(field), text, known), *matching(None, text, others)}
-        if field == "column":
-            found = found or {label for label in known if text in known_as(label, label)}
-        if not found:
-            names = map(bare_name, known) if field == "metric" else (*known, *others)
-            raise unknown(f"{field} among these results", text, set(names), "")
-        for key in (key for key in keys if found & {*key}):
-            ranks.setdefault(key, len(ranks))
+        meant = {*matching(_KINDS.get(field), text, values), *matching(None, text, aliases)}
+        if field == "column" and not meant:
+            meant = {label for label in values if text in known_as(label, label)}
+        if not meant:
+            names = set(map(bare_name, values)) if field == "metric" else {*values, *aliases}
+            raise unknown(f"{field} among these results", text, names, "")
+        for key in keys:
+            if not meant.isdisjoint(key):
+                ranks.setdefault(key, len(ranks))
     order = sorted((ranks[key], index) for index, key in enumerate(keys) if key in ranks)
     return [items[index] for _, index in order]
 
@@ -79,8 +77,9 @@ def find_pair(
     recipe_b: str | None = None,
     names: Names = NO_NAMES,
 ) -> tuple[Fit, Fit]:
-    """Find two models on the same dataset and, if no recipe is given, trained by the same recipe
-    where there is one.
+    """Find two models on the same dataset.
+
+    If no recipe is given, they are trained by the same recipe where there is one.
 
     Args:
         fits: of a store.
@@ -96,31 +95,30 @@ def find_pair(
     """
 
     def chosen(model: str, label: str | None) -> list[Fit]:
-        found = select("dataset", [dataset] if dataset else None, fits, lambda fit: fit[1])
-        found = select(
-            "model", [model], found, lambda fit: fit[0], lambda fit: names.get((fit[0], fit[2]))
+        of_model = select("dataset", [dataset] if dataset else None, fits, lambda fit: fit[1])
+        of_model = select(
+            "model", [model], of_model, lambda fit: fit[0], lambda fit: names.get((fit[0], fit[2]))
         )
-        return select("recipe", [label] if label else None, found, lambda fit: fit[2])
+        return select("recipe", [label] if label else None, of_model, lambda fit: fit[2])
 
-    ours, theirs = chosen(a, recipe), chosen(b, recipe_b or recipe)
-    pairs = [
-        (one, other) for one in ours for other in theirs if one[1] == other[1] and one != other
-    ]
-    alike = [(one, other) for one, other in pairs if one[2] == other[2]]
+    fits_a, fits_b = chosen(a, recipe), chosen(b, recipe_b or recipe)
+    pairs = []
+    for fit_a in fits_a:
+        pairs += [(fit_a, fit_b) for fit_b in fits_b if fit_a[1] == fit_b[1] and fit_a != fit_b]
+    alike = [(fit_a, fit_b) for fit_a, fit_b in pairs if fit_a[2] == fit_b[2]]
     candidates = pairs if recipe_b or not alike else alike
     if len(candidates) == 1:
         return candidates[0]
-    texts = [
-        f"({i}) {_fit_text(one)}, with {_fit_text(other)}"
-        for i, (one, other) in enumerate(candidates, 1)
-    ]
-    problem = f"More than one comparison is meant by {a} and {b}: {'; '.join(texts)}"
-    if not candidates:
-        found = "; ".join(map(_fit_text, dict.fromkeys(ours + theirs)))
-        problem = f"{a} and {b} are not two models on one dataset: {found}"
-    raise SpecError(
-        f"{problem}. Say which with --dataset, --recipe and --recipe-b, or with a model's spec in full."
-    )
+    if candidates:
+        texts = []
+        for number, (fit_a, fit_b) in enumerate(candidates, 1):
+            texts.append(f"({number}) {_fit_text(fit_a)}, with {_fit_text(fit_b)}")
+        problem = f"More than one comparison is meant by {a} and {b}: {'; '.join(texts)}"
+    else:
+        matching_fits = "; ".join(map(_fit_text, dict.fromkeys(fits_a + fits_b)))
+        problem = f"{a} and {b} are not two models on one dataset: {matching_fits}"
+    remedy = "Say which with --dataset, --recipe and --recipe-b, or with a model's spec in full."
+    raise SpecError(f"{problem}. {remedy}")
 
 
 def _fit_text(fit: Fit) -> str:
@@ -133,18 +131,24 @@ def _fit_text(fit: Fit) -> str:
 
 
 def warn(problem: str) -> None:
-    """Warn that a file of a store was left out, at the line that called the function reading the
-    store.
-    """
+    """Warn that a file of a store was left out, at the line that has the store read."""
     warnings.warn(f"Left out: {problem}", Fallback, stacklevel=4)
+
+
+class Selected(NamedTuple):
+    """The selected results of a store."""
+
+    cells: list[Cell]  # in the order asked for
+    parts: tuple[Part, ...]  # of the suite
+    names: Names  # display names
+    left_out: tuple[str, ...]  # why other results are not selected, a sentence each
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """Filters of results by fields, each also an order; None: all, or the ones that the file of an
-    experiment gives.
+    """Filters of results by fields, each also an order.
 
-    A text is a spec, a bare name, which means all specs of that name, or a pattern.
+    None stands for all, or for the ones that the file of an experiment gives. A text is a spec, a bare name, which means all specs of that name, or a pattern.
     """
 
     suite: Suite | None = None  # whose metrics are shown
@@ -160,147 +164,153 @@ class Selection:
     # number of test images; None: all, or the number of all results if that is one
     limit: int | None = None
 
-    def of(
-        self,
-        store: Store,
-        problem: Callable[[str], None] = warn,
-        left_out: Callable[[str], object] = lambda note: None,
-    ) -> tuple[list[Cell], Sequence[Part], Names]:
-        """Return the selected results of a store in the order asked for, the parts of the suite and
-        display names.
+    def of(self, store: Store, problem: Callable[[str], None] = warn) -> Selected:
+        """Select results of a store.
 
         Args:
             store: a folder that exists.
             problem: called with a sentence for each file that cannot be read; by default it is a
                 warning.
-            left_out: called with a sentence for each reason why other results are not selected.
 
         Raises:
             SpecError: if there is no such folder, or no result of something that is named.
         """
         if not store.root.exists():
-            raise SpecError(
-                f"There are no results and no store {store.root} yet: {_remedy(store.root)}"
-            )
-        current = newest(store.cells(problem), left_out)
-        if self.suite and not self.suite.joint:
-            current = [
-                cell for cell in current if bare_name(cell.metric) in self.suite.metric_names
-            ]
+            remedy = _remedy(store.root)
+            raise SpecError(f"There are no results and no store {store.root} yet: {remedy}")
+        left_out: list[str] = []
+        current = newest(store.cells(problem), left_out.append)
         suite = with_imports(self.suite, store) if self.suite else None
+        if suite and not suite.joint:
+            current = [cell for cell in current if bare_name(cell.metric) in suite.metric_names]
         if suite and not suite.datasets:  # those of --dataset
-            suite = suite.replaced(
-                datasets=list(dict.fromkeys(cell.fit.dataset for cell in current))
-            )
+            datasets = dict.fromkeys(cell.fit.dataset for cell in current)
+            suite = suite.replaced(datasets=list(datasets))
         if suite and self.file:
-            every, current = current, self._of_experiment(current, suite)
-            if others := len(every) - len(current):
-                left_out(
-                    f"{outcomes(others)} of models, data, recipes or seeds that {self.file} does not name."
-                )
-        limits = Counter(cell.limit for cell in current)
-        shown_limit = next(iter(limits)) if self.limit is None and len(limits) == 1 else self.limit
-        for limit, count in limits.items():
-            if limit != shown_limit:
-                how = "without --limit" if limit is None else f"with --limit {limit}"
-                images = "all test images" if limit is None else f"{limit} of the test images"
-                left_out(f"{outcomes(count)} on {images}; `jembench report` shows them {how}.")
-        cells = [cell for cell in current if cell.limit == shown_limit]
-        shown = {cell.fit.names: cell.fit for cell in cells}
-        specs = {names: _requested(fit, store) for names, fit in shown.items()}
-        parts, of_suite = presentation(suite, shown.values()) if suite else ((), NO_NAMES)
-        ranks = {
-            names: rank
-            for rank, names in enumerate(
-                dict.fromkeys(names for part in parts for names in part.rows)
-            )
-        }
+            current = self._of_experiment(current, suite, left_out)
+        cells = self._of_limit(current, left_out)
+
+        # the parts of the suite give the order of models, which the selected fields refine
+        fits = {cell.fit.names: cell.fit for cell in cells}
+        parts, of_suite = presentation(suite, fits.values()) if suite else ((), NO_NAMES)
+        in_parts = list(dict.fromkeys(fit for part in parts for fit in part.rows))
+        ranks = {fit: rank for rank, fit in enumerate(in_parts)}
         cells.sort(key=lambda cell: ranks.get(cell.fit.names, len(ranks)))
+        specs = {names: _requested(fit, store) for names, fit in fits.items()}
         if cells:
             cells = self.among(cells, specs)
-        parts = tuple(_measured(part, {cell.metric for cell in cells}) for part in parts)
-        places = {(cell.metric, label) for cell in cells for label in ("", *cell.outcome.values)}
-        places |= {(metric, "") for part in parts for metric in part.metrics}
-        columns = {text for place in places for text in known_as(*place) if text}
+        measured = {cell.metric for cell in cells}
+        parts = tuple(_measured(part, measured) for part in parts)
+
         given = suite.display if suite else {}  # for all results of the file
-        specs = {cell.fit.names: specs[cell.fit.names] for cell in cells}
-        also = self.names if self.some_names else given
-        return (
-            cells,
-            parts,
-            display_names({**given, **self.names}, specs, of_suite, columns, also=also),
+        names = display_names(
+            {**given, **self.names},
+            {cell.fit.names: specs[cell.fit.names] for cell in cells},
+            of_suite,
+            _columns(cells, parts),
+            also=self.names if self.some_names else given,
         )
+        return Selected(cells, parts, names, tuple(left_out))
+
+    def _of_limit(self, cells: Sequence[Cell], left_out: list[str]) -> list[Cell]:
+        """Return the results on the wanted number of test images, or on the only one there is."""
+        limits = Counter(cell.limit for cell in cells)
+        shown = next(iter(limits)) if self.limit is None and len(limits) == 1 else self.limit
+        for limit, count in limits.items():
+            if limit == shown:
+                continue
+            if limit is None:
+                images, how = "all test images", "without --limit"
+            else:
+                images, how = f"{limit} of the test images", f"with --limit {limit}"
+            left_out.append(f"{outcomes(count)} on {images}; `jembench report` shows them {how}.")
+        return [cell for cell in cells if cell.limit == shown]
 
     def nothing(self, store: Path, results: str = "") -> str:
-        """Return the remedy for a store without the selected results, or without ``results`` among
-        them.
+        """Return the remedy for a store without the selected results.
+
+        Args:
+            store: the folder.
+            results: what is missing among the selected results; "": all of them.
         """
-        results = results or ("such results" if listed(store / "cells") else "results")
+        if not results:
+            results = "such results" if listed(store / "cells") else "results"
         suite = self.file or (self.suite.name if self.suite else None)
         return f"{store} holds no {results} yet: {_remedy(store, suite, self.limit)}"
 
     def among(
         self, cells: Sequence[Cell], names: Mapping[Fit, str] = MappingProxyType({})
     ) -> list[Cell]:
-        """Return the selected ones of some cells, sorted by datasets, then by models, then by
-        recipes.
+        """Return the selected cells, sorted by datasets, then by models, then by recipes.
 
-        ``names`` are other names of the models of fits, which may be selected by them.
+        Args:
+            cells: to select from.
+            names: other names of the models of fits, which may be selected by them.
         """
         seeds = None if self.seeds is None else [str(seed) for seed in self.seeds]
-        # a bare name is of one's models
-        found = select("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)
-        found = select("metric", self.metrics, found, lambda cell: cell.metric)
-        found = select("seed", seeds, found, lambda cell: str(cell.fit.seed))
-        found = select("recipe", self.recipe, found, lambda cell: cell.fit.recipe)
-        found = select(
+        # a bare name is of one's models, which are on the wanted datasets
+        among = select("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)
+        among = select("metric", self.metrics, among, lambda cell: cell.metric)
+        among = select("seed", seeds, among, lambda cell: str(cell.fit.seed))
+        among = select("recipe", self.recipe, among, lambda cell: cell.fit.recipe)
+        among = select(
             "model",
             self.models,
-            found,
+            among,
             lambda cell: cell.fit.model,
             lambda cell: names.get(cell.fit.names),
         )
-        found = select("dataset", self.dataset, found, lambda cell: cell.fit.dataset)
-        labels = [label for cell in found for label in (*cell.outcome.values, cell.metric)]
+        among = select("dataset", self.dataset, among, lambda cell: cell.fit.dataset)
+        labels = [label for cell in among for label in (*cell.outcome.values, cell.metric)]
         try:
             select("column", self.columns, labels, str)  # refuses a label that no result has
         except SpecError as error:
             if not self.suite or self.suite.joint:
                 raise
-            of_suite = f"{self.file or self.suite.name} shows {', '.join(sorted(self.suite.metric_names))} alone"
-            raise SpecError(
-                f"{error} {of_suite}; leave it out to choose among all results."
-            ) from error
-        return found
+            metrics = ", ".join(sorted(self.suite.metric_names))
+            problem = f"{error} {self.file or self.suite.name} shows {metrics} alone"
+            raise SpecError(f"{problem}; leave it out to choose among all results.") from error
+        return among
 
-    def _of_experiment(self, cells: Sequence[Cell], suite: Suite) -> list[Cell]:
+    def _of_experiment(
+        self, cells: Sequence[Cell], suite: Suite, left_out: list[str]
+    ) -> list[Cell]:
         """Return the cells of the fits of a suite; selected fields replace those that it names.
 
         Of models that cannot be resolved here, all results with their names are returned, with a
         note.
         """
         selected = (self.models, self.dataset, self.recipe, self.seeds)
-        fields = [index for index, given in enumerate(selected) if given is None]
+        fields = [index for index, wanted in enumerate(selected) if wanted is None]
         named = {tuple(fit[index] for index in fields) for fit in fit_names_of(suite)}
         absent = absent_of(suite)
         for (model, _), (_, reason) in absent.items():
-            note = (
-                f"All results named {model} are shown, whatever their options and recipe: {reason}"
-            )
-            warnings.warn(note, Remark, stacklevel=2)
+            shown = f"All results named {model} are shown, whatever their options and recipe"
+            warnings.warn(f"{shown}: {reason}", Remark, stacklevel=2)
 
         def is_named(fit: FitKey) -> bool:
             seeds, _ = absent.get((bare_name(fit.model), bare_name(fit.dataset)), (set[int](), ""))
             is_absent = fit.seed in seeds or (bool(seeds) and self.seeds is not None)
             return is_absent or tuple((*fit.names, fit.seed)[index] for index in fields) in named
 
-        return [cell for cell in cells if is_named(cell.fit)]
+        of_suite = [cell for cell in cells if is_named(cell.fit)]
+        count = len(cells) - len(of_suite)
+        if count:
+            what = f"{outcomes(count)} of models, data, recipes or seeds"
+            left_out.append(f"{what} that {self.file} does not name.")
+        return of_suite
+
+
+def _columns(cells: Sequence[Cell], parts: Sequence[Part]) -> set[str]:
+    """Return the texts that name a column of these results and parts."""
+    places = {(metric, "") for part in parts for metric in part.metrics}
+    for cell in cells:
+        places.update((cell.metric, label) for label in ("", *cell.outcome.values))
+    return {text for place in places for text in known_as(*place) if text}
 
 
 def _requested(fit: FitKey, store: Store) -> str:
-    """Return the name of an import, or the spec of a model as it was requested; of an unreadable
-    record, its own.
-    """
+    """Return the name of an import, or the spec of a model as far as it was requested."""
     with suppress(*UNREADABLE):
         record = fits.read(store.fit_folder(fit))
         return record.import_name or recorded(fit.model, record.identity, record.recipe)
@@ -308,23 +318,19 @@ def _requested(fit: FitKey, store: Store) -> str:
 
 
 def _measured(part: Part, measured: Set[str]) -> Part:
-    """Return a part of a suite with the metrics that were measured under added options, such as a
-    sampler.
+    """Return a part of a suite with the metrics that were measured by an added sampler.
 
-    They take the place of metrics without these options that were not measured.
+    They take the place of metrics without a sampler that were not measured.
     """
-    found = {
-        plain: metric
-        for metric in sorted(measured)
-        if (plain := without_sampler(metric)) not in measured
-    }
+    stand_ins = {without_sampler(metric): metric for metric in sorted(measured)}
 
-    def of(metrics: Sequence[str]) -> tuple[str, ...]:
-        return tuple(found.get(metric, metric) for metric in metrics)
+    def replaced(metrics: Sequence[str]) -> tuple[str, ...]:
+        return tuple(
+            metric if metric in measured else stand_ins.get(metric, metric) for metric in metrics
+        )
 
-    return part._replace(
-        metrics=of(part.metrics), rows={fit: of(metrics) for fit, metrics in part.rows.items()}
-    )
+    rows = {fit: replaced(metrics) for fit, metrics in part.rows.items()}
+    return part._replace(metrics=replaced(part.metrics), rows=rows)
 
 
 WHOLE = Selection()

@@ -43,7 +43,7 @@ def store(tmp_path_factory, cell):
 
 
 def fits(selected):
-    return list(dict.fromkeys((cell.fit.model, cell.fit.recipe) for cell in selected[0]))
+    return list(dict.fromkeys((cell.fit.model, cell.fit.recipe) for cell in selected.cells))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_suite_shows_what_was_measured_by_a_given_sampler_where_nothing_else_w
     for metric in measured:
         found = cell("jem", metric, value=Value(0.5, 0.4, 0.6, 9))
         Store(tmp_path).write_cell(dataclasses.replace(found, id=stable_hash(metric)), {})
-    _, (part,), _ = selection("hybrid").of(Store(tmp_path))
+    (part,) = selection("hybrid").of(Store(tmp_path)).parts
     (of_fit,) = part.rows.values()
     for shown in (part.metrics, of_fit):
         assert [metric for metric in shown if metric in (*measured, "fid")] == [
@@ -135,7 +135,8 @@ def test_what_is_not_there_is_refused_with_the_nearest_name(store, which, messag
 
 
 def test_a_bare_name_has_its_display_name_whatever_the_spec_on_another_dataset(store):
-    _, _, names = selection(models="baseline*", names={"baseline": "Classifier"}).of(store)
+    which = selection(models="baseline*", names={"baseline": "Classifier"})
+    names = which.of(store).names
     assert names == {
         ("baseline", "digits"): "Classifier",
         ("baseline:norm=batch", "fast"): "Classifier",
