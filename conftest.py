@@ -53,8 +53,8 @@ def pytest_sessionstart(session):
     stale |= {one.distribution for one in catalogue().components if one.api != API}
     if stale:
         pytest.exit(
-            f"The entry points of {', '.join(sorted(stale))} are out of date or missing. Install them again: "
-            f"pip install -e . {' '.join(plugins)}",
+            f"The entry points of {', '.join(sorted(stale))} are out of date or missing. Install "
+            f"them again: pip install -e . {' '.join(plugins)}",
             returncode=1,
         )
 

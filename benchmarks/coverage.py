@@ -186,7 +186,7 @@ def rise(rng: Generator) -> Estimate:
 
 
 # --- calibration
-# ------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def logits_of(confidence: np.ndarray[Any, Any], classes: int = 2) -> torch.Tensor:
@@ -236,7 +236,8 @@ def calibration() -> Iterator[Case]:
                 continue
             yield Case(
                 metric.name,
-                f"N = {n:,}, confidence uniform in .55 to 1, {f'{100 * gap:g} % too high' if gap else 'calibrated'}",
+                f"N = {n:,}, confidence uniform in .55 to 1, "
+                f"{f'{100 * gap:g} % too high' if gap else 'calibrated'}",
                 in_unit(gap),
                 lambda rng, metric=metric, n=n, gap=gap: measured(
                     calibration_of(metric, rng, n, gap), rng
@@ -289,7 +290,7 @@ def shift() -> Iterator[Case]:
 
 
 # --- detection
-# --------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def detection_truth(shift: float, n: int, m: int) -> dict[str, float]:
@@ -362,7 +363,7 @@ def detection() -> Iterator[Case]:
 
 
 # --- features
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def scored(
@@ -410,7 +411,8 @@ def generation() -> Iterator[Case]:
             for shift in (0.0, 0.3):
                 yield Case(
                     metric.name,
-                    f"D = {d}, N = {n:,}, M = {m:,}, means {f'{shift:g} apart' if shift else 'equal'}",
+                    f"D = {d}, N = {n:,}, M = {m:,}, means "
+                    f"{f'{shift:g} apart' if shift else 'equal'}",
                     truth_of(d, shift),
                     lambda rng, metric=metric, d=d, n=n, m=m, shift=shift: scored(
                         metric, rng, rng.normal(shift, 1, (n, d)), rng.normal(size=(m, d))
@@ -479,7 +481,8 @@ def generation() -> Iterator[Case]:
     for factor in (1.0, 0.9):
         yield Case(
             "ct",
-            f"N = 1,000, M = 397, three cells, {'equal distances' if factor == 1 else 'samples 10 % nearer'}",
+            "N = 1,000, M = 397, three cells, "
+            f"{'equal distances' if factor == 1 else 'samples 10 % nearer'}",
             0.0 if factor == 1 else None,
             lambda rng, factor=factor: measured(copying(rng, factor), rng, 200),
             500,
@@ -505,7 +508,7 @@ def inception_truth() -> float:
 
 
 # --- differences
-# ------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def compared(a: Resampling, b: Resampling, rng: Generator, *, paired: bool = True) -> Difference:
@@ -612,7 +615,7 @@ def differences() -> Iterator[Case]:
 
 
 # --- the table
-# --------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def cases() -> list[Case]:

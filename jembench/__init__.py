@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 if importlib.util.find_spec("fcntl") is None:
     raise ImportError(
-        "jembench runs on Linux and macOS: Python's module fcntl is missing here. On Windows, use WSL."
+        "jembench runs on Linux and macOS: Python's module fcntl is missing here. On Windows, use "
+        "WSL."
     )
 
 __version__ = importlib.metadata.version("jembench")

@@ -41,7 +41,7 @@ def encoded(figure: Figure, format: Format) -> bytes:
 
 
 # --- style
-# ------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 COLUMN, PAGE = 229 / 72.27, 469 / 72.27
 """The widths in inches of a column and of a page: those of LaTeX's ``article`` in two columns on
@@ -62,7 +62,8 @@ def inches(width: str) -> float:
     match = re.fullmatch(r"(\d{1,4}(?:\.\d{1,4})?)(in|cm|mm|pt)", width)
     if not match or not 1 <= (length := float(match[1]) * _UNITS[match[2]]) <= 20:
         raise SpecError(
-            f"width is {width!r}; it must be column, page or a length from 1in to 20in: 5.5in, 12cm, 345pt."
+            f"width is {width!r}; it must be column, page or a length from 1in to 20in: 5.5in, "
+            "12cm, 345pt."
         )
     return length
 

@@ -30,7 +30,8 @@ class Limit(NamedTuple):
         text = os.environ.get(self.variable) or str(self.default)
         if not text.isdecimal() or len(text) > 18 or int(text) < 1:
             raise SpecError(
-                f"{self.variable} is {text[:40]!r}; it must be a whole number from 1 up, of {self.unit}."
+                f"{self.variable} is {text[:40]!r}; it must be a whole number from 1 up, of "
+                f"{self.unit}."
             )
         return int(text)
 
@@ -57,8 +58,8 @@ def check(what: str, number: int, limit: Limit) -> None:
     """
     if number > limit.value:
         raise SpecError(
-            f"{what} takes {number:,} {limit.unit}, and the limit is {limit.value:,}. Ask for less, or "
-            f"raise the limit with the environment variable {limit.variable}."
+            f"{what} takes {number:,} {limit.unit}, and the limit is {limit.value:,}. Ask for "
+            f"less, or raise the limit with the environment variable {limit.variable}."
         )
 
 
@@ -80,7 +81,8 @@ def check_archive(path: Path, archive: zipfile.ZipFile) -> None:
         zipfile.ZIP_DEFLATED,
     }:
         raise SpecError(
-            f"{path} is compressed by method {min(odd)} of zip. Compress it by deflate, or not at all."
+            f"{path} is compressed by method {min(odd)} of zip. Compress it by deflate, or not at "
+            "all."
         )
     unpacked = sum(info.file_size for info in archive.infolist())
     if unpacked > path.stat().st_size:

@@ -157,7 +157,8 @@ def contained(what: str) -> Iterator[None]:
         if is_request(error):
             raise
         raise PluginError(
-            f"{what} ends the program ({error_text(error)}). Raise an error that says what is wrong."
+            f"{what} ends the program ({error_text(error)}). Raise an error that says what is "
+            "wrong."
         ) from error
 
 

@@ -156,8 +156,8 @@ def test_the_verdicts():
     assert "five claims were held; within each paper eleven are, and two are refuted" in PROSE
     sides = Counter(map(side, CLAIMS))
     assert (
-        f"Of the {len(CLAIMS)} intervals over seeds {sides['for']} lie on the side of the claim, {sides['against']} "
-        f"against it, and {sides['open']} hold both"
+        f"Of the {len(CLAIMS)} intervals over seeds {sides['for']} lie on the side of the claim, "
+        f"{sides['against']} against it, and {sides['open']} hold both"
     ) in PROSE
 
 
@@ -178,8 +178,8 @@ def test_the_costs():
     starts = int(re.search(r"starts of 67 worker processes \| (\d+)", report)[1])
     minutes = (3 * sum(map(sum, COSTS.values())) + starts) / 60
     assert (
-        f"took {minutes:.0f} CPU minutes in all, of which {starts / 60:.0f} were the starts of 67 processes"
-        in PROSE
+        f"took {minutes:.0f} CPU minutes in all, of which {starts / 60:.0f} were the starts of 67 "
+        "processes" in PROSE
     )
     assert (
         f"VERA's training takes {COSTS['vera'][0]:.0f} CPU seconds, JEM's {COSTS['jem'][0]:.0f}"
@@ -247,11 +247,15 @@ def test_what_the_joint_view_says():
     }
     gain = column(linf)["eb-jdat"] - column(linf)["jem"]
     for sentence in (
-        f"`jem` and `jem-factored` have the lowest FID ({text(fid, 'jem')} and {text(fid, 'jem-factored')})",
+        f"`jem` and `jem-factored` have the lowest FID ({text(fid, 'jem')} and "
+        f"{text(fid, 'jem-factored')})",
         f"`adversarial` the highest accuracy ({text('accuracy, %', 'adversarial')} %)",
-        f"`speedrun` and `vera` the highest near AUROC ({text(near, 'speedrun')} and {text(near, 'vera')})",
-        f"the highest robust accuracy in L-inf ({text(linf, 'trades')} %), `ratio` in L2 ({text(l2, 'ratio')} %)",
-        f"more robust than the classifier** ({text(linf, 'jem')} and {text(linf, 'baseline')} % in L-inf)",
+        f"`speedrun` and `vera` the highest near AUROC ({text(near, 'speedrun')} and "
+        f"{text(near, 'vera')})",
+        f"the highest robust accuracy in L-inf ({text(linf, 'trades')} %), `ratio` in L2 "
+        f"({text(l2, 'ratio')} %)",
+        f"more robust than the classifier** ({text(linf, 'jem')} and {text(linf, 'baseline')} % "
+        "in L-inf)",
         f"near outliers less well ({text(near, 'jem')} and {text(near, 'baseline')})",
         f"gains {gain:.0f} points in L-inf over JEM, and the FID rises from {text(fid, 'jem')} to "
         f"{text(fid, 'eb-jdat')}",
@@ -267,12 +271,12 @@ def test_what_the_joint_view_says():
         f"{former(*FIELD[linf])} % in L-inf and {former(*FIELD[l2])} % in L2",
         f"passes {float(VALUES['DAT', *PASSES]['value']):,.0f} images through the network in "
         f"place of {float(FORMER['DAT', *PASSES]['value']):,.0f}",
-        f"({min(flows):.0f} to {max(flows):.0f} %), though their densities are exact and Glow's near AUROC is "
-        f"{text(near, 'glow')}",
+        f"({min(flows):.0f} to {max(flows):.0f} %), though their densities are exact and Glow's "
+        f"near AUROC is {text(near, 'glow')}",
         f"robust in L2 ({text(l2, 'diffusion')} %), less so in L-inf ({text(linf, 'diffusion')} %)",
-        f"{COSTS['Energy fine-tuning'][0]:.0f} CPU seconds after the baseline raise the near AUROC from "
-        f"{text(near, 'baseline')} to {text(near, 'Energy fine-tuning')} and the far one from "
-        f"{text(far, 'baseline')} to {text(far, 'Energy fine-tuning')}",
+        f"{COSTS['Energy fine-tuning'][0]:.0f} CPU seconds after the baseline raise the near "
+        f"AUROC from {text(near, 'baseline')} to {text(near, 'Energy fine-tuning')} and the far "
+        f"one from {text(far, 'baseline')} to {text(far, 'Energy fine-tuning')}",
         f"the ECE of `jem-factored` and `igebm` is {min(flat):.0f} to {max(flat):.0f} %",
         f"right for {min(right):.0f} to {max(right):.0f} % of the images",
     ):

@@ -13,7 +13,10 @@ from click.testing import CliRunner
 from scripts import importing
 
 SPEED = Path(__file__).parent.parent / "benchmarks" / "speed"
-TINY = "--net wrn-10-1 --batch 8 --steps 2 --repeats 1 --images 20 --scored 20 --attacked 2 --device cpu"
+TINY = (
+    "--net wrn-10-1 --batch 8 --steps 2 --repeats 1 --images 20 --scored 20 --attacked 2 --device "
+    "cpu"
+)
 CONTESTS = ["sampling", "jem", "classifier", "evaluation", "gradient-norm", "scores", "bootstrap"]
 
 

@@ -29,7 +29,10 @@ import click
 from jembench.cli.main import main as jembench
 from jembench.store import records
 
-SETTINGS = "--dataset digits --limit 128 --set epochs=1 --set log_every=5 --set checkpoint_every=10 --executor local"
+SETTINGS = (
+    "--dataset digits --limit 128 --set epochs=1 --set log_every=5 --set checkpoint_every=10 "
+    "--executor local"
+)
 STUDY = (
     f"run hybrid --models jem,baseline {SETTINGS} --metrics accuracy,ece,fid:resamples=20 --seeds 0"
 )
@@ -85,7 +88,7 @@ def numbers(told: Told) -> dict[str, Any]:
 
 
 # --- damage
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def flip(path: Path, other: Path, rng: random.Random) -> None:
@@ -163,7 +166,7 @@ def kind_of(path: Path, store: Path) -> str:
 
 
 # --- the rule
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def judge(told: Told, expected: dict[str, Any], *, may_lack: bool) -> str:
@@ -238,7 +241,8 @@ def main(files: int, seed: int, only: int | None) -> None:
             click.echo(f"{number:3} {damage.__name__:9} {kind:32} {how} {'; '.join(wrong)}")
             shutil.rmtree(store)
         click.echo(
-            "\n| kind of file | damaged | seen, or healed with a message | no number needs it | wrong |"
+            "\n| kind of file | damaged | seen, or healed with a message | no number needs it | "
+            "wrong |"
         )
         click.echo("|---|---|---|---|---|")
         for kind, count in sorted(counts.items()):

@@ -31,7 +31,7 @@ LARGEST = 2 * GIB
 """The most memory, in KiB, that one file may add to this process."""
 
 # --- the rule
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def outside(place: Path) -> dict[str, Any]:
@@ -105,7 +105,8 @@ def main(seed: int, only: str) -> None:
             counts[name.partition(":")[0], not wrong] += 1
             words_said = " ".join((told.err or told.out).split())[-110:]
             click.echo(
-                f"{'WRONG' if wrong else 'right'} {told.code} {name}: {'; '.join(wrong) or ascii(words_said)}"
+                f"{'WRONG' if wrong else 'right'} {told.code} {name}: "
+                f"{'; '.join(wrong) or ascii(words_said)}"
             )
             os.chdir(home)
             shutil.rmtree(place)

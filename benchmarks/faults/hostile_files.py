@@ -49,7 +49,7 @@ class Calls:
 
 
 # --- bundles
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 FETCH = "fetch {}/bundle.zip"
 
@@ -164,7 +164,7 @@ def _a_folder_with_a_pipe(place: Path, rng: random.Random) -> None:
 
 
 # --- stores
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 REPORT = "report --format json --store {}/store"
 TABLE = "report --store {}/store"
@@ -411,7 +411,10 @@ def png(width: int, height: int, *chunks: tuple[bytes, bytes]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 
 
-LOOK = "run hybrid --models jem:net=small-4 --dataset imagefolder:root={}/images --dry-run --store {}/other"
+LOOK = (
+    "run hybrid --models jem:net=small-4 --dataset imagefolder:root={}/images --dry-run --store "
+    "{}/other"
+)
 IMAGES = {
     "a PNG of 60,000 x 60,000": png(60_000, 60_000),
     "a PNG that ends early": png(4000, 4000),

@@ -54,7 +54,8 @@ PASSING = ("worker", "driver", "job")
 COMMON = "--dataset digits --limit 128 --set epochs=2 --set log_every=5 --set checkpoint_every=10"
 STUDIES = (
     f"--models jem,baseline --seeds 0,1 --metrics accuracy,ece,fid:resamples=20 {COMMON}",
-    f"--models jem,baseline --seeds 0 --metrics accuracy,ece,pgd:budget=quick,images=100,resamples=50 {COMMON}",
+    "--models jem,baseline --seeds 0 --metrics "
+    f"accuracy,ece,pgd:budget=quick,images=100,resamples=50 {COMMON}",
 )
 """A study with a feature network, and one whose attacks are spread over workers."""
 
@@ -192,7 +193,7 @@ class Watch(threading.Thread):
 
 
 # --- engines
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -234,7 +235,7 @@ def replace(role: str, command: list[bytes], cluster: Any) -> None:
 
 
 # --- rounds
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def undisturbed(study: str, store: Path) -> dict[str, str]:

@@ -145,7 +145,8 @@ def model_specs(given: Any, names: Mapping[str, str]) -> tuple[list[str] | None,
     named = {spec: name for name, spec in specs.items()}
     if len(named) < len(specs):
         raise SpecError(
-            f"models has one model under several of the names {', '.join(specs)}. Give each its own."
+            f"models has one model under several of the names {', '.join(specs)}. Give each its "
+            "own."
         )
     return some_texts(list(named), "models"), {**named, **names}
 

@@ -34,8 +34,8 @@ def of_dataset(data: Dataset) -> LazyDataset:
         array = _images(name, images)
         if array.shape[1:] != tuple(spec.shape):
             raise SpecError(
-                f"The images of {name} of the dataset {spec.name} have the shape {array.shape}; by its "
-                f"spec it must be (N, {', '.join(map(str, spec.shape))})."
+                f"The images of {name} of the dataset {spec.name} have the shape {array.shape}; "
+                f"by its spec it must be (N, {', '.join(map(str, spec.shape))})."
             )
         splits[name] = _split(array, None if labels is None else _labels(name, labels, len(array)))
     check_labels(f"the dataset {spec.name}", _labels_of(splits), spec.num_classes)
@@ -98,8 +98,8 @@ def _remark_on_images(spec: DataSpec, splits: Mapping[SplitName, Split]) -> None
         warnings.warn(text, Remark, stacklevel=2)
     if 0 < train.max() <= _DARK:
         text = (
-            f"The images of {spec.name} have levels up to {train.max()} of 255, and are almost black. "
-            f"If {train.max()} is their white, write images * {255 // train.max()}."
+            f"The images of {spec.name} have levels up to {train.max()} of 255, and are almost "
+            f"black. If {train.max()} is their white, write images * {255 // train.max()}."
         )
         warnings.warn(text, Remark, stacklevel=2)
 
@@ -167,9 +167,9 @@ def _array(what: str, values: Any) -> Array:
         raise
     except Exception as error:
         raise SpecError(
-            f"{what} are given as {type(values).__name__}, which is no array ({error_text(error)}). All "
-            "images must have one size; resize them first. Of pairs of an image and a label, make two "
-            f"arrays. {ADVICE}"
+            f"{what} are given as {type(values).__name__}, which is no array "
+            f"({error_text(error)}). All images must have one size; resize them first. Of pairs "
+            f"of an image and a label, make two arrays. {ADVICE}"
         ) from error
     if np.ma.is_masked(values):
         raise SpecError(
@@ -211,7 +211,8 @@ def _images(name: str, values: Any) -> Array:
         )
     if array.shape[1] == 4:
         raise SpecError(
-            f"The images of {name} have 4 channels. If the fourth is transparency, leave it out: images[:, :3]."
+            f"The images of {name} have 4 channels. If the fourth is transparency, leave it out: "
+            "images[:, :3]."
         )
     limits.check_bytes(f"The images of {name}", array.nbytes)
     return array
@@ -278,8 +279,8 @@ def _labels(name: str, values: Any, count: int) -> Array:
     elif is_whole and array.shape == (count,):
         remedy = f" They go from {array.min()} to {array.max()}."
     raise SpecError(
-        f"The labels of {name} are {array.dtype} of shape {array.shape}; they must be whole numbers from "
-        f"0, or names of classes, one for each of {count} images.{remedy}"
+        f"The labels of {name} are {array.dtype} of shape {array.shape}; they must be whole "
+        f"numbers from 0, or names of classes, one for each of {count} images.{remedy}"
     )
 
 
@@ -308,14 +309,15 @@ def _number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
     for name, array in texts.items():
         if new := sorted(set(array.tolist()) - set(names.tolist())):
             raise SpecError(
-                f"No image of train has the labels {', '.join(map(repr, new[:6]))} of {name}. Remove "
-                "these images, or add such images to train."
+                f"No image of train has the labels {', '.join(map(repr, new[:6]))} of {name}. "
+                "Remove these images, or add such images to train."
             )
         labels[name] = np.searchsorted(names, array).astype(np.int64)
     shown = ", ".join(names[:6].tolist())
     more = ", ..." if len(names) > 6 else ""
     warnings.warn(
-        f"The labels are names. The classes 0 to {len(names) - 1} are, in this order: {shown}{more}.",
+        f"The labels are names. The classes 0 to {len(names) - 1} are, in this order: "
+        f"{shown}{more}.",
         Remark,
         stacklevel=2,
     )

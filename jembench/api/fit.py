@@ -80,7 +80,8 @@ class Fit:
         )
         if len(samples.images) < n:
             raise SpecError(
-                f"{self.plan.key.model} keeps {len(samples.images)} images, fewer than {n}. Give steps=."
+                f"{self.plan.key.model} keeps {len(samples.images)} images, fewer than {n}. Give "
+                "steps=."
             )
         if len(samples.images) == n:
             return samples
@@ -147,7 +148,8 @@ class Fit:
 
         if not isinstance(self.model, Density):
             raise NotApplicable(
-                f"{self.plan.key.model} has no normalised density. -fit.energy(x) is log p(x) up to a constant."
+                f"{self.plan.key.model} has no normalised density. -fit.energy(x) is log p(x) up "
+                "to a constant."
             )
         return -self.energy(x)
 
@@ -175,7 +177,8 @@ class Fit:
             low, high = self.data.bounds
             if not images.is_floating_point() or not ((images >= low) & (images <= high)).all():
                 raise SpecError(
-                    f"The images are {images.dtype}; they must be uint8, or floats from {low:g} to {high:g}."
+                    f"The images are {images.dtype}; they must be uint8, or floats from {low:g} "
+                    f"to {high:g}."
                 )
             images = images.float()
         return predictions.read(self.model, images, self.data, self.device, {quantity})[quantity]

@@ -48,7 +48,8 @@ def model_spec(model: object) -> str:
             f" Give an object of the class: {model.__name__}()." if isinstance(model, type) else ""
         )
         raise SpecError(
-            f"A model is given as {name}; it must be a spec, a torch.nn.Module or, for attack(), a jembench.Fit.{made}"
+            f"A model is given as {name}; it must be a spec, a torch.nn.Module or, for attack(), "
+            f"a jembench.Fit.{made}"
         )
     kept = _copy(model)
 
@@ -94,9 +95,9 @@ def _copy(model: nn.Module) -> nn.Module:
     name = type(model).__name__
     if any(is_lazy(tensor) or tensor.is_meta for tensor in _tensors(model)):
         raise SpecError(
-            f"The model {name} has weights without values, as those of LazyLinear before its first "
-            "images, or those on the device meta. Call it once with images, and train it or load its "
-            "weights."
+            f"The model {name} has weights without values, as those of LazyLinear before its "
+            "first images, or those on the device meta. Call it once with images, and train it "
+            "or load its weights."
         )
     try:
         kept: nn.Module = copy.deepcopy(model, memo)
@@ -110,8 +111,8 @@ def _copy(model: nn.Module) -> nn.Module:
     }
     if kept is model or shared - {0}:
         raise SpecError(
-            f"A copy of the model {name} has the same tensors, so that later changes would change it as "
-            "well. Its class must not define __deepcopy__ in this way."
+            f"A copy of the model {name} has the same tensors, so that later changes would change "
+            "it as well. Its class must not define __deepcopy__ in this way."
         )
     return kept
 
@@ -149,7 +150,8 @@ def dataset_spec(data: object) -> str:
         made = of_dataset(data)
     else:
         raise SpecError(
-            f"A dataset is given as {type(data).__name__}, which has no train and test parts. {ADVICE}"
+            f"A dataset is given as {type(data).__name__}, which has no train and test parts. "
+            f"{ADVICE}"
         )
 
     def factory() -> Dataset:

@@ -63,7 +63,8 @@ class Shown:
             from pandas import DataFrame
         except ImportError as error:
             raise Unavailable(
-                f"A data frame needs pandas, which cannot be imported ({error}). Install it: pip install "
+                f"A data frame needs pandas, which cannot be imported ({error}). Install it: pip "
+                "install "
                 '"jembench[pandas]"'
             ) from error
         return DataFrame([row for row in self.document.records() if not row.get("source")])

@@ -175,8 +175,9 @@ def plan_run(
         sampled = [name for name in sorted(metrics) if "sampler" in options_of(metrics[name])]
         if sampler and not sampled:
             raise SpecError(
-                f"None of the metrics {', '.join(sorted(metrics))} takes a sampler ({sampler:.80}). Leave "
-                "it out, or add a metric of samples, as fid, is or energy-gap."
+                f"None of the metrics {', '.join(sorted(metrics))} takes a sampler "
+                f"({sampler:.80}). Leave it out, or add a metric of samples, as fid, is or "
+                "energy-gap."
             )
         settings = [
             *settings,

@@ -69,7 +69,8 @@ def push(
         hub.parse(to)
     elif path.suffix != ".zip" and path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise SpecError(
-            f"{path} exists and is no empty folder. Name a new one, a file that ends in .zip, or hf://..."
+            f"{path} exists and is no empty folder. Name a new one, a file that ends in .zip, or "
+            "hf://..."
         )
     with TemporaryDirectory() as temporary:
         folder = Path(temporary, "model")

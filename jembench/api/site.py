@@ -48,7 +48,8 @@ def write_site(
     found = dict[Path, Results]()
     if len({index, *pages}) <= len(stores):
         raise SpecError(
-            f"The pages of these stores would have the same name, or that of {index}. Rename a folder."
+            f"The pages of these stores would have the same name, or that of {index}. Rename a "
+            "folder."
         )
     for path in (index, *pages):
         if path.exists() and _OURS not in read_bytes(path):

@@ -68,7 +68,10 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
         with suppress(SpecError, DamagedError):  # it was done meanwhile, or cannot be read
             work = place.works.read(unit).read(Work)
             if at.state == "running" and unit not in busy:
-                text = f"The process ended without a report, as after SIGKILL or for lack of memory. Last: {at.text}"
+                text = (
+                    "The process ended without a report, as after SIGKILL or for lack of memory. "
+                    f"Last: {at.text}"
+                )
                 at = dataclasses.replace(at, state="lost", text=text)
             if at.state in ("queued", "running") or not is_done(work, place):
                 since = (at.since if at.state == "running" else at.time) or None

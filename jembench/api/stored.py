@@ -132,7 +132,8 @@ class OpenStore:
         key = find(self.store, fit) if isinstance(fit, str) else fit
         if not isinstance(key, FitKey):
             raise SpecError(
-                f"fit is given as {type(fit).__name__}; it must be one of the fits of the store, or its id."
+                f"fit is given as {type(fit).__name__}; it must be one of the fits of the store, "
+                "or its id."
             )
         return sharing.push(self.store, key, one_text(to, "to") or "", **how)
 
@@ -195,7 +196,8 @@ class OpenStore:
         if len(known) > 1:
             meant = "; ".join(str(record.key) for record in known)
             raise SpecError(
-                f"More than one trained model is meant: {meant}. Give dataset=, recipe= or the model's spec in full."
+                f"More than one trained model is meant: {meant}. Give dataset=, recipe= or the "
+                "model's spec in full."
             )
         if known:
             key, folder = known[0].key, self.store.fit_folder(known[0].key)
@@ -206,8 +208,9 @@ class OpenStore:
         if not plan.is_pretrained and not self.store.is_trained(plan.key):
             names = "; ".join(map(str, self.fits)) or "none"
             raise SpecError(
-                f"The store {self.store.root} has no trained {plan}, by the code and the options of today. Its trained "
-                f"models: {names}. `jembench.train` or `jembench train` trains it."
+                f"The store {self.store.root} has no trained {plan}, by the code and the options "
+                f"of today. Its trained models: {names}. `jembench.train` or `jembench train` "
+                "trains it."
             )
         with session.open_fit(plan, self.store, RunOptions(device)) as evaluation:
             return Fit(plan, self.store, evaluation)

@@ -23,7 +23,8 @@ def parse_eps(text: str) -> float:
         eps = math.nan
     if not 0 < eps < math.inf:
         raise SpecError(
-            f"eps is {text!r}; it must be a number above 0 in units of a pixel's range: 8/255 or 0.5."
+            f"eps is {text!r}; it must be a number above 0 in units of a pixel's range: 8/255 or "
+            "0.5."
         )
     return eps
 
@@ -53,6 +54,7 @@ def check_eps(text: str, norm: Norm, dimensions: int) -> None:
     largest = largest_distance(norm, dimensions)
     if parse_eps(text) > largest:
         raise SpecError(
-            f"eps is {text}, and no two images of {dimensions} numbers in [0, 1] are farther apart than {largest:.4g} "
-            f"in {norm}. Sizes are in units of a pixel's range: write 8/255 for eight levels of 255."
+            f"eps is {text}, and no two images of {dimensions} numbers in [0, 1] are farther "
+            f"apart than {largest:.4g} in {norm}. Sizes are in units of a pixel's range: write "
+            "8/255 for eight levels of 255."
         )

@@ -91,8 +91,9 @@ class Target:
         finite, self._finite = self._finite, []
         if finite and not bool(torch.stack(finite).all()):
             raise Diverged(
-                "The model's logits of an attacked image are not finite, so that it has no class. The model diverged, "
-                "or overflows near its bounds; `jembench sample` shows what it has learnt."
+                "The model's logits of an attacked image are not finite, so that it has no class. "
+                "The model diverged, or overflows near its bounds; `jembench sample` shows what "
+                "it has learnt."
             )
 
     def slope(self, x: Images, y: Classes) -> LossGradient:

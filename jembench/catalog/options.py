@@ -190,8 +190,9 @@ def options_of(factory: Callable[..., Any]) -> Mapping[str, Option]:
             bare = typing.get_type_hints(holder, namespace)["option"]
         except Exception as error:
             raise PluginError(
-                f"{factory.__module__}: cannot read the type {parameter.annotation!r} of option {name!r} ({error}). "
-                "Options are int, float, bool, str, Literal[...] or one of these | None, which Annotated may mark."
+                f"{factory.__module__}: cannot read the type {parameter.annotation!r} of option "
+                f"{name!r} ({error}). Options are int, float, bool, str, Literal[...] or one of "
+                "these | None, which Annotated may mark."
             ) from error
         default = parameter.default
         if type(default) is int and float in (bare, *get_args(bare)):

@@ -33,8 +33,8 @@ def files(folder: str = "") -> dict[str, Traversable]:
             }
         if both := sorted(found.keys() & brought.keys()):
             raise SpecError(
-                f"Two packages bring a file of one name: {found[both[0]]} and {brought[both[0]]}. Uninstall one of the "
-                "two, or ask its author for another name."
+                f"Two packages bring a file of one name: {found[both[0]]} and {brought[both[0]]}. "
+                "Uninstall one of the two, or ask its author for another name."
             )
         found |= brought
     return found
@@ -70,7 +70,8 @@ def source(kind: str, name: str, folder: str = "") -> Source:
         )
     if not file.is_file():
         raise SpecError(
-            f"There is no {kind} file {name}. Check the path, or name one of {', '.join(sorted(known))}."
+            f"There is no {kind} file {name}. Check the path, or name one of "
+            f"{', '.join(sorted(known))}."
         )
     found = Source(file.name.removesuffix(".toml"), file.read_bytes(), str(file), not is_path)
     table = validation.parse(found.content, found.where)

@@ -43,7 +43,8 @@ def add(path: Path) -> None:
     """
     if not path.is_file() or path.suffix != ".py" or not path.stem.isidentifier():
         raise PluginError(
-            f"--plugin is {path}; it must be an existing Python file, named like a module: my_ebm.py."
+            f"--plugin is {path}; it must be an existing Python file, named like a module: "
+            "my_ebm.py."
         )
     _check_free(path)
     if path.absolute().parent == Path.cwd():
@@ -80,7 +81,8 @@ def _check_free(path: Path) -> None:
         origin = known.origin if known else None
     if origin is not None and not (Path(origin).exists() and path.samefile(origin)):
         raise PluginError(
-            f"The plugin {path} has the name of another module, {path.stem} ({origin}). Rename the file."
+            f"The plugin {path} has the name of another module, {path.stem} ({origin}). Rename "
+            "the file."
         )
 
 

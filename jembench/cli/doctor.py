@@ -85,7 +85,10 @@ def _devices() -> Iterator[Finding]:
         f"CPU: {os.cpu_count()} cores, {torch.get_num_threads()} threads, {capability}",
     )
     if not torch.cuda.is_available():
-        remedy = "Not needed for digits. For CIFAR use a machine with a GPU and a build of PyTorch for it."
+        remedy = (
+            "Not needed for digits. For CIFAR use a machine with a GPU and a build of PyTorch for "
+            "it."
+        )
         yield Finding("devices", "missing", "no GPU: everything runs on the CPU", remedy)
     for index in range(torch.cuda.device_count()):
         gpu = torch.cuda.get_device_properties(index)

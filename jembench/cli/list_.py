@@ -66,7 +66,8 @@ def _everything(format: str) -> None:
     else:
         print_table(columns, rows)
         click.echo(
-            f"`jembench list KIND` describes each component of a kind and its options: {', '.join(LISTS)}."
+            "`jembench list KIND` describes each component of a kind and its options: "
+            f"{', '.join(LISTS)}."
         )
 
 

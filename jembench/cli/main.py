@@ -163,8 +163,9 @@ class Settings:
     late=COMMANDS,
     context_settings={"show_default": True},
     epilog="Every option has an environment variable, for example JEMBENCH_RUN_MODELS for --models of run. "
-    "The options that several commands share have JEMBENCH_STORE, JEMBENCH_DATASET, JEMBENCH_DEVICE, "
-    "JEMBENCH_RECIPE, JEMBENCH_SET, JEMBENCH_TRACKERS, JEMBENCH_NAME and JEMBENCH_PLUGIN.",
+    "The options that several commands share have JEMBENCH_STORE, JEMBENCH_DATASET, "
+    "JEMBENCH_DEVICE, JEMBENCH_RECIPE, JEMBENCH_SET, JEMBENCH_TRACKERS, JEMBENCH_NAME and "
+    "JEMBENCH_PLUGIN.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(__version__, prog_name="jembench")
@@ -229,7 +230,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, KeyboardInterrupt) or sys.stdout is not stdout:
             raise  # click puts another stdout in the place of one whose reader has gone, and exits
         if isinstance(error, OSError) and error.filename is not None:
-            text = f"Cannot use {error.filename}: {error.strerror}. Check the path, its length and its permissions."
+            text = (
+                f"Cannot use {error.filename}: {error.strerror}. Check the path, its length and "
+                "its permissions."
+            )
             return _tell(text, 2, settings)
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             _drop_output()
@@ -237,8 +241,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 f"Cannot write the output: {error.strerror}. Send it to another place.", 2, settings
             )
         text = (
-            f"This is a bug in jembench or in a plugin: {error_text(error).rstrip('.: ')}. "
-            "Run the command again as `jembench --debug ...` to see where it comes from, and report what that prints."
+            f"This is a bug in jembench or in a plugin: {error_text(error).rstrip('.: ')}. Run "
+            "the command again as `jembench --debug ...` to see where it comes from, and report "
+            "what that prints."
         )
         return _tell(text, 1, settings)
 

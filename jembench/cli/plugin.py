@@ -70,7 +70,8 @@ def check(subjects: tuple[str, ...], kind: str | None, dataset: str, format: str
         counts = Counter(result.status for result in results)
         say(", ".join(f"{count} {status}" for status, count in counts.most_common()))
         say(
-            f"Images of {data.name}, {data.shape}, {data.num_classes} classes; --dataset chooses others."
+            f"Images of {data.name}, {data.shape}, {data.num_classes} classes; --dataset chooses "
+            "others."
         )
     return int(any(result.status == "failed" for result in results))
 
@@ -101,7 +102,8 @@ def new(kind: str, name: str, folder: Path | None) -> None:
     for path in scaffold.write(kind, name, folder):
         say(path)
     say(
-        f"\nInstall it, check it and use it; then make it yours, beginning with {folder / 'README.md'}:\n"
+        "\nInstall it, check it and use it; then make it yours, beginning with "
+        f"{folder / 'README.md'}:\n"
     )
     for command in (
         f"pip install -e {shlex.quote(f'{folder}[test]')}",

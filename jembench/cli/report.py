@@ -24,7 +24,8 @@ from jembench.store.store import Store
 EXAMPLES = options.examples(
     "jembench report",
     "jembench report hybrid",
-    "jembench report hybrid --models jem,baseline --columns accuracy,ece --format latex --output table.tex",
+    "jembench report hybrid --models jem,baseline --columns accuracy,ece --format latex --output "
+    "table.tex",
     "jembench report --format html --output report.html",
     "jembench report --claims",
 )
@@ -74,8 +75,9 @@ def report(
     if claims:
         if reference is not None or (not which.suite and which != selection(limit=which.limit)):
             raise SpecError(
-                "--claims judges the claims of papers by all that the store holds, or those of a FILE. It takes no "
-                "--reference and, without a FILE, of what selects results --limit alone."
+                "--claims judges the claims of papers by all that the store holds, or those of a "
+                "FILE. It takes no --reference and, without a FILE, of what selects results "
+                "--limit alone."
             )
         emit(_claims(Store(store), which, format), output, force=force)
         return 0
@@ -89,7 +91,8 @@ def report(
     code = show.exit_code(ctx, results.cells)
     if code:
         say(
-            "Some results failed; `jembench --debug report` shows their tracebacks. The exit code is 1.",
+            "Some results failed; `jembench --debug report` shows their tracebacks. The exit code "
+            "is 1.",
             err=True,
         )
     return code
@@ -104,8 +107,8 @@ def _claims(store: Store, which: Selection, format: str) -> Any:
 
     if which.suite and not which.suite.claims:
         raise SpecError(
-            f"{which.suite.name} makes no claims. Write some as [[claim]] into its file, or judge those of papers by "
-            "`jembench report --claims`."
+            f"{which.suite.name} makes no claims. Write some as [[claim]] into its file, or judge "
+            "those of papers by `jembench report --claims`."
         )
     asked = with_imports(which.suite, store).claims if which.suite else claims.load()
     cells = which.of(store).cells
@@ -114,7 +117,7 @@ def _claims(store: Store, which: Selection, format: str) -> Any:
 
 
 # --- view
-# -------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 VIEW_EXAMPLES = options.examples(
     "jembench view", "jembench view hybrid --no-browser --port 8000 --refresh 30"
@@ -163,7 +166,8 @@ def view(store: Path, port: int, refresh: int | None, no_browser: bool, **select
         server = PageServer(port, state, page)
     except OSError as error:
         raise SpecError(
-            f"Port {port} cannot be used: {error.strerror}. Name another with --port, or leave it out."
+            f"Port {port} cannot be used: {error.strerror}. Name another with --port, or leave it "
+            "out."
         ) from error
     with server:
         server.page()  # an error of the store is the command's
@@ -178,7 +182,7 @@ def view(store: Path, port: int, refresh: int | None, no_browser: bool, **select
 
 
 # --- compare
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 COMPARE_EXAMPLES = options.examples(
     "jembench compare jem baseline",

@@ -179,7 +179,8 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
     device = devices.resolve(how.device)
     if format not in ("table", "json"):
         raise SpecError(
-            f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json."
+            f"--dry-run prints a plan, and --format {format} is for results. Use --format table "
+            "or json."
         )
     fits, outlook = preview(plan, store, device)
     if format == "json":
@@ -190,15 +191,15 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
         names = (plan.names.get((f.model, f.recipe), f.model) for f in fits)
         print_table(columns, [(name, *row) for name, row in zip(names, rows, strict=True)])
         say(
-            f"\n{sum(fit.iterations != 0 for fit in fits)} of {len(fits)} models are still to be trained, and "
-            f"{sum(len(fit.to_do) for fit in fits)} metrics to be computed. `jembench estimate MODEL` estimates the "
-            "time of a training."
+            f"\n{sum(fit.iterations != 0 for fit in fits)} of {len(fits)} models are still to be "
+            f"trained, and {sum(len(fit.to_do) for fit in fits)} metrics to be computed. "
+            "`jembench estimate MODEL` estimates the time of a training."
         )
         if any(fit.passes for fit in fits):
             say(
                 "The passes of attacks are images x restarts x steps (or queries) x chains x "
-                "(steps of refinement + 1), for one size of the change. A search of the smallest size "
-                "tries several; attacks that end early make fewer."
+                "(steps of refinement + 1), for one size of the change. A search of the smallest "
+                "size tries several; attacks that end early make fewer."
             )
         if any(fit.seconds for fit in fits):
             say("The times of attacks are of one process. Attacks that end early take less.")
@@ -243,7 +244,7 @@ def _counted(metrics: Sequence[str]) -> str:
 
 
 # --- reproduce
-# --------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 REPRODUCE_EXAMPLES = options.examples(
     "jembench reproduce shared --dry-run",

@@ -61,7 +61,8 @@ def _following(
     again, seeds = ctx.obj.arguments, sorted({fit.seed for fit in plan.fits})
     if failed := sum(cell.outcome.status == "failed" for cell in results.cells):
         say(
-            f"  failed  {failed} of {outcomes(len(results.cells))}; this tries them again and shows tracebacks:"
+            f"  failed  {failed} of {outcomes(len(results.cells))}; this tries them again and "
+            "shows tracebacks:"
         )
         yield "", ["--debug", *again]
         return

@@ -63,14 +63,15 @@ def _check_place(table: Shown, where: str) -> None:
     for key in ("force", "store"):
         if key in table:
             raise SpecError(
-                f"{where} has {key}, which a file may not set. Leave it out, or use the command itself."
+                f"{where} has {key}, which a file may not set. Leave it out, or use the command "
+                "itself."
             )
     output = str(table.get("output", "."))
     here = Path.cwd().resolve()
     if not BELOW.holds(output) or not Path(output).resolve().is_relative_to(here):
         raise SpecError(
-            f"The output of {where} is {output!r}; it must be {BELOW.wanted}, also where links lead. Use the command "
-            "itself to write elsewhere."
+            f"The output of {where} is {output!r}; it must be {BELOW.wanted}, also where links "
+            "lead. Use the command itself to write elsewhere."
         )
     if "format" in table:
         registry.check_of_file("formats", str(table["format"]), where)

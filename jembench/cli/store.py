@@ -144,7 +144,7 @@ def site(stores: Sequence[Path], output: Path, names: dict[str, str]) -> int:
 
 
 # --- gc
-# --------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @click.command("gc", epilog=options.examples("jembench store gc", "jembench store gc --yes"))
@@ -178,7 +178,7 @@ def gc(yes: bool, store: Path, format: str) -> None:
 
 
 # --- push and fetch
-# ---------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @click.command(
@@ -259,7 +259,8 @@ def fetch(sources: Sequence[str], store: Path, format: str) -> int:
             line for done in fetched for line in done.differences or same
         ).items():
             say(
-                f"checked  {line}{'' if count == len(fetched) else f' ({count} of {len(fetched)} models)'}"
+                "checked  "
+                f"{line}{'' if count == len(fetched) else f' ({count} of {len(fetched)} models)'}"
             )
         print_findings(store, findings, "fits and files", format)
     return int(any(finding.status != "copied" for finding in findings))

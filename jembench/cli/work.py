@@ -155,7 +155,7 @@ def _serve(store: Store, units: tuple[str, ...], device: torch.device | str) -> 
 
 
 # --- status
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 QUEUED = 20
 """The largest number of waiting units that are listed one by one."""
@@ -201,7 +201,8 @@ def status(store: Path, format: str) -> None:
         say(f"and {len(queued) - QUEUED} more that are queued")
     if old:
         say(
-            f"and {len(old)} that ended more than a day ago; `jembench store gc` lists and removes them"
+            f"and {len(old)} that ended more than a day ago; `jembench store gc` lists and "
+            "removes them"
         )
 
 

@@ -63,8 +63,8 @@ class Augmentation:
         most = min(height, width) - 1
         if self.pad > most:
             raise JembenchError(
-                f"Images of {height}x{width} cannot be padded by {self.pad} reflected pixels. Pad by {most} or less: "
-                f"--set data.pad={most}."
+                f"Images of {height}x{width} cannot be padded by {self.pad} reflected pixels. Pad "
+                f"by {most} or less: --set data.pad={most}."
             )
 
 

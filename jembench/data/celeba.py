@@ -32,10 +32,11 @@ def _faces(root: str) -> dict[SplitName, dict[str, Path]]:
     faces, partition = folder / "img_align_celeba", folder / "list_eval_partition.txt"
     if missing := [path.name for path in (faces, partition) if not path.exists()]:
         raise Unavailable(
-            f"CelebA is not available: {' and '.join(missing)} not found in {folder}. Fetch the aligned and cropped "
-            "images and the evaluation partition from https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, unpack "
-            "them into a folder named celeba, and name the folder that holds it: "
-            "celeba:root=FOLDER or JEMBENCH_DATA=FOLDER."
+            f"CelebA is not available: {' and '.join(missing)} not found in {folder}. Fetch the "
+            "aligned and cropped images and the evaluation partition from "
+            "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, unpack them into a folder named "
+            "celeba, and name the folder that holds it: celeba:root=FOLDER or "
+            "JEMBENCH_DATA=FOLDER."
         )
     parts: dict[SplitName, dict[str, Path]] = {"train": {}, "test": {}}
     for words in map(str.split, partition.read_text(encoding="utf-8").splitlines()):
@@ -45,8 +46,8 @@ def _faces(root: str) -> dict[SplitName, dict[str, Path]]:
     absent = [name for files in parts.values() for name in files if name not in there]
     if absent or not all(parts.values()):
         raise Unavailable(
-            f"CelebA is not complete: {len(absent)} of the images that {partition} lists are not in {faces}, the "
-            f"first of them {absent[0] if absent else 'all'}. Unpack it again."
+            f"CelebA is not complete: {len(absent)} of the images that {partition} lists are not "
+            f"in {faces}, the first of them {absent[0] if absent else 'all'}. Unpack it again."
         )
     return parts
 

@@ -83,8 +83,8 @@ def opened(path: str) -> Iterator[Image.Image]:
             yield image
     except Image.DecompressionBombError as error:
         raise SpecError(
-            f"{path} is too large: {error} Replace or remove it. If so large an image is meant, raise the "
-            f"limit: set the environment variable {limits.PIXELS.variable}."
+            f"{path} is too large: {error} Replace or remove it. If so large an image is meant, "
+            f"raise the limit: set the environment variable {limits.PIXELS.variable}."
         ) from error
     # Pillow raises SyntaxError for a damaged PNG
     except (OSError, SyntaxError, ValueError) as error:
@@ -188,14 +188,14 @@ def _decode(path: str, form: Form) -> tuple[np.ndarray, list[str]]:
             )
         if form.only_grey and not is_grey(image):
             raise JembenchError(
-                f"{path} is in colour, and the folder's first image is grey. Add grey=false to make all images RGB, "
-                "or grey=true to make them grey."
+                f"{path} is in colour, and the folder's first image is grey. Add grey=false to "
+                "make all images RGB, or grey=true to make them grey."
             )
         if not form.square and image.size != (form.width, form.height):
             raise JembenchError(
-                f"{path} has {image.width}x{image.height} pixels (width x height), and the folder's first image "
-                f"{form.width}x{form.height}. Add size=32 (or another size) to crop each image to its central square "
-                "and resize it."
+                f"{path} has {image.width}x{image.height} pixels (width x height), and the "
+                f"folder's first image {form.width}x{form.height}. Add size=32 (or another size) "
+                "to crop each image to its central square and resize it."
             )
         is_deep = _is_deep(image)  # decoding forgets it
         # Pillow converts Lab to RGB alone

@@ -64,8 +64,8 @@ def _splits() -> dict[SplitName, Split]:
         import sklearn
 
         raise JembenchError(
-            f"The digits of scikit-learn {sklearn.__version__} are not those that results are known for. Install "
-            "another version of scikit-learn; 1.9.1 has the right ones."
+            f"The digits of scikit-learn {sklearn.__version__} are not those that results are "
+            "known for. Install another version of scikit-learn; 1.9.1 has the right ones."
         )
     train, test = slice(TRAIN_IMAGES), slice(TRAIN_IMAGES, None)
     return {

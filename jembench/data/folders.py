@@ -22,7 +22,10 @@ from jembench.errors import Remark, SpecError, Unavailable
 from jembench.files import digest, path_of
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
-_LAYOUT = "It must hold train/<class>/* and test/<class>/*, or <class>/* alone, one folder of images a class."
+_LAYOUT = (
+    "It must hold train/<class>/* and test/<class>/*, or <class>/* alone, one folder of images a "
+    "class."
+)
 _SUFFIXES = (
     *(".apng", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg"),
     *(".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
@@ -62,7 +65,8 @@ def _list_parts(root: str) -> dict[str, Images]:
     folder = _folder(root)
     if not folder.is_dir():
         raise Unavailable(
-            f"There is no folder {folder}. Give imagefolder's root the folder of your images. {_LAYOUT}"
+            f"There is no folder {folder}. Give imagefolder's root the folder of your images. "
+            f"{_LAYOUT}"
         )
     stated = _stated_parts(folder)
     if len(stated) == 1:
@@ -75,8 +79,9 @@ def _list_parts(root: str) -> dict[str, Images]:
     classes = {part: {_class_of(name) for name in images} for part, images in parts.items()}
     if stated and (odd := classes["train"] ^ classes["test"]):
         raise Unavailable(
-            f"The classes of train and test in {folder} differ: {', '.join(sorted(odd))} is in one of them alone. "
-            "Add these folders with their images, or remove their counterparts."
+            f"The classes of train and test in {folder} differ: {', '.join(sorted(odd))} is in "
+            "one of them alone. Add these folders with their images, or remove their "
+            "counterparts."
         )
     return parts
 
@@ -118,7 +123,8 @@ def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
         entries = [*os.scandir(folder)]
     except OSError as error:
         raise Unavailable(
-            f"The folder {error.filename} cannot be read: {error.strerror}. Change its permissions, or remove it."
+            f"The folder {error.filename} cannot be read: {error.strerror}. Change its "
+            "permissions, or remove it."
         ) from error
     hidden = {entry.name for entry in entries if entry.name.startswith(".")}.union(_OF_SYSTEMS)
     shown = [entry for entry in entries if entry.name not in hidden]
@@ -162,7 +168,8 @@ def _files_below(folder: str, above: frozenset[str] = frozenset()) -> Iterator[s
     here = os.path.realpath(folder)
     if here in above:
         raise Unavailable(
-            f"{folder} is a link to {here}, in which it lies, so that it has no end. Remove the link."
+            f"{folder} is a link to {here}, in which it lies, so that it has no end. Remove the "
+            "link."
         )
     for entry in _entries(folder):
         if entry.is_dir():
@@ -288,7 +295,8 @@ def _split_parts(root: str, split: float, seed: int) -> Mapping[SplitName, Image
     if "" not in parts:
         if (split, seed) != (_SPLIT, 0):
             raise SpecError(
-                f"{folder} has train/ and test/, so split and seed of imagefolder have no effect. Leave them out."
+                f"{folder} has train/ and test/, so split and seed of imagefolder have no effect. "
+                "Leave them out."
             )
         return {"train": parts["train"], "test": parts["test"]}
     by_class: dict[str, list[str]] = {}
@@ -296,8 +304,8 @@ def _split_parts(root: str, split: float, seed: int) -> Mapping[SplitName, Image
         by_class.setdefault(_class_of(file), []).append(file)
     if single := [name for name, files in by_class.items() if len(files) == 1]:
         raise Unavailable(
-            f"The folder {folder} has one image of {', '.join(single)}, and a class needs two: one for training "
-            "and one for tests. Add images, or remove the class's folder."
+            f"The folder {folder} has one image of {', '.join(single)}, and a class needs two: "
+            "one for training and one for tests. Add images, or remove the class's folder."
         )
     chosen: set[str] = set()
     for files in by_class.values():

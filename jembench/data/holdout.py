@@ -37,7 +37,8 @@ def holdout(split: Split, size: int, seed: int = 1234, *, stratified: bool = Fal
         return Holdout(split, None)
     if not 0 < size < n:
         raise JembenchError(
-            f"Cannot hold {size} of {n} training images out for validation. Choose a number from 0 to {n - 1}."
+            f"Cannot hold {size} of {n} training images out for validation. Choose a number from "
+            f"0 to {n - 1}."
         )
     order = np.random.RandomState(seed).permutation(n)
     held = np.zeros(n, dtype=bool)
@@ -55,7 +56,8 @@ def draw_labelled(labels: Int[Tensor, " N"], size: int, generator: Generator) ->
     n = len(labels)
     if not 0 < size <= n:
         raise JembenchError(
-            f"The labels of {size} of {n} training images cannot be used. Choose a number from 0 to {n}."
+            f"The labels of {size} of {n} training images cannot be used. Choose a number from 0 "
+            f"to {n}."
         )
     order = torch.randperm(n, generator=generator).numpy()
     return torch.from_numpy(np.sort(order[_every_class(labels, order, size)]))

@@ -35,8 +35,8 @@ def check_labels(
         for name, present in values.items():
             if present and not 0 <= present[0] <= present[-1] < stated:
                 raise SpecError(
-                    f"The labels of {name} of {what} go from {present[0]} to {present[-1]}; of {stated} "
-                    f"classes they must be whole numbers from 0 to {stated - 1}."
+                    f"The labels of {name} of {what} go from {present[0]} to {present[-1]}; of "
+                    f"{stated} classes they must be whole numbers from 0 to {stated - 1}."
                 )
         return stated
     if not values:
@@ -48,14 +48,14 @@ def check_labels(
         if known[0] == 1 and known[-1] == len(known):
             remedy = "labels = labels - 1"
         raise SpecError(
-            f"The labels of {first} of {what} are {_listed(known)}; they must number the classes from 0 "
-            f"without a gap, or each missing number would count as a class. Write {remedy}, or add "
-            "images of the missing classes."
+            f"The labels of {first} of {what} are {_listed(known)}; they must number the classes "
+            "from 0 without a gap, or each missing number would count as a class. Write "
+            f"{remedy}, or add images of the missing classes."
         )
     if new := sorted(set(values.get("test", ())) - set(known)):
         raise SpecError(
-            f"No image of train of {what} has the labels {_listed(new)} of test, so that no model can know "
-            "these classes. Remove these images of test, or add such images to train."
+            f"No image of train of {what} has the labels {_listed(new)} of test, so that no model "
+            "can know these classes. Remove these images of test, or add such images to train."
         )
     return len(known)
 

@@ -31,8 +31,8 @@ def to_uint8(x: Float[Tensor, "*shape"], bounds: Bounds) -> UInt8[Tensor, "*shap
     """
     if x.isnan().any():
         raise Diverged(
-            "Images that the model made hold NaN: the model has diverged. Train it again with another seed or a lower "
-            "learning rate."
+            "Images that the model made hold NaN: the model has diverged. Train it again with "
+            "another seed or a lower learning rate."
         )
     low, high = bounds
     return x.float().clamp(low, high).sub_(low).mul_(255 / (high - low)).round_().byte()

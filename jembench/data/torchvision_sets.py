@@ -85,9 +85,10 @@ def _unavailable(name: str, folder: Path, cause: object) -> Unavailable:
         else [tv.SVHN.split_list[part][0] for part in ("train", "test")]
     )
     return Unavailable(
-        f"{_ABOUT[name][0]} is not available in {folder}: {cause}. To get it, write {name}:download=true, or "
-        f"fetch {' and '.join(urls)} yourself and put {' and '.join(_paths(name))} in that folder. If you have it "
-        f"elsewhere, name its folder: {name}:root=FOLDER or JEMBENCH_DATA=FOLDER."
+        f"{_ABOUT[name][0]} is not available in {folder}: {cause}. To get it, write "
+        f"{name}:download=true, or fetch {' and '.join(urls)} yourself and put "
+        f"{' and '.join(_paths(name))} in that folder. If you have it elsewhere, name its folder: "
+        f"{name}:root=FOLDER or JEMBENCH_DATA=FOLDER."
     )
 
 

@@ -103,7 +103,8 @@ def read(stem: str, file: Traversable) -> list[Claim]:
         return [of_table(stem, table, of_file.paper) for table in of_file.claim]
     except SpecError as error:
         raise PluginError(
-            f"The file of claims {file} cannot be used: {error} Correct it, or tell the author of its package."
+            f"The file of claims {file} cannot be used: {error} Correct it, or tell the author of "
+            "its package."
         ) from error
 
 

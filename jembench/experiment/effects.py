@@ -49,7 +49,10 @@ def iterations(recipe: Recipe, per_epoch: int) -> int:
         SpecError: if one of the two fields is overridden, and the other one determines the number.
     """
     of_epochs, least = max(1, round(recipe.epochs * per_epoch)), recipe.least_iterations
-    both = f"epochs={recipe.epochs:g} gives {of_epochs:,} iterations here, and least_iterations is {least:,}"
+    both = (
+        f"epochs={recipe.epochs:g} gives {of_epochs:,} iterations here, and least_iterations is "
+        f"{least:,}"
+    )
     # 0: no batch can be filled, which is refused in training
     enough = least / per_epoch if per_epoch else 0
     inert = {

@@ -55,7 +55,8 @@ def _imported(name: str, store: Store) -> FitRecord | None:
     )
     if len(records) > 1:
         raise SpecError(
-            f"{name} means several imported fits: {'; '.join(str(record.key) for record in records)}."
+            f"{name} means several imported fits: "
+            f"{'; '.join(str(record.key) for record in records)}."
         )
     return records[0] if records else None
 
@@ -198,8 +199,9 @@ def start_of(fit: FitPlan, store: Store) -> FitRecord:
         if fit.starts_from(record.key):
             return record
     raise Unavailable(
-        f"{fit} starts from the weights of the fit {fit.recipe.start_from}, and the store {store.root} has no such fit "
-        f"with seed {fit.seed}. Train it first, add it by `jembench store merge` or `jembench fetch`, or name another."
+        f"{fit} starts from the weights of the fit {fit.recipe.start_from}, and the store "
+        f"{store.root} has no such fit with seed {fit.seed}. Train it first, add it by `jembench "
+        "store merge` or `jembench fetch`, or name another."
     )
 
 
@@ -216,8 +218,9 @@ def check_stored(fits: Collection[FitPlan], store: Store) -> None:
             continue
         if fit.recipe.source:
             raise SpecError(
-                f"The store {store.root} has no imported {fit}, with the present code and options. Import its file "
-                "again with `jembench import`, and leave out --set and datasets that it was not imported with."
+                f"The store {store.root} has no imported {fit}, with the present code and "
+                "options. Import its file again with `jembench import`, and leave out --set and "
+                "datasets that it was not imported with."
             )
         if fit.recipe.start_from and not any(fit.starts_from(other.key) for other in fits):
             start_of(fit, store)

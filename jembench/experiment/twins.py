@@ -39,8 +39,8 @@ def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
             )
             found.setdefault((what, "; ".join(nearest)), []).append(key.seed)
     sentences = [
-        f"{fit.requested} on {fit.key.dataset} is trained here. The store also has weights of it that were imported; "
-        f"--models {name}, or models = [{name!r}] in a file, measures those."
+        f"{fit.requested} on {fit.key.dataset} is trained here. The store also has weights of it "
+        f"that were imported; --models {name}, or models = [{name!r}] in a file, measures those."
         for fit in planned
         if (name := imported.get(fit.key.names[:2])) and not twins[*fit.key.names, fit.seed]
     ]

@@ -51,7 +51,7 @@ _VERSION = 3  # of the attacks; stored shards of another version are not used
 _RANGE = (0.0, 1.0)
 
 # --- a budget
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 BudgetName = Literal["paper", "quick"]
 Gradient = Literal["through", "bpda"]
@@ -138,13 +138,14 @@ class Attacked(NamedTuple):
         """
         if self.details:
             raise OutOfTime(
-                f"The time is up after {self.details['partial']}. The same command goes on from here."
+                f"The time is up after {self.details['partial']}. The same command goes on from "
+                "here."
             )
         return self.arrays
 
 
 # --- the base
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,8 +183,9 @@ class Attack(Metric):
         super().__post_init__()
         if self.smooth and (self.refine or self.data_noise):
             raise SpecError(
-                f"An attack has smooth={self.smooth:g}, refine={self.refine} and data_noise={self.data_noise:g}; smooth"
-                " cannot be combined with the others. Leave it or them out."
+                f"An attack has smooth={self.smooth:g}, refine={self.refine} and "
+                f"data_noise={self.data_noise:g}; smooth cannot be combined with the others. "
+                "Leave it or them out."
             )
 
     @property
@@ -360,7 +362,7 @@ class GradientAttack(Attack):
 
 
 # --- shards
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def choose(evaluation: Evaluation, count: int) -> Chosen:
@@ -454,7 +456,7 @@ def in_shards(
 
 
 # --- numbers
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def distance_estimates(

@@ -35,7 +35,7 @@ LOWEST, HIGHEST = 0.01, 100.0
 """The range of temperatures that is searched."""
 
 # --- metrics
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -418,7 +418,7 @@ def reliability(confidence: Array, correct: Array, bins: int) -> Reliability:
 
 
 # --- logits
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def classified(evaluation: Evaluation, images: str | Tensor = "test") -> dict[str, Array]:
@@ -459,7 +459,8 @@ def require_finite(
     bad = int((~values.isfinite()).reshape(len(values), -1).any(dim=1).sum())
     if bad:
         raise Diverged(
-            f"The {quantity} of {bad} of {len(values)} {what} are not finite (NaN or infinite): {advice}"
+            f"The {quantity} of {bad} of {len(values)} {what} are not finite (NaN or infinite): "
+            f"{advice}"
         )
 
 
@@ -493,8 +494,8 @@ def labelled_logits(
     classes = int(labels.max()) + 1 if len(labels) else 0
     if rows != len(labels) or logits.shape[1] < classes:
         raise PluginError(
-            f"The logits of {len(labels)} {images} images have the shape {tuple(logits.shape)}; they must have a row "
-            "for each image and a column for each class."
+            f"The logits of {len(labels)} {images} images have the shape {tuple(logits.shape)}; "
+            "they must have a row for each image and a column for each class."
         )
     require_finite(logits, "logits", f"{images} images of {evaluation.data.spec.name}")
     return [logits, labels.cpu()]
@@ -523,8 +524,8 @@ def fit_temperature(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> 
     if slope(1 / LOWEST) <= 0 or slope(1 / HIGHEST) >= 0:
         right = int((logits.argmax(dim=1) == labels).sum())
         raise NotApplicable(
-            f"No temperature between {LOWEST} and {HIGHEST:g} is the likeliest one for the {len(labels)} validation "
-            f"images, of which {right} are classified correctly. Train the model with more images held out "
-            "(--set data.validation=...)."
+            f"No temperature between {LOWEST} and {HIGHEST:g} is the likeliest one for the "
+            f"{len(labels)} validation images, of which {right} are classified correctly. Train "
+            "the model with more images held out (--set data.validation=...)."
         )
     return 1 / float(brentq(slope, 1 / HIGHEST, 1 / LOWEST, xtol=1e-12))

@@ -167,7 +167,8 @@ def classes_of(data: DataSpec, target: str) -> Tensor:
     names = data.class_names or tuple(map(str, range(data.num_classes)))
     if target not in (ALL, *names):
         raise SpecError(
-            f"{data.name} has no class {target!r}; target must be {ALL} or one of {', '.join(names)}."
+            f"{data.name} has no class {target!r}; target must be {ALL} or one of "
+            f"{', '.join(names)}."
         )
     return torch.arange(data.num_classes) if target == ALL else torch.tensor([names.index(target)])
 

@@ -124,7 +124,7 @@ def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: in
 
 
 # --- of scores
-# --------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
@@ -153,7 +153,8 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
     first, second = (_tensor(values).double().numpy() for values in (inside, outside))
     if first.ndim != 1 or second.ndim != 1 or not (len(first) and len(second)):
         raise SpecError(
-            f"The scores have the shapes {first.shape} and {second.shape}; they must be (N,) and (M,)."
+            f"The scores have the shapes {first.shape} and {second.shape}; they must be (N,) and "
+            "(M,)."
         )
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise Diverged("A score is not finite, so that the scores cannot be ranked.")
@@ -188,8 +189,8 @@ def _of_logits(metric: classification.Classification, logits: Array, labels: Arr
         or not len(given)
     ):
         raise SpecError(
-            f"The logits are {given.dtype} {tuple(given.shape)} and the labels {tuple(classes.shape)}; they must be "
-            "floats (N, K) and (N,)."
+            f"The logits are {given.dtype} {tuple(given.shape)} and the labels "
+            f"{tuple(classes.shape)}; they must be floats (N, K) and (N,)."
         )
     if (
         classes.is_floating_point()

@@ -101,14 +101,15 @@ class Pretrained:
         network, _, size, expected, url = self.published
         if data.shape[0] not in (1, 3):
             raise NotApplicable(
-                f"{network} takes grey or RGB images; those of {data.name} have {data.shape[0]} channels. "
-                "Use another feature network, for example --set fid.features=cnn."
+                f"{network} takes grey or RGB images; those of {data.name} have {data.shape[0]} "
+                "channels. Use another feature network, for example --set fid.features=cnn."
             )
         path, option = self.published.cached, f"--set fid.features={self.name or 'inception'}"
         how_to_get = (
-            f"Let jembench fetch them ({size}) with {option}:download=true, or download {url} elsewhere and give "
-            f"{option}:weights=PATH. Without a download, --set fid.features=cnn trains a small network on the dataset. "
-            "Each metric of features has this option."
+            f"Let jembench fetch them ({size}) with {option}:download=true, or download {url} "
+            f"elsewhere and give {option}:weights=PATH. Without a download, --set "
+            "fid.features=cnn trains a small network on the dataset. Each metric of features has "
+            "this option."
         )
         if self.weights:
             path = path_of(self.weights)
@@ -143,7 +144,7 @@ def _fetch(weights: Weights) -> None:
 
 
 # --- the networks
-# -----------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def _inception(content: bytes) -> Any:

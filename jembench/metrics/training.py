@@ -122,9 +122,10 @@ class StabilityOfTraining(Metric):
         record = evaluation.training.stability
         if record is None:
             raise NotApplicable(
-                "Nothing tells whether the training diverged: it was fitted at once, ran with guard.mode=off (train "
-                "again with guard.mode=watch, in another --store), or its loss reports no energies of data and samples "
-                "that could be judged, or a generator's in fewer than five windows (log_every)."
+                "Nothing tells whether the training diverged: it was fitted at once, ran with "
+                "guard.mode=off (train again with guard.mode=watch, in another --store), or its "
+                "loss reports no energies of data and samples that could be judged, or a "
+                "generator's in fewer than five windows (log_every)."
             )
         stable = record.iterations if record.diverged_at is None else record.diverged_at
         return Measurement(

@@ -94,8 +94,9 @@ def resolve(name: str) -> torch.device:
         count = torch.cuda.device_count()
         if (device.index or 0) >= count:
             raise Unavailable(
-                f"There is no device {name}: torch {torch.__version__} finds {count} CUDA devices that it can use on "
-                "this machine. Use --device cpu, or see what `jembench doctor` says of the driver."
+                f"There is no device {name}: torch {torch.__version__} finds {count} CUDA devices "
+                "that it can use on this machine. Use --device cpu, or see what `jembench "
+                "doctor` says of the driver."
             )
         return torch.device("cuda", device.index or 0)
     try:

@@ -132,7 +132,8 @@ def checked(output: Any, x: Tensor, method: Callable[..., Any], classes: int | N
     if not output.is_floating_point():
         kind = str(output.dtype).removeprefix("torch.")
         raise PluginError(
-            f"{_name(method)} returns {kind} numbers; return real floating-point ones, such as float32."
+            f"{_name(method)} returns {kind} numbers; return real floating-point ones, such as "
+            "float32."
         )
     return at_least_float32(output.to(x.device)).clone()
 

@@ -22,7 +22,10 @@ from jembench.models.objective import as_model
 from jembench.store import tensors
 from jembench.store.checkpoint import misfits
 
-_REMEDY = "Give a .safetensors file, or one that torch.save wrote of a state_dict: torch.save(model.state_dict(), ...)."
+_REMEDY = (
+    "Give a .safetensors file, or one that torch.save wrote of a state_dict: "
+    "torch.save(model.state_dict(), ...)."
+)
 
 _WRAPPERS = ("module.", "_orig_mod.")
 """Prefixes that nn.DataParallel and torch.compile put before every name."""
@@ -78,8 +81,8 @@ def read(path: Path) -> Any:
         raise
     except Exception as error:  # damaged bytes make the readers raise anything
         raise CheckpointError(
-            f"{path} is damaged, or holds more than tensors; loading that could run code, which jembench never does. "
-            f"{_REMEDY} PyTorch says: {reason_of(error)}"
+            f"{path} is damaged, or holds more than tensors; loading that could run code, which "
+            f"jembench never does. {_REMEDY} PyTorch says: {reason_of(error)}"
         ) from error
 
 
@@ -186,7 +189,8 @@ class StateDict(NamedTuple):
         """
         if model is None:
             raise SpecError(
-                "A plain state_dict does not say which model it is of. Name it: --model baseline:net=wrn-28-10."
+                "A plain state_dict does not say which model it is of. Name it: --model "
+                "baseline:net=wrn-28-10."
             )
         content = read(path)
         check_classes(content, data, path)
@@ -198,8 +202,8 @@ class StateDict(NamedTuple):
         }
         if not mine:
             raise CheckpointError(
-                f"No name in {path} begins with {self.prefix!r}; one of them is {next(iter(found))}. Choose another "
-                "prefix, or leave it out."
+                f"No name in {path} begins with {self.prefix!r}; one of them is "
+                f"{next(iter(found))}. Choose another prefix, or leave it out."
             )
         unused = tuple(name for name in found if not name.startswith(self.prefix))
         made = as_model(registry.resolve("models", model).make(data), data, model)
@@ -301,10 +305,10 @@ def check_classes(content: Any, data: DataSpec, path: Path) -> None:
     )
     if theirs != ours and sorted(theirs) == sorted(ours):
         raise CheckpointError(
-            f"{path} names its outputs {', '.join(order[:5])}, and {data.name} has the same classes "
-            f"in the order {', '.join(data.class_names[:5])}. Its accuracy would be that of other "
-            "classes. Permute its last layer to the order of the folders, or name the folders so that "
-            "they are sorted as its outputs are."
+            f"{path} names its outputs {', '.join(order[:5])}, and {data.name} has the same "
+            f"classes in the order {', '.join(data.class_names[:5])}. Its accuracy would be that "
+            "of other classes. Permute its last layer to the order of the folders, or name the "
+            "folders so that they are sorted as its outputs are."
         )
 
 
@@ -341,9 +345,10 @@ def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:
     wrong = misfits(model, weights) + not_finite
     if wrong:
         raise CheckpointError(
-            f"The weights in {where} do not fit {imported.model}, and nothing was imported: {'; '.join(wrong)}. Name "
-            "the model that they are of with --model, and the dataset that it was trained on with --dataset; "
-            "`weights:prefix=model.` removes a prefix from all names."
+            f"The weights in {where} do not fit {imported.model}, and nothing was imported: "
+            f"{'; '.join(wrong)}. Name the model that they are of with --model, and the dataset "
+            "that it was trained on with --dataset; `weights:prefix=model.` removes a prefix "
+            "from all names."
         )
     model.load_state_dict(weights)
     return model

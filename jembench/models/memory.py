@@ -57,5 +57,6 @@ def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> No
         )
         where = "the GPU" if device.type == "cuda" else "this machine"
         raise SpecError(
-            f"{what} takes {needed / GIB:,.0f} GiB{gradients}, and {where} has {available / GIB:,.0f}. Make it smaller."
+            f"{what} takes {needed / GIB:,.0f} GiB{gradients}, and {where} has "
+            f"{available / GIB:,.0f}. Make it smaller."
         )

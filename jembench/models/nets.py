@@ -14,9 +14,10 @@ from jembench.models.execution import in_full, mode
 from jembench.models.wide_resnet import MOMENTUM, ResidualNet, Shape
 
 _FORMS = (
-    "Write, with numbers below 10,000, wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), half-WIDTH (half-48), "
-    "scaled-WIDTH (scaled-32), mlp-WIDTH (mlp-128), auto (small-16 below 32 pixels, else wrn-28-10), or the import "
-    "path of a function that is called with the DataSpec (mypackage.nets:build)."
+    "Write, with numbers below 10,000, wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), "
+    "half-WIDTH (half-48), scaled-WIDTH (scaled-32), mlp-WIDTH (mlp-128), auto (small-16 below 32 "
+    "pixels, else wrn-28-10), or the import path of a function that is called with the DataSpec "
+    "(mypackage.nets:build)."
 )
 _SMALLEST_FOR_WIDE = 32  # pixels
 
@@ -37,7 +38,8 @@ def wide(depth: int, width: int) -> Shape:
     blocks, rest = divmod(depth - 4, 6)
     if rest or blocks < 1:
         raise SpecError(
-            f"A wide residual network has a depth of 6n + 4 with n >= 1, and {depth} is not. Write 10, 16, 22 or 28."
+            f"A wide residual network has a depth of 6n + 4 with n >= 1, and {depth} is not. "
+            "Write 10, 16, 22 or 28."
         )
     return Shape(16, (16 * width, 32 * width, 64 * width), blocks)
 
@@ -106,7 +108,8 @@ def build_net(
     channels, height, width = data.shape
     if data.num_classes < 1:
         raise SpecError(
-            f"{data.name} is unlabelled, and the net {text} gives a logit per class. Choose labelled data."
+            f"{data.name} is unlabelled, and the net {text} gives a logit per class. Choose "
+            "labelled data."
         )
     if text == "auto":
         text = "small-16" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
@@ -127,7 +130,8 @@ def build_net(
         net = discovery.load(discovery.find("models", text))(data)
         if not isinstance(net, nn.Module):
             raise PluginError(
-                f"{text} gave a {type(net).__name__} for {data.name}; it must return a torch.nn.Module."
+                f"{text} gave a {type(net).__name__} for {data.name}; it must return a "
+                "torch.nn.Module."
             )
         check_net(text, net, data)
         return net
@@ -137,7 +141,8 @@ def build_net(
 def _refuse_norm(text: str, norm: str, dropout: float) -> None:
     if norm != "none" or dropout:
         raise SpecError(
-            f"norm and dropout have no effect on the net {text}, which brings its own. Leave them out."
+            f"norm and dropout have no effect on the net {text}, which brings its own. Leave them "
+            "out."
         )
 
 
@@ -157,12 +162,13 @@ def check_net(path: str, net: nn.Module, data: DataSpec) -> None:
         if any(parameter.dtype == torch.float64 for parameter in net.parameters()):
             advice = "It has weights in float64: call its method float(), or convert the images."
         raise PluginError(
-            f"The net {path} fails on two float32 images of {data.name}, shape {tuple(images.shape)}: "
-            f"{error_text(error)}. {advice}"
+            f"The net {path} fails on two float32 images of {data.name}, shape "
+            f"{tuple(images.shape)}: {error_text(error)}. {advice}"
         ) from error
     shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
     if shape != expected:
         raise PluginError(
-            f"The net {path} gives {shape} for two images of {data.name}; it must give logits of shape {expected}, "
-            "one row an image and one column a class. Take the number of classes from data.num_classes."
+            f"The net {path} gives {shape} for two images of {data.name}; it must give logits of "
+            f"shape {expected}, one row an image and one column a class. Take the number of "
+            "classes from data.num_classes."
         )

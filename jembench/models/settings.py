@@ -157,7 +157,10 @@ def isolated(what: str, note: Callable[[str], object] | None = None) -> Iterator
             yield
     finally:
         if changed := _write(within):
-            text = f"{what} left {', '.join(changed)} changed. It was set back, and changes no other result."
+            text = (
+                f"{what} left {', '.join(changed)} changed. It was set back, and changes no other "
+                "result."
+            )
             note(text) if note else warnings.warn(text, Remark, stacklevel=3)
         _write(before)
 

@@ -61,12 +61,13 @@ def unsteady(
             return ""
     if _differ(first, again, torch.arange(len(x), device=device)):
         return (
-            "the outputs of the model differ from pass to pass: it draws random numbers, or changes in evaluation. Its "
-            "random numbers are derived from the seed of the fit, for one number of images per pass (JEMBENCH_BATCH)"
+            "the outputs of the model differ from pass to pass: it draws random numbers, or "
+            "changes in evaluation. Its random numbers are derived from the seed of the fit, for "
+            "one number of images per pass (JEMBENCH_BATCH)"
         )
     return (
-        "the outputs of the model for an image depend on the other images of a pass, so that its values depend on the "
-        "number of images per pass (JEMBENCH_BATCH) and on their order"
+        "the outputs of the model for an image depend on the other images of a pass, so that its "
+        "values depend on the number of images per pass (JEMBENCH_BATCH) and on their order"
     )
 
 

@@ -111,7 +111,8 @@ class ResidualNet(nn.Module):
         super().__init__()
         if not (0 <= dropout < 1 and 0 < momentum <= 1):
             raise SpecError(
-                f"dropout is {dropout} and momentum {momentum}; they must be shares in [0, 1) and (0, 1]."
+                f"dropout is {dropout} and momentum {momentum}; they must be shares in [0, 1) and "
+                "(0, 1]."
             )
         norms: dict[str, Norm] = {
             "none": lambda channels: nn.Identity(),

@@ -53,28 +53,34 @@ def make_model(
         raise
     except Exception as error:
         raise PluginError(
-            f"The model {fit.requested} cannot be made for {dataset.spec.name}: {error_text(error)}. Its "
-            f"factory is {fit.model.component.target}; `jembench --debug` shows where it fails."
+            f"The model {fit.requested} cannot be made for {dataset.spec.name}: "
+            f"{error_text(error)}. Its factory is {fit.model.component.target}; `jembench "
+            "--debug` shows where it fails."
         ) from error
     if not isinstance(model, nn.Module):
         raise PluginError(
-            f"The model {fit.requested} is of type {type(model).__name__}; it must be a torch.nn.Module."
+            f"The model {fit.requested} is of type {type(model).__name__}; it must be a "
+            "torch.nn.Module."
         )
     wrong = ""
     if not isinstance(model, Trainable):
-        wrong = f"{type(model).__name__} lacks `chains` and `training_loss` (jembench.interfaces.Trainable)"
+        wrong = (
+            f"{type(model).__name__} lacks `chains` and `training_loss` "
+            "(jembench.interfaces.Trainable)"
+        )
     elif not any(parameter.requires_grad for parameter in model.parameters()):
         wrong = "none of its parameters requires a gradient (requires_grad)"
     elif not all(parameter.is_floating_point() for parameter in model.parameters()):
         wrong = "some of its parameters are not floating-point numbers, which optimisers need"
     if wrong and not fit.is_pretrained and not is_fitted(model):
         raise PluginError(
-            f"The model {fit.requested} cannot be trained: {wrong}. If it has been trained elsewhere, mark its "
-            "factory: @jembench.plugin.pretrained."
+            f"The model {fit.requested} cannot be trained: {wrong}. If it has been trained "
+            "elsewhere, mark its factory: @jembench.plugin.pretrained."
         )
     if getattr(model, "chains", "none") not in get_args(Chains):
         raise PluginError(
-            f"The model {fit.requested} asks for {model.chains!r} chains; it must be {' or '.join(get_args(Chains))}."
+            f"The model {fit.requested} asks for {model.chains!r} chains; it must be "
+            f"{' or '.join(get_args(Chains))}."
         )
     return model
 
@@ -95,8 +101,9 @@ def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: An
         raise
     except RuntimeError as error:  # of the network's first pass
         raise PluginError(
-            f"The model {fit.requested} fails on the images of {data.name}, {'x'.join(map(str, data.shape))} numbers "
-            f"each: {error}. Choose a network or a dataset that fit together."
+            f"The model {fit.requested} fails on the images of {data.name}, "
+            f"{'x'.join(map(str, data.shape))} numbers each: {error}. Choose a network or a "
+            "dataset that fit together."
         ) from error
 
 
@@ -118,16 +125,17 @@ def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
         raise
     except Exception as error:
         raise PluginError(
-            f"The model {fit.requested} cannot be fitted to {len(train.images)} images of {dataset.spec.name}: "
-            f"{error_text(error)}. `jembench --debug` shows where it fails."
+            f"The model {fit.requested} cannot be fitted to {len(train.images)} images of "
+            f"{dataset.spec.name}: {error_text(error)}. `jembench --debug` shows where it fails."
         ) from error
     state = model.state_dict()
     if not state:
         raise PluginError(
-            f"fit of {fit.requested} left nothing in the model's buffers, and nothing else is stored. Store its result "
-            "in buffers (register_buffer)."
+            f"fit of {fit.requested} left nothing in the model's buffers, and nothing else is "
+            "stored. Store its result in buffers (register_buffer)."
         )
     if not_finite := [name for name, values in state.items() if not bool(values.isfinite().all())]:
         raise Diverged(
-            f"fit of {fit.requested} left values that are not finite in {', '.join(not_finite[:3])}."
+            f"fit of {fit.requested} left values that are not finite in "
+            f"{', '.join(not_finite[:3])}."
         )

@@ -142,7 +142,8 @@ def _checked(features: Features, count: int, spec: str) -> Features:
     for name, values in features._asdict().items():
         if values.ndim != 2 or len(values) != count or not values.is_floating_point():
             raise PluginError(
-                f"The feature network {spec} gives {name} {tuple(values.shape)} {values.dtype} for {count} images; "
-                f"it must give a row of real floating-point numbers an image, ({count}, D)."
+                f"The feature network {spec} gives {name} {tuple(values.shape)} {values.dtype} "
+                f"for {count} images; it must give a row of real floating-point numbers an image, "
+                f"({count}, D)."
             )
     return features

@@ -68,9 +68,9 @@ class Outlook(NamedTuple):
             raise Unavailable(" ".join([*self.absent.values(), *reasons]))
         if lacking and not skip_missing:
             raise Unavailable(
-                f"Something is missing, and nothing was started. {' '.join(reasons)} Or leave them out for "
-                "now with --skip-missing: the same command adds them once "
-                "nothing is missing."
+                f"Something is missing, and nothing was started. {' '.join(reasons)} Or leave "
+                "them out for now with --skip-missing: the same command adds them once nothing "
+                "is missing."
             )
 
 
@@ -122,8 +122,8 @@ def _remark_on_flips(fit: FitPlan) -> None:
     recipe, name = fit.recipe, fit.dataset.name
     if recipe.data.flip and "data.flip=true" not in recipe.overrides and are_own_images(name):
         warnings.warn(
-            f"Half of the training images of {name} are mirrored. Where a mirrored image is of another "
-            "class, as with letters: --set data.flip=false.",
+            f"Half of the training images of {name} are mirrored. Where a mirrored image is of "
+            "another class, as with letters: --set data.flip=false.",
             Remark,
             stacklevel=2,
         )

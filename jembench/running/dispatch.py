@@ -197,8 +197,8 @@ class Dispatch:
     def _cancel(self) -> None:
         """Ask running units to stop, and wait for their endings."""
         warnings.warn(
-            f"Stopping {len(self._running)} units of work; each keeps what it has done. A second Ctrl-C ends them at "
-            "once.",
+            f"Stopping {len(self._running)} units of work; each keeps what it has done. A second "
+            "Ctrl-C ends them at once.",
             Fallback,
             stacklevel=3,
         )
@@ -229,8 +229,9 @@ class Dispatch:
         command = shlex.join(["jembench", "work", first.id, "--store", str(self.store.root)])
         error = WorkFailed(
             f"{len(self._failures)} of {count} units of work were not carried out. The first one, "
-            f"{self.units[first.id].name}, ended{f' on {first.host}' if first.host else ''} as {first.how}"
-            f"{f': {text}' if text else ''}.{log} To run it by hand: `{command}`. `jembench status` shows all."
+            f"{self.units[first.id].name}, ended{f' on {first.host}' if first.host else ''} as "
+            f"{first.how}{f': {text}' if text else ''}.{log} To run it by hand: `{command}`. "
+            "`jembench status` shows all."
         )
         if all(failure.how == "refused" for failure in self._failures):
             error.exit_code = 2

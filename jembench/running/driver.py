@@ -130,8 +130,9 @@ def _call_of_workers(
     for part in (part for fit in plan.fits for part in (fit.model, fit.dataset)):
         if part.component.distribution == discovery.LIVE:
             raise SpecError(
-                f"{part.component.name} is an object of this program, which no other process has. Leave executor= out, "
-                "or name the factory of the object as a spec: mypackage.zoo:build."
+                f"{part.component.name} is an object of this program, which no other process has. "
+                "Leave executor= out, or name the factory of the object as a spec: "
+                "mypackage.zoo:build."
             )
     skip = ["--skip-missing"] if how.skip_missing else []
     plugins = [word for path in plugin_files.loaded for word in ("--plugin", str(path.absolute()))]

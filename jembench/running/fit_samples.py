@@ -46,7 +46,8 @@ def source_of(
         return KEPT
     if getattr(model, "chains", "none") == "none":
         raise SpecError(
-            f"{fit.requested} draws its images directly, without a chain. Leave --steps and --sampler out."
+            f"{fit.requested} draws its images directly, without a chain. Leave --steps and "
+            "--sampler out."
         )
     return Source(chains="fresh", steps=steps, images=n)
 

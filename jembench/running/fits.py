@@ -110,9 +110,9 @@ class FitWork:
         group, size = processes.group, self.fit.recipe.processes
         if size != group.size:
             raise SpecError(
-                f"{self.fit} is trained by {size} processes together, and here there are {group.size}: another number "
-                f"gives another model. `jembench run --set processes={size} --executor processes` starts them on this "
-                "machine."
+                f"{self.fit} is trained by {size} processes together, and here there are "
+                f"{group.size}: another number gives another model. `jembench run --set "
+                f"processes={size} --executor processes` starts them on this machine."
             )
         start = self._start(model, begins=age(folder) < 0) if self.fit.recipe.start_from else {}
         with progress.phase("building the model"):
@@ -196,9 +196,9 @@ class FitWork:
                 torch.equal(own[name].cpu(), state[name]) for name in own
             ):
                 raise CheckpointError(
-                    f"The weights of {fit.requested} have changed since they were first measured, and its results "
-                    f"would be mixed up. Give the new ones another name or option, use another --store, or remove "
-                    f"{folder}."
+                    f"The weights of {fit.requested} have changed since they were first measured, "
+                    "and its results would be mixed up. Give the new ones another name or "
+                    f"option, use another --store, or remove {folder}."
                 )
         load_weights(model, state)
         to_channels_last(model.to(self.bank.device), dataset.spec)
@@ -273,7 +273,8 @@ def _read_kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
     state, actual = checkpoint.read_with_digest(folder / name, remedy)
     if record.files.get(name, actual) != actual:
         raise CheckpointError(
-            f"{folder / name} is not the file that the training of {record.key.model} left. {remedy}"
+            f"{folder / name} is not the file that the training of {record.key.model} left. "
+            f"{remedy}"
         )
     return state, actual
 

@@ -103,8 +103,9 @@ class PlannedFit:
         """
         if source.sampler and isinstance(self.model, PlainClassifier):
             raise NotApplicable(
-                "It is a network without an energy of its own, for which no sampler runs. To draw from -logsumexp of "
-                "its logits, name it as baseline:net=..., or wrap it: jembench.parts.LogitModel(net)."
+                "It is a network without an energy of its own, for which no sampler runs. To draw "
+                "from -logsumexp of its logits, name it as baseline:net=..., or wrap it: "
+                "jembench.parts.LogitModel(net)."
             )
         if not (
             source.sampler

@@ -161,7 +161,7 @@ class Processes(Queued):
                 self._remove(worker)
 
     # --- workers
-    # ------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def _give(self) -> bool:
         """Give the first waiting units to an idle worker; idle ones end if several GPUs are needed."""

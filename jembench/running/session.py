@@ -64,16 +64,16 @@ def check_options(how: RunOptions) -> Executor | None:
     """
     if launched().size > 1:
         raise SpecError(
-            "torchrun starts no runs, only workers of them (jembench work). Start this command without it, and set how "
-            "many processes train a model together: --set processes=N."
+            "torchrun starts no runs, only workers of them (jembench work). Start this command "
+            "without it, and set how many processes train a model together: --set processes=N."
         )
     executor: Executor | None = None
     if how.executor != "auto":
         executor = registry.resolve("executors", how.executor).make()  # checks its options
         if not executor.in_process and ":" in how.device:
             raise SpecError(
-                f"--device is {how.device}, and the executor {how.executor} assigns a GPU to each worker. Write "
-                "--device cuda, cpu or auto."
+                f"--device is {how.device}, and the executor {how.executor} assigns a GPU to each "
+                "worker. Write --device cuda, cpu or auto."
             )
     for tracker in chosen_trackers(how.trackers):
         registry.resolve("trackers", tracker)
@@ -121,9 +121,10 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
         ):
             if time.monotonic() > until:
                 stopped = WorkFailed(
-                    f"All work has ended, and {len(plan.cells) - len(cells)} of {len(plan.cells)} results are not in "
-                    f"the store {store.root}, {LATEST:g} s later. Check that all workers write into this folder. The "
-                    "same command computes what is missing."
+                    f"All work has ended, and {len(plan.cells) - len(cells)} of {len(plan.cells)} "
+                    f"results are not in the store {store.root}, {LATEST:g} s later. Check that "
+                    "all workers write into this folder. The same command computes what is "
+                    "missing."
                 )
             else:
                 time.sleep(1.0)

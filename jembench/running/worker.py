@@ -260,7 +260,8 @@ class _Unit(FitWork):
         for cell in cells:
             if self.work.is_late:
                 raise OutOfTime(
-                    f"The time is up before {without_sampler(str(cell.metric))}. The same command goes on from there."
+                    f"The time is up before {without_sampler(str(cell.metric))}. The same command "
+                    "goes on from there."
                 )
             with self.store.lease(cell.id) as mine:
                 all_mine &= bool(mine)
@@ -275,8 +276,8 @@ class _Unit(FitWork):
                 break
         if unfinished:
             raise OutOfTime(
-                f"{stopping.reason()}: of {self.fit.key.model}, {'; '.join(unfinished)}. The same command goes "
-                "on from there."
+                f"{stopping.reason()}: of {self.fit.key.model}, {'; '.join(unfinished)}. The same "
+                "command goes on from there."
             )
         return all_mine
 

@@ -186,7 +186,8 @@ def mixture_start(data: DataSpec, *, starts: StartSpec, weights: str = "") -> Mi
     given = weights.split(",") if weights else ["1"] * len(parts)
     if not parts or len(given) != len(parts):
         raise SpecError(
-            f"mixture has {len(parts)} starts and {len(given)} weights; each start needs one weight."
+            f"mixture has {len(parts)} starts and {len(given)} weights; each start needs one "
+            "weight."
         )
     numbers: list[float] = [read_text(weight, Positive, "a weight of mixture") for weight in given]  # type: ignore
     return MixtureStart(data, parts, numbers)

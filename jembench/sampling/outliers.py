@@ -51,8 +51,8 @@ class ImagesStart(DrawnStart):
         """
         if self._train is None:
             raise JembenchError(
-                "The sampler starts its chains at images, and has not seen the training images. Call its inform(train) "
-                "first, or use start=uniform."
+                "The sampler starts its chains at images, and has not seen the training images. "
+                "Call its inform(train) first, or use start=uniform."
             )
         if self._images is None:
             drawn = self.outliers.draw(self._train, self.data) if self.outliers else self._train

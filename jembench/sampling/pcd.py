@@ -63,8 +63,9 @@ class PersistentChains(ShortRun):
         classes = self.data.num_classes
         if classes == 0 or self.capacity % classes:
             raise SpecError(
-                f"A replay buffer of {self.capacity} images cannot be shared out evenly among {classes} classes, which "
-                "chains on E(x, y) need. Choose a buffer size that is a multiple of the number of classes."
+                f"A replay buffer of {self.capacity} images cannot be shared out evenly among "
+                f"{classes} classes, which chains on E(x, y) need. Choose a buffer size that is a "
+                "multiple of the number of classes."
             )
         return self.capacity // classes
 
@@ -78,8 +79,8 @@ class PersistentChains(ShortRun):
         if n > slots:
             each = " for each class" if conditional else ""
             raise SpecError(
-                f"A batch of {n} chains does not fit a replay buffer of {slots} images{each}. Make the buffer of the "
-                "sampler larger or the batch smaller."
+                f"A batch of {n} chains does not fit a replay buffer of {slots} images{each}. "
+                "Make the buffer of the sampler larger or the batch smaller."
             )
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
@@ -158,14 +159,14 @@ class PersistentChains(ShortRun):
         """
         if state.keys() != self.state_dict().keys():
             raise CheckpointError(
-                "The checkpoint holds no replay buffer: it is of a model or a recipe without one. Train anew, or use "
-                "the recipe that the checkpoint was made with."
+                "The checkpoint holds no replay buffer: it is of a model or a recipe without one. "
+                "Train anew, or use the recipe that the checkpoint was made with."
             )
         if state["images"].shape != (self.capacity, *self.data.shape):
             raise CheckpointError(
-                f"The checkpoint's replay buffer is {tuple(state['images'].shape)}, but the recipe's sampler keeps "
-                f"{(self.capacity, *self.data.shape)}. Train anew, or use the recipe that the checkpoint was made "
-                "with."
+                f"The checkpoint's replay buffer is {tuple(state['images'].shape)}, but the "
+                f"recipe's sampler keeps {(self.capacity, *self.data.shape)}. Train anew, or use "
+                "the recipe that the checkpoint was made with."
             )
         self.filled = bool(state["filled"])
         self.conditional = bool(state["conditional"])

@@ -91,16 +91,17 @@ class ClassGaussianStart:
         """
         if train.labels is None or self.data.num_classes == 0:
             raise SpecError(
-                f"Chains cannot start at images of the classes (start={self.name}): {self.data.name} has no labels. "
-                "Let the sampler start at noise with start=uniform."
+                f"Chains cannot start at images of the classes (start={self.name}): "
+                f"{self.data.name} has no labels. Let the sampler start at noise with "
+                "start=uniform."
             )
         members = _members(train.labels, self.data.num_classes)
         empty = [str(number) for number, indices in enumerate(members) if len(indices) == 0]
         if empty:
             raise SpecError(
-                f"Chains cannot start at images of the classes (start={self.name}): no training image of "
-                f"{self.data.name} is of class {', '.join(empty)}. Hold fewer images out for validation, or let the "
-                "sampler start at noise with start=uniform."
+                f"Chains cannot start at images of the classes (start={self.name}): no training "
+                f"image of {self.data.name} is of class {', '.join(empty)}. Hold fewer images out "
+                "for validation, or let the sampler start at noise with start=uniform."
             )
         self.classes = [train.images[indices] for indices in members]
 
@@ -114,8 +115,9 @@ class ClassGaussianStart:
         """
         if not self.classes:
             raise JembenchError(
-                f"The sampler starts its chains near images of the classes (start={self.name}) and has not seen the "
-                "training images. Call its inform(train) first, or use start=uniform."
+                f"The sampler starts its chains near images of the classes (start={self.name}) "
+                "and has not seen the training images. Call its inform(train) first, or use "
+                "start=uniform."
             )
         device = generator.device
         if y is None:

@@ -159,5 +159,6 @@ def _check(inside: Scores, outside: Scores) -> None:
         bad = int((~np.isfinite(scores)).sum())
         if bad:
             raise ValueError(
-                f"{bad} of {len(scores)} scores {what} are not finite, so that they cannot be ranked"
+                f"{bad} of {len(scores)} scores {what} are not finite, so that they cannot be "
+                "ranked"
             )

@@ -19,8 +19,8 @@ from jembench.store.tensors import age_of as age_of
 SCHEMA = 2
 
 REMEDY = (
-    "Remove the file and run the same command again: the fit goes on from the last checkpoint that is whole, or starts "
-    "anew."
+    "Remove the file and run the same command again: the fit goes on from the last checkpoint "
+    "that is whole, or starts anew."
 )
 
 
@@ -60,8 +60,9 @@ def read_with_digest(path: Path, remedy: str = REMEDY, *, placed: bool = False) 
     try:
         if int(record["schema"]) > SCHEMA:
             raise CheckpointError(
-                f"{path} was written by a newer jembench (checkpoint schema {record['schema']}, this one reads "
-                f"up to {SCHEMA}). Update jembench, or remove the file and train anew."
+                f"{path} was written by a newer jembench (checkpoint schema {record['schema']}, "
+                f"this one reads up to {SCHEMA}). Update jembench, or remove the file and train "
+                "anew."
             )
         return _unpack(record["state"], contents.tensors), contents.seal.digest
     except (LookupError, TypeError, ValueError, RecursionError) as error:
@@ -87,8 +88,8 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     if wrong := misfits(model, weights):
         shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
         raise CheckpointError(
-            f"The checkpoint belongs to another model: {shown}. Use the model spec that it was trained with, or "
-            "another folder with --store."
+            f"The checkpoint belongs to another model: {shown}. Use the model spec that it was "
+            "trained with, or another folder with --store."
         )
     model.load_state_dict(weights)
 

@@ -88,7 +88,8 @@ def _client(where: str, right: str) -> Iterator[Any]:
         from huggingface_hub.utils.tqdm import disable_progress_bars
     except ImportError as error:
         raise Unavailable(
-            f"{where} needs huggingface_hub, which cannot be imported ({error}). Install it: pip install "
+            f"{where} needs huggingface_hub, which cannot be imported ({error}). Install it: pip "
+            "install "
             '"jembench[hub]"; or use a folder or a zip archive.'
         ) from error
     if not sys.stderr.isatty():
@@ -99,8 +100,9 @@ def _client(where: str, right: str) -> Iterator[Any]:
         raise
     except Exception as error:  # of the client, or of its HTTP library
         raise Unavailable(
-            f"{where} could not be transferred ({' '.join(error_text(error).split())[:300]}). Neither it nor the store "
-            f"was changed. Check the name, the connection and your right to {right} it (`hf auth login`, or HF_TOKEN). "
-            f"A repository of a trained model holds {MANIFEST}, which `jembench push` writes. Run the same command "
-            "again: files that have arrived whole are kept."
+            f"{where} could not be transferred ({' '.join(error_text(error).split())[:300]}). "
+            "Neither it nor the store was changed. Check the name, the connection and your right "
+            f"to {right} it (`hf auth login`, or HF_TOKEN). A repository of a trained model holds "
+            f"{MANIFEST}, which `jembench push` writes. Run the same command again: files that "
+            "have arrived whole are kept."
         ) from error

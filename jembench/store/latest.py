@@ -43,9 +43,9 @@ def newest(
     days = {cell.fit.names: cell.time[:10] for cell in sorted(counted, key=lambda cell: cell.time)}
     for (model, dataset, recipe), found in older.items():
         left_out(
-            f"{len(found)} outcome{'s' * (len(found) > 1)} of earlier versions of {model} on {dataset}, recipe "
-            f"{recipe}, measured until {max(found)}; shown is the version measured last, on "
-            f"{days[model, dataset, recipe]}."
+            f"{len(found)} outcome{'s' * (len(found) > 1)} of earlier versions of {model} on "
+            f"{dataset}, recipe {recipe}, measured until {max(found)}; shown is the version "
+            f"measured last, on {days[model, dataset, recipe]}."
         )
     return counted
 

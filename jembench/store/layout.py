@@ -31,8 +31,9 @@ def check_links(root: Path) -> None:
         target = os.path.realpath(folder)
         if os.path.commonpath([home, target]) != home:
             raise StoreError(
-                f"{folder} leads out of the store, to {target}, where files would be written. Move that folder into "
-                "the store in place of the link, or make the whole store a link."
+                f"{folder} leads out of the store, to {target}, where files would be written. "
+                "Move that folder into the store in place of the link, or make the whole store a "
+                "link."
             )
 
 

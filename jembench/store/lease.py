@@ -69,9 +69,9 @@ class Held:
         """
         if not self.is_mine:
             raise StoreError(
-                f"The lease {self.path} was taken over or removed, as happens when a process is stopped for more than "
-                f"{LIFETIME:g} s. Nothing more is written here. The same command waits for the other process, or goes "
-                "on."
+                f"The lease {self.path} was taken over or removed, as happens when a process is "
+                f"stopped for more than {LIFETIME:g} s. Nothing more is written here. The same "
+                "command waits for the other process, or goes on."
             )
 
     def renew(self, stopped: threading.Event) -> None:
@@ -150,7 +150,7 @@ def sweep(folder: Path) -> None:
 
 
 # --- acquiring
-# --------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def _create(path: Path, token: str) -> FileIO:
@@ -306,8 +306,8 @@ def _kernel() -> str:
 @functools.cache
 def _note_no_locks() -> None:
     warnings.warn(
-        "The file system of the store has no file locks. Processes are kept apart by heartbeats instead: the work of a "
-        f"process that was killed is taken over after {LIFETIME:g} s.",
+        "The file system of the store has no file locks. Processes are kept apart by heartbeats "
+        f"instead: the work of a process that was killed is taken over after {LIFETIME:g} s.",
         Fallback,
         stacklevel=2,
     )

@@ -44,7 +44,8 @@ def check(path: Path, largest: int | None = None) -> bytes:
         expected = fits.read(path.parent).files.get(fits.WEIGHTS[0], weights)
     if (fit, weights) != (id_of(path.parent), expected):
         raise CheckpointError(
-            f"{path} is damaged, or no picture of the model in its folder. Remove it; `jembench sample` draws images."
+            f"{path} is damaged, or no picture of the model in its folder. Remove it; `jembench "
+            "sample` draws images."
         )
     return content
 

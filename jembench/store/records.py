@@ -97,8 +97,8 @@ def read(path: Path) -> Record:
         raise FileNotFoundError(str(path)) from error
     except OSError as error:
         raise DamagedError(
-            f"Cannot read {path}: {error.strerror}. Make it a file that you may read, or choose another folder with "
-            "--store."
+            f"Cannot read {path}: {error.strerror}. Make it a file that you may read, or choose "
+            "another folder with --store."
         ) from error
     except (ValueError, RecursionError) as error:
         raise DamagedError(
@@ -107,8 +107,8 @@ def read(path: Path) -> Record:
     head = Record(data, str(path)).read(_Head)
     if head.schema > SCHEMA:
         raise StoreError(
-            f"{path} was written by a newer jembench (schema {head.schema}, this one reads up to {SCHEMA}). "
-            "Update jembench, or choose another folder with --store."
+            f"{path} was written by a newer jembench (schema {head.schema}, this one reads up to "
+            f"{SCHEMA}). Update jembench, or choose another folder with --store."
         )
     written, _, end = text.rpartition(_DIGEST.encode())
     if (

@@ -30,7 +30,7 @@ _CHAINS = re.compile(r"(sampler|buffer-.)\.safetensors")
 
 
 # --- writing
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def build(
@@ -109,7 +109,7 @@ def write_zip(folder: Path, path: Path) -> None:
 
 
 # --- reading
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def unpack(source: Path, folder: Path, name: str = "", within: Path | None = None) -> FitRecord:
@@ -175,8 +175,8 @@ def _receive(copy_part: Callable[[str], object], folder: Path) -> None:
     receive(MANIFEST)
     if not (folder / MANIFEST).exists():
         raise SpecError(
-            f"There is no trained model: {MANIFEST} is missing. `jembench push` writes such a folder, zip archive "
-            "or repository; `jembench store merge` copies from a whole store."
+            f"There is no trained model: {MANIFEST} is missing. `jembench push` writes such a "
+            "folder, zip archive or repository; `jembench store merge` copies from a whole store."
         )
     for name in manifest.read(folder):
         receive(name)

@@ -96,7 +96,7 @@ class Store:
         lease.sweep(self.leases)
 
     # --- places
-    # -------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def fit_folder(self, key: FitKey) -> Path:
         """Return the folder of a fit."""
@@ -141,7 +141,7 @@ class Store:
         return folder / known.names.get(name.rpartition("-")[2], name)
 
     # --- fits
-    # ---------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def read_fit(self, key: FitKey) -> FitRecord | None:
         """Read the record of a fit; return None if it has not been finished.
@@ -172,7 +172,8 @@ class Store:
             found = files.digest(path)
         if written not in (None, found):
             raise DamagedError(
-                f"{path} is not the file that the training left: it was cut short, edited or removed."
+                f"{path} is not the file that the training left: it was cut short, edited or "
+                "removed."
             )
         return path
 
@@ -212,7 +213,7 @@ class Store:
         records.write(self.fit_folder(record.key) / fits.RECORD, outcome.encode(record._asdict()))
 
     # --- cells
-    # --------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def read_cell(self, cell: AnyCell) -> Cell | None:
         """Read a cell; None if there is none. One that is damaged, or whose arrays are, gives a
@@ -301,7 +302,7 @@ class Store:
         return list(found.values())
 
     # --- leases
-    # -------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     @contextmanager
     def lease(self, name: str) -> Iterator[Held | None]:
@@ -362,6 +363,6 @@ def _explained(path: Path, cell: Cell) -> Iterator[None]:
         yield
     except Exception as error:  # numpy checks little: damaged bytes make it raise anything
         raise DamagedError(
-            f"{path} cannot be read ({error}): it was cut short, edited or exchanged. `jembench run` computes the cell "
-            f"{cell.id} again."
+            f"{path} cannot be read ({error}): it was cut short, edited or exchanged. `jembench "
+            f"run` computes the cell {cell.id} again."
         ) from error

@@ -52,7 +52,7 @@ class Contents(NamedTuple):
 
 
 # --- writing
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def write(
@@ -80,7 +80,8 @@ def write(
         if value.is_quantized:
             kind = str(value.dtype).removeprefix("torch.")
             raise StoreError(
-                f"The tensor {key} is {kind}, which cannot be stored. Give the network before its quantisation."
+                f"The tensor {key} is {kind}, which cannot be stored. Give the network before its "
+                "quantisation."
             )
         own = value.detach().cpu().contiguous()
         memory = own.untyped_storage().data_ptr()
@@ -109,7 +110,7 @@ def _digest(layout: Mapping[str, Any], record: Mapping[str, Any], data: memoryvi
 
 
 # --- reading
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def read(path: Path, remedy: str, *, placed: bool = False) -> Contents:

@@ -72,8 +72,8 @@ class WorkFiles:
             return records.read(path)
         except FileNotFoundError:
             raise SpecError(
-                f"There is no unit of work {path}. `jembench status` lists those of a store; units that are done are "
-                "removed."
+                f"There is no unit of work {path}. `jembench status` lists those of a store; "
+                "units that are done are removed."
             ) from None
 
     def ids(self) -> list[str]:

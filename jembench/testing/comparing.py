@@ -69,8 +69,9 @@ def untouched_randomness(name: str) -> Iterator[None]:
         changed = different(before, global_states())
     require(
         not changed,
-        f"{name} draws from or seeds the global generator of {' and '.join(changed)}, so that all other random numbers "
-        "of a run depend on it. Draw from a generator of your own, or from the one that is passed in.",
+        f"{name} draws from or seeds the global generator of {' and '.join(changed)}, so that all "
+        "other random numbers of a run depend on it. Draw from a generator of your own, or from "
+        "the one that is passed in.",
     )
 
 

@@ -63,18 +63,27 @@ def find_fault(data: Any) -> str:
     if not isinstance(data, DataSpec):
         return f"spec is a {type(data).__name__}; it must be a jembench.interfaces.DataSpec."
     if not isinstance(data.name, str) or not data.name.strip():
-        return f"The spec's name is {data.name!r}; it must not be empty, since results are stored under it."
+        return (
+            f"The spec's name is {data.name!r}; it must not be empty, since results are stored "
+            "under it."
+        )
     if (
         not isinstance(data.shape, tuple)
         or len(data.shape) != 3
         or not all(map(is_count, data.shape))
     ):
-        return f"The spec's shape is {data.shape!r}; it must be a tuple (C, H, W) of three whole numbers of at least 1."
+        return (
+            f"The spec's shape is {data.shape!r}; it must be a tuple (C, H, W) of three whole "
+            "numbers of at least 1."
+        )
     classes, names, bounds = data.num_classes, data.class_names, data.bounds
     if not is_count(classes, 0):
         return f"num_classes is {classes!r}; it must be a whole number, 0 for unlabelled images."
     if names and not len(set(names)) == len(names) == classes:
-        return f"class_names has {len(set(names))} different names for {classes} classes. Name every class, or none."
+        return (
+            f"class_names has {len(set(names))} different names for {classes} classes. Name every "
+            "class, or none."
+        )
     pair = isinstance(bounds, tuple) and len(bounds) == 2 and all(map(math.isfinite, bounds))
     if not pair or bounds[0] >= bounds[1]:
         return (
@@ -105,7 +114,8 @@ def images(subject: DatasetSubject) -> None:
         )
         require(
             right,
-            f"The {name} images are {images.dtype} {tuple(images.shape)}, and the spec's shape is {shape}.",
+            f"The {name} images are {images.dtype} {tuple(images.shape)}, and the spec's shape is "
+            f"{shape}.",
         )
         require(images.is_contiguous(), f"The {name} images are a view with gaps.")
 

@@ -92,6 +92,7 @@ def require(package: str) -> None:
     """
     if find_spec(package) is None:
         raise Unavailable(
-            f"The tracker {package} needs the package {package}, which is not installed. Install it: "
+            f"The tracker {package} needs the package {package}, which is not installed. Install "
+            "it: "
             f'pip install "jembench[{package}]"'
         )

@@ -71,8 +71,9 @@ class IndexStream:
         permutation = state["permutation"]
         if len(permutation) != len(self._permutation):
             raise CheckpointError(
-                f"The checkpoint was made with {len(permutation)} training images, and there are now "
-                f"{len(self._permutation)}. Use the same dataset and validation size, or start the fit anew."
+                f"The checkpoint was made with {len(permutation)} training images, and there are "
+                f"now {len(self._permutation)}. Use the same dataset and validation size, or "
+                "start the fit anew."
             )
         self._permutation = permutation.cpu()
         self._position = int(state["position"])
@@ -201,8 +202,9 @@ def _outliers(train: Split, data: DataSpec, recipe: Recipe) -> Start:
     """
     if not recipe.data.outliers:
         raise SpecError(
-            f"The recipe {recipe.label} names no outliers, and the model is trained with them. Choose another recipe, "
-            "or name the start that draws them, see `jembench list starts`: --set data.outliers=uniform."
+            f"The recipe {recipe.label} names no outliers, and the model is trained with them. "
+            "Choose another recipe, or name the start that draws them, see `jembench list "
+            "starts`: --set data.outliers=uniform."
         )
     start: Start = registry.resolve("starts", recipe.data.outliers).make(data)
     start.inform(train)

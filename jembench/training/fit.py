@@ -257,7 +257,10 @@ def _repair(run: _Run, reason: str) -> bool:
     if not run.ladder:
         if run.unrepaired is None:
             run.unrepaired = divergence
-            text = f"training diverged {divergence}; it goes on unchanged, because the guard only watches"
+            text = (
+                f"training diverged {divergence}; it goes on unchanged, because the guard only "
+                "watches"
+            )
             run.send("diverged", divergence._asdict(), text=text)
         return False
     run.send("window", dict(run.history[-1]))
@@ -265,10 +268,11 @@ def _repair(run: _Run, reason: str) -> bool:
         _save_history(run)
         tried = "; ".join(map(str, run.interventions))
         raise Diverged(
-            f"Training diverged {divergence}, and no remedy is left. It had been repaired {tried}. The energies are in "
-            "history.csv of the fit's folder, and `jembench figures` draws them. Lower the learning rate (--set "
-            "optimizer.learning_rate=...), take smaller or less noisy sampling steps (--set chains.sampler=...), or "
-            "give the guard a longer ladder (--set guard.ladder=...)."
+            f"Training diverged {divergence}, and no remedy is left. It had been repaired "
+            f"{tried}. The energies are in history.csv of the fit's folder, and `jembench "
+            "figures` draws them. Lower the learning rate (--set optimizer.learning_rate=...), "
+            "take smaller or less noisy sampling steps (--set chains.sampler=...), or give the "
+            "guard a longer ladder (--set guard.ladder=...)."
         )
     state = run.checkpoints.newest()
     assert state is not None
@@ -308,8 +312,9 @@ def read_interventions(folder: Path) -> list[Intervention]:
         return list(records.read(path).read(_Interventions).interventions)
     except DamagedError as error:
         raise CheckpointError(
-            f"{path} is damaged. It says how this training was kept from diverging, and training cannot go on without "
-            f"it. Remove the folder {folder} to train the model again. ({error})"
+            f"{path} is damaged. It says how this training was kept from diverging, and training "
+            f"cannot go on without it. Remove the folder {folder} to train the model again. "
+            f"({error})"
         ) from error
 
 

@@ -134,7 +134,10 @@ class Intervention(NamedTuple):
 
     def __str__(self) -> str:
         divergence = Divergence(self.iteration, self.reason)
-        return f"{divergence}: it went back to iteration {self.returned_to} with the remedy {self.remedy}"
+        return (
+            f"{divergence}: it went back to iteration {self.returned_to} with the remedy "
+            f"{self.remedy}"
+        )
 
 
 class Adjustment(NamedTuple):
@@ -229,7 +232,10 @@ def _misplaced(
     if above > MEAN_LIMIT * mean_start > 0:
         return f"samples lay {above:.3g} above the data in energy, random starts {mean_start:.3g}"
     if below > MEAN_LIMIT * mean_start > 0:
-        return f"samples lay {below:.3g} below the data in energy, random starts {mean_start:.3g} above"
+        return (
+            f"samples lay {below:.3g} below the data in energy, random starts {mean_start:.3g} "
+            "above"
+        )
     return None
 
 

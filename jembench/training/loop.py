@@ -461,8 +461,9 @@ class Trainer:
         random = state["generator"].cpu()
         if len(random) != len(self.generator.get_state()):
             raise CheckpointError(
-                f"The training began on another kind of device than {self.device.type}, whose random numbers differ, "
-                "so that it cannot go on here. Continue it there (--device), or start it anew in another --store."
+                f"The training began on another kind of device than {self.device.type}, whose "
+                "random numbers differ, so that it cannot go on here. Continue it there "
+                "(--device), or start it anew in another --store."
             )
         if state["precision"] != self.execution.precision:
             self._prepare(state["precision"])
@@ -499,7 +500,7 @@ def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sa
         return None
     if not recipe.chains.sampler:
         raise SpecError(
-            f"The recipe {recipe.label} names no sampler, and a {type(model).__name__} is trained with chains. Choose "
-            "another recipe, or name one: --set chains.sampler=pcd."
+            f"The recipe {recipe.label} names no sampler, and a {type(model).__name__} is trained "
+            "with chains. Choose another recipe, or name one: --set chains.sampler=pcd."
         )
     return chain.make(registry.resolve("samplers", recipe.chains.sampler), data, train)

@@ -145,8 +145,9 @@ class Group:
             if isinstance(error, ProcessLost):
                 raise
             raise ProcessLost(
-                f"Process {self.rank + 1} of {self.size} that train together failed, or has lost another one "
-                f"({error_text(error)}). The same command goes on from the last checkpoint."
+                f"Process {self.rank + 1} of {self.size} that train together failed, or has lost "
+                f"another one ({error_text(error)}). The same command goes on from the last "
+                "checkpoint."
             ) from error
 
 

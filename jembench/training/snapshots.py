@@ -116,8 +116,9 @@ def require_five(buffers: int) -> None:
     """
     if buffers < COUNT:
         raise NotApplicable(
-            f"Five buffers are pooled, of the last five epochs, and the training leaves {buffers}. Train for at least "
-            "five epochs, with a sampler that keeps its chains (pcd)."
+            "Five buffers are pooled, of the last five epochs, and the training leaves "
+            f"{buffers}. Train for at least five epochs, with a sampler that keeps its chains "
+            "(pcd)."
         )
 
 

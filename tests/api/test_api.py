@@ -59,8 +59,8 @@ def arrays():
 
 def test_importing_imports_nothing_heavy():
     script = (
-        "import sys, jembench\n"
-        "print(*sorted({'torch', 'numpy', 'click', 'rich', 'pandas'} & sys.modules.keys()), *jembench.__all__)"
+        "import sys, jembench\nprint(*sorted({'torch', 'numpy', 'click', 'rich', 'pandas'} & "
+        "sys.modules.keys()), *jembench.__all__)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -135,8 +135,9 @@ def test_a_name_offered_twice_lists_the_candidates(site):
     with pytest.raises(SpecError) as caught:
         discovery.find("models", "lion")
     assert str(caught.value) == (
-        "The model 'lion' is offered by more than one distribution: a-zoo/lion (a:build), b-zoo/lion (b:build). "
-        "Write the one that you mean with its distribution, or uninstall or rename the other."
+        "The model 'lion' is offered by more than one distribution: a-zoo/lion (a:build), "
+        "b-zoo/lion (b:build). Write the one that you mean with its distribution, or uninstall or "
+        "rename the other."
     )
 
 
@@ -166,9 +167,9 @@ def zoo(site):
     """Install an importable distribution with good and bad entry points."""
     site.install(
         "zoo-park",
-        "[jembench.models]\nlion = zoo_park:build\ninner = zoo_park:Cage.build\nabsent = zoo_park:nothing\n"
-        "gone = zoo_gone:build\nraises = zoo_raises:build\nexits = zoo_exits:build\n"
-        "needs = zoo_needs:build\nnumber = zoo_park:NUMBER\n",
+        "[jembench.models]\nlion = zoo_park:build\ninner = zoo_park:Cage.build\nabsent = "
+        "zoo_park:nothing\ngone = zoo_gone:build\nraises = zoo_raises:build\nexits = "
+        "zoo_exits:build\nneeds = zoo_needs:build\nnumber = zoo_park:NUMBER\n",
     )
     site.module(
         "zoo_park",
@@ -216,8 +217,8 @@ def test_an_import_path_that_cannot_be_imported(zoo):
     with pytest.raises(PluginError) as caught:
         discovery.load(discovery.find("models", "zoo_gone:build"))
     assert str(caught.value) == (
-        "The model 'zoo_gone:build' cannot be loaded from zoo_gone:build: ModuleNotFoundError: No module named "
-        "'zoo_gone'. Check the path; the package must be importable from here."
+        "The model 'zoo_gone:build' cannot be loaded from zoo_gone:build: ModuleNotFoundError: No "
+        "module named 'zoo_gone'. Check the path; the package must be importable from here."
     )
 
 

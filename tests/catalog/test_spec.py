@@ -86,7 +86,8 @@ def test_parse(text, name, arguments):
         ),
         (
             "my_zoo.py:Net:a=1",
-            "'my_zoo.py:Net:a=1' is a file. Write my_zoo:Net:a=1, in the folder that holds my_zoo.py.",
+            "'my_zoo.py:Net:a=1' is a file. Write my_zoo:Net:a=1, in the folder that holds "
+            "my_zoo.py.",
         ),
         ("jem:lr 1", "In 'jem:lr 1', 'lr 1' is not key=value. Write name:key=value,key=value;"),
         ("jem:a=1,b", "In 'jem:a=1,b', 'b' is not key=value."),
@@ -216,8 +217,8 @@ def test_unknown_option():
     with pytest.raises(SpecError) as caught:
         resolve("jem:widht=3", factory)
     assert str(caught.value) == (
-        "There is no option of jem named 'widht'. Nearest: width. Known: cold, eps, lr, net, norm, width. "
-        "`jembench list models` says what each one is."
+        "There is no option of jem named 'widht'. Nearest: width. Known: cold, eps, lr, net, "
+        "norm, width. `jembench list models` says what each one is."
     )
 
 

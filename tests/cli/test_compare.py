@@ -54,7 +54,8 @@ def test_two_models(trained, outcomes):
         ),
         (
             [JEM, JEM],
-            f"{JEM} and {JEM} are not two models on one dataset: {JEM} on zoo_of_tests:data, recipe tiny.",
+            f"{JEM} and {JEM} are not two models on one dataset: {JEM} on zoo_of_tests:data, "
+            "recipe tiny.",
         ),
         ([JEM, CLASSIFIER, "--seeds", "x"], "seeds is 'x'"),
         (

@@ -33,7 +33,8 @@ def test_a_library_that_cannot_be_imported():
     finding = doctor.check_library("torchvision", "torchvision_of_another_torch")
     assert finding.mark == "broken"
     assert finding.what == (
-        "torchvision cannot be imported: ModuleNotFoundError: No module named 'torchvision_of_another_torch'"
+        "torchvision cannot be imported: ModuleNotFoundError: No module named "
+        "'torchvision_of_another_torch'"
     )
     assert finding.remedy == "pip install --force-reinstall torchvision"
 

@@ -289,5 +289,6 @@ def test_a_report_of_a_file_shows_what_the_file_names_alone(experiment, jembench
         other.replace('[[run]]\nmodels = ["zoo_of_tests:classifier"]\n', "")
     )
     assert jembench("report", "other.toml").out == (
-        "mine holds no such results yet: `jembench run other.toml --limit 9 --store mine` makes some.\n"
+        "mine holds no such results yet: `jembench run other.toml --limit 9 --store mine` makes "
+        "some.\n"
     )

@@ -26,8 +26,8 @@ def test_a_store_without_anything_to_draw(run, jembench):
     )
     for limit in ("5", "6"):
         assert (
-            f"1 outcome on {limit} of the test images; `jembench report` shows them with --limit {limit}."
-            in done.err
+            f"1 outcome on {limit} of the test images; `jembench report` shows them with --limit "
+            f"{limit}." in done.err
         )
 
 

@@ -117,7 +117,8 @@ def test_what_an_import_says_comes_next_names_the_users_code(jembench, zoo_of_te
         "zoo_of_tests:data",
     )
     assert done.out.splitlines()[-1] == (
-        "    next  JEMBENCH_TRUST=zoo_of_tests:classifier jembench run hybrid --models w --dataset zoo_of_tests:data"
+        "    next  JEMBENCH_TRUST=zoo_of_tests:classifier jembench run hybrid --models w "
+        "--dataset zoo_of_tests:data"
     )
 
 

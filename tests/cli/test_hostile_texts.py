@@ -25,7 +25,10 @@ MOVES = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
-MARKUP = "<img src=x onerror=alert(1)> [x](javascript:1) `a` | \\input{/etc/passwd}\\write18{x} $x$ ^^5cinput \n# b"
+MARKUP = (
+    "<img src=x onerror=alert(1)> [x](javascript:1) `a` | \\input{/etc/passwd}\\write18{x} $x$ "
+    "^^5cinput \n# b"
+)
 
 
 def rewrite(path, change):

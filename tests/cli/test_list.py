@@ -43,7 +43,10 @@ def test_an_option_whose_type_cannot_be_read_is_the_plugins_fault(jembench, zoo)
 
 
 def test_our_components_are_fine_and_import_nothing_heavy():
-    code = "import sys; from jembench.cli.main import main; main(['list', '--format', 'json']); print(*sys.modules)"
+    code = (
+        "import sys; from jembench.cli.main import main; main(['list', '--format', 'json']); "
+        "print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     *rows, modules = done.stdout.splitlines()
     assert {

@@ -44,8 +44,8 @@ def failing(monkeypatch):
 
 def test_commands_are_frozen():
     commands = (
-        "run init reproduce attack status work train estimate import sample report view compare figures list plugin "
-        "store push fetch doctor"
+        "run init reproduce attack status work train estimate import sample report view compare "
+        "figures list plugin store push fetch doctor"
     )
     assert list(entry.COMMANDS) == commands.split()
 
@@ -64,11 +64,9 @@ def test_the_static_help_is_that_of_the_command(name):
 )
 def test_what_answers_at_once_imports_nothing_heavy(arguments, tmp_path):
     script = (
-        "import sys\n"
-        "from jembench.cli.main import main\n"
-        f"main({arguments!r})\n"
-        "heavy = {'torch', 'torchvision', 'numpy', 'scipy', 'sklearn', 'matplotlib'} & sys.modules.keys()\n"
-        "sys.exit(str(sorted(heavy)) if heavy else 0)\n"
+        f"import sys\nfrom jembench.cli.main import main\nmain({arguments!r})\nheavy = {{'torch', "
+        "'torchvision', 'numpy', 'scipy', 'sklearn', 'matplotlib'} & "
+        "sys.modules.keys()\nsys.exit(str(sorted(heavy)) if heavy else 0)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
@@ -77,7 +75,10 @@ def test_what_answers_at_once_imports_nothing_heavy(arguments, tmp_path):
 
 
 def test_help_imports_no_command():
-    script = "import sys; from jembench.cli.main import main; main(['--help']); print(*sorted(sys.modules))"
+    script = (
+        "import sys; from jembench.cli.main import main; main(['--help']); "
+        "print(*sorted(sys.modules))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
@@ -120,7 +121,8 @@ def test_wrong_usage_is_told_in_one_paragraph(jembench):
     assert done == (
         2,
         "",
-        "Error: Got unexpected extra argument (more). `jembench list --help` says how it is used.\n",
+        "Error: Got unexpected extra argument (more). `jembench list --help` says how it is "
+        "used.\n",
     )
 
 
@@ -144,9 +146,10 @@ def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
     done = jembench("docter")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "Error: There is no command named 'docter'. Nearest: doctor, work, train. Known: attack, compare, doctor, "
-        "estimate, fetch, figures, import, init, list, plugin, push, report, reproduce, run, sample, status, store, "
-        "train, view, work. `jembench --help` says what each one is.\n"
+        "Error: There is no command named 'docter'. Nearest: doctor, work, train. Known: attack, "
+        "compare, doctor, estimate, fetch, figures, import, init, list, plugin, push, report, "
+        "reproduce, run, sample, status, store, train, view, work. `jembench --help` says what "
+        "each one is.\n"
     )
 
 
@@ -205,8 +208,8 @@ def test_a_bug_says_that_it_is_one(jembench, failing):
     assert jembench("list") == (
         1,
         "",
-        "Error: This is a bug in jembench or in a plugin: KeyError: 'grad'. Run the command again as "
-        "`jembench --debug ...` to see where it comes from, and report what that prints.\n",
+        "Error: This is a bug in jembench or in a plugin: KeyError: 'grad'. Run the command again "
+        "as `jembench --debug ...` to see where it comes from, and report what that prints.\n",
     )
 
 
@@ -223,8 +226,8 @@ def test_a_reader_who_goes_away_is_no_error():
 def test_the_users_own_module_is_found_where_the_command_is_run(tmp_path):
     (tmp_path / "my_zoo.py").write_text("def build(data_spec): ...\n")
     script = (
-        "import sys; sys.path.remove('')\n"
-        "from jembench.cli.main import main; main(['train', 'my_zoo:build:x=1']); print('' in sys.path)\n"
+        "import sys; sys.path.remove('')\nfrom jembench.cli.main import main; main(['train', "
+        "'my_zoo:build:x=1']); print('' in sys.path)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
@@ -235,13 +238,15 @@ def test_the_users_own_module_is_found_where_the_command_is_run(tmp_path):
 
 def test_a_real_interrupt(tmp_path):
     (tmp_path / "slow.py").write_text(
-        "import click, time\n@click.command()\ndef slow():\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        "import click, time\n@click.command()\ndef slow():\n    print('ready', flush=True)\n    "
+        "time.sleep(60)\n"
     )
     script = (
-        "import signal, sys\nfrom jembench.cli import main as entry\nfrom jembench.cli.main import LazyCommand\n"
+        "import signal, sys\nfrom jembench.cli import main as entry\nfrom jembench.cli.main "
+        "import LazyCommand\n"
         # a parent in the background has it ignored
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "entry.COMMANDS['slow'] = LazyCommand('slow:slow', 'Waits.')\nsys.exit(entry.main(['slow']))\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\nentry.COMMANDS['slow'] = "
+        "LazyCommand('slow:slow', 'Waits.')\nsys.exit(entry.main(['slow']))\n"
     )
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(

@@ -88,9 +88,9 @@ def test_what_plugins_print_goes_to_stderr(jembench, zoo):
 
 def test_a_model_of_one_size_is_checked_at_that_size(jembench, zoo):
     (zoo / "zoo_cli_sized.py").write_text(
-        "from torch import nn\n\n\nclass Sized(nn.Module):\n"
-        "    def __init__(self, data):\n        super().__init__()\n        self.net = nn.Linear(3072, 1)\n\n"
-        "    def energy(self, x):\n        return self.net(x.flatten(1)).squeeze(1)\n"
+        "from torch import nn\n\n\nclass Sized(nn.Module):\n    def __init__(self, data):\n       "
+        " super().__init__()\n        self.net = nn.Linear(3072, 1)\n\n    def energy(self, x):\n "
+        "       return self.net(x.flatten(1)).squeeze(1)\n"
     )
     how = ("plugin", "check", "--kind", "models", "zoo_cli_sized:Sized")
     done = jembench(*how)

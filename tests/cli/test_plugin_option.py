@@ -172,7 +172,8 @@ def test_a_broken_file_is_one_paragraph(jembench, command, text, cause):
     [
         (
             "nowhere.py",
-            "--plugin is nowhere.py; it must be an existing Python file, named like a module: my_ebm.py.",
+            "--plugin is nowhere.py; it must be an existing Python file, named like a module: "
+            "my_ebm.py.",
         ),
         (".", "--plugin is .; it must be an existing Python file"),
         ("__main__.py", "has the name of another module, __main__ ("),

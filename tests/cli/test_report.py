@@ -15,7 +15,8 @@ def test_no_store(jembench):
     ):
         assert jembench(*command.split()) == (2, "", missing)
     assert jembench("report", "--store", "my runs").err == (
-        "Error: There are no results and no store my runs yet: `jembench run hybrid --store 'my runs'` makes some.\n"
+        "Error: There are no results and no store my runs yet: `jembench run hybrid --store 'my "
+        "runs'` makes some.\n"
     )
     assert list(Path.cwd().iterdir()) == []
 

@@ -74,8 +74,9 @@ def test_components_that_are_not_installed(shared, jembench):
     done = jembench("reproduce", shared)
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "Error: The store runs names components that are not installed here: the model lion. They are of zoo-park 1.0 "
-        "[lion = zoo:lion]. Install their distributions, or name their file with --plugin, and run the command again.\n"
+        "Error: The store runs names components that are not installed here: the model lion. They "
+        "are of zoo-park 1.0 [lion = zoo:lion]. Install their distributions, or name their file "
+        "with --plugin, and run the command again.\n"
     )
 
 

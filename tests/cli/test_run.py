@@ -88,7 +88,8 @@ def test_a_dry_run_tells_what_is_to_be_done_and_does_nothing(run, table):
     done = run("--dry-run")
     assert (done.code, done.err) == (0, "")
     assert [" ".join(row) for row in table(done.out)] == [
-        "zoo_of_tests:jem zoo_of_tests:data tiny 0 36 iterations to do: accuracy, ece, zoo_of_tests:brightness",
+        "zoo_of_tests:jem zoo_of_tests:data tiny 0 36 iterations to do: accuracy, ece, "
+        "zoo_of_tests:brightness",
         "zoo_of_tests:classifier zoo_of_tests:data tiny 0 36 iterations to do: accuracy, ece",
         "N/A: zoo_of_tests:brightness (needs samples, which the model does not give)",
     ]

@@ -18,8 +18,8 @@ def test_a_picture_of_the_chains_that_training_kept(sample):
     done = sample("zoo_of_tests:jem", "--output", "folder/mine.png")
     assert done.code == 0
     assert done.out == (
-        "folder/mine.png: images of zoo_of_tests:jem on zoo_of_tests:data, recipe tiny, seed 0, from the chains that "
-        "training kept, a row for each class\n"
+        "folder/mine.png: images of zoo_of_tests:jem on zoo_of_tests:data, recipe tiny, seed 0, "
+        "from the chains that training kept, a row for each class\n"
     )
     with Image.open("folder/mine.png") as picture:
         picture.load()

@@ -215,8 +215,8 @@ def test_several_models_are_fetched_at_once_and_reported_without_their_data(
     done = jembench("fetch", elsewhere, "other.zip")
     assert done.code == 0
     assert (
-        "Its results can be reported; it is used and measured once its data are here. There is no folder"
-        in done.out
+        "Its results can be reported; it is used and measured once its data are here. There is no "
+        "folder" in done.out
     )
     assert "measured again (1 of 2 models)" in done.out
     assert [line.partition(",")[0] for line in done.out.splitlines() if "fit  " in line] == [

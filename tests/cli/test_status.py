@@ -83,8 +83,8 @@ def test_the_table(jembench, store, monkeypatch, columns):
     assert max(map(len, lines[1:])) <= min(int(columns), 100)
     failed, rest = done.out.split("jembench run ood\n")
     assert " ".join(failed.split()).endswith(
-        "c3 failed 1 s fit JEM on digits, recipe digits+chains.sampler=pcd:steps=3,buffer=100, seed 3 no space "
-        "worker node7:5 log runs/works/c.log"
+        "c3 failed 1 s fit JEM on digits, recipe digits+chains.sampler=pcd:steps=3,buffer=100, "
+        "seed 3 no space worker node7:5 log runs/works/c.log"
     )
     for row in (
         "a1 running 1 s fit JEM on digits",

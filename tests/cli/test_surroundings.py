@@ -44,7 +44,10 @@ def process(tmp_path):
     small_store(tmp_path / "é漢")
 
     def process(surroundings, commands, stdout=subprocess.PIPE):
-        calls = "import sys; from jembench.cli.main import main; sys.exit(max(main(x.split()) for x in sys.argv[1:]))"
+        calls = (
+            "import sys; from jembench.cli.main import main; sys.exit(max(main(x.split()) for x "
+            "in sys.argv[1:]))"
+        )
         command = [sys.executable, "-c", calls, *commands]
         pipes = {"stdout": stdout, "stderr": subprocess.PIPE}
         return subprocess.run(command, env=surroundings, cwd=tmp_path, check=False, **pipes)

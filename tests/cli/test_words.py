@@ -60,7 +60,8 @@ def told(jembench):
         ("Plain", "def build(data_spec): return Plain()"),
         (
             "Untyped",
-            "build(data_spec, *, width: int, deep: str = 'yes'): return Untyped(width=width, deep=deep)",
+            "build(data_spec, *, width: int, deep: str = 'yes'): return Untyped(width=width, "
+            "deep=deep)",
         ),
     ],
 )
@@ -278,7 +279,7 @@ def test_a_report_needs_no_plugin_of_a_model(jembench, without):
     without("jembench-dat")
     done = jembench("report", "mine.toml", "--format", "csv")
     assert (
-        "Note: All results named dat are shown, whatever their options and recipe: The model 'dat' is in"
-        in done.err
+        "Note: All results named dat are shown, whatever their options and recipe: The model "
+        "'dat' is in" in done.err
     )
     assert [row["model"] for row in csv.DictReader(done.out.splitlines())] == ["dat:net=wrn-16-1"]

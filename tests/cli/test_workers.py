@@ -204,8 +204,8 @@ def test_an_interrupted_driver_ends_its_workers_cleanly(odd, run, jembench, monk
     refused = jembench("work", unit.stem, "--store", "runs")
     assert refused.code == 2
     assert (
-        f"the unit of work {unit.stem} names zoo_of_tests:data, which runs code that you did not name"
-        in refused.err
+        f"the unit of work {unit.stem} names zoo_of_tests:data, which runs code that you did not "
+        "name" in refused.err
     )
     monkeypatch.setenv("JEMBENCH_TRUST", "odd_models:slow,zoo_of_tests:data")
     by_hand = jembench("work", unit.stem, "--store", "runs")

@@ -41,8 +41,9 @@ def test_the_number_of_iterations(settings, per_epoch, expected):
         (
             ["epochs=5"],
             BY_LEAST,
-            "epochs=5 has no effect on the training by recipe small-images: epochs=5 gives 20 iterations here, and "
-            "least_iterations is 400. Set least_iterations=0 too, or epochs over 100.",
+            "epochs=5 has no effect on the training by recipe small-images: epochs=5 gives 20 "
+            "iterations here, and least_iterations is 400. Set least_iterations=0 too, or epochs "
+            "over 100.",
         ),
         (["epochs=100"], BY_LEAST, "epochs=100 has no effect"),
         (["epochs=5", "least_iterations=30"], BY_LEAST, "epochs=5 has no effect"),

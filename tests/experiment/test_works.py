@@ -182,7 +182,10 @@ def test_a_fit_that_is_another_one_here_is_refused_with_what_differs(make, trust
     elsewhere = dataclasses.replace(
         travelled(unit), identity=identity, fit=dataclasses.replace(unit.fit, id="f0")
     )
-    text = "is not the same here as where it was planned, and nothing was done. It differs in: the code of the model. "
+    text = (
+        "is not the same here as where it was planned, and nothing was done. It differs in: the "
+        "code of the model. "
+    )
     with pytest.raises(SpecError, match=text):
         planned(elsewhere, "here")
 
@@ -198,7 +201,10 @@ def test_another_version_is_refused(make, trusted):
         other = dataclasses.replace(
             travelled(unit), versions={"jembench": there, "jembench-other": "3"}
         )
-        text = f"differs in: jembench {there} -> {here}. Install the same versions, code and data on both machines."
+        text = (
+            f"differs in: jembench {there} -> {here}. Install the same versions, code and data on "
+            "both machines."
+        )
         with pytest.raises(SpecError, match=re.escape(text)):
             planned(other, "here")
 

@@ -35,11 +35,15 @@ RUNS = [
 ]
 BY_DIGITS = [
     "run hybrid --models jem,baseline",
-    "run hybrid --models jem --set epochs=1 --set optimizer.learning_rate=1e8 --set guard.mode=off --metrics accuracy",
+    "run hybrid --models jem --set epochs=1 --set optimizer.learning_rate=1e8 --set "
+    "guard.mode=off --metrics accuracy",
     "run hybrid --models baseline --limit 100 --metrics accuracy",
-    "run ood --metrics ood:set=interp,ood:set=uniform,ood:set=interp,score=max-py,ood:set=uniform,score=max-py",
-    "run samples --metrics class-samples,log-density,chain-age,is,is:pooling=mean,fid:source=fresh,steps=20",
-    "run robustness --models jem,baseline --metrics pgd:budget=quick,pgd:budget=quick,refine=1,boundary:budget=quick",
+    "run ood --metrics "
+    "ood:set=interp,ood:set=uniform,ood:set=interp,score=max-py,ood:set=uniform,score=max-py",
+    "run samples --metrics "
+    "class-samples,log-density,chain-age,is,is:pooling=mean,fid:source=fresh,steps=20",
+    "run robustness --models jem,baseline --metrics "
+    "pgd:budget=quick,pgd:budget=quick,refine=1,boundary:budget=quick",
 ]
 
 

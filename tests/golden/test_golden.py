@@ -113,7 +113,8 @@ def golden(request):
         )
         if text != before:
             pytest.fail(
-                f"{path.name} is not what it was. If that is meant: pytest tests/golden --update-golden\n"
+                f"{path.name} is not what it was. If that is meant: pytest tests/golden "
+                "--update-golden\n"
                 + "\n".join(line for line, _ in zip(changed, range(60), strict=False)),
                 pytrace=False,
             )
@@ -155,7 +156,10 @@ def test_help(call, golden, monkeypatch):
 
 
 def test_the_layout_of_a_store(call, golden, zoo_of_tests, tmp_path, no_pictures):
-    tiny = f"--models zoo_of_tests:jem --dataset zoo_of_tests:data --recipe {zoo_of_tests / 'tiny.toml'}"
+    tiny = (
+        "--models zoo_of_tests:jem --dataset zoo_of_tests:data --recipe "
+        f"{zoo_of_tests / 'tiny.toml'}"
+    )
     call(f"run hybrid {tiny} --metrics accuracy,energy-gap --store {tmp_path}")
     files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     text = "".join(

@@ -46,7 +46,8 @@ def test_the_feature_network_goes_by_the_size_of_the_images(height, spec, genera
         (
             "is",
             9,
-            "is needs at least 10 generated images, one in each split; there are 9. Generate more images",
+            "is needs at least 10 generated images, one in each split; there are 9. Generate more "
+            "images",
         ),
         ("fid", 7, "fid needs at least 8 generated images, as many as pixels@0 has features"),
         ("kid", 1, "kid needs at least 2 generated images"),

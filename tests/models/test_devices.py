@@ -41,8 +41,9 @@ def test_a_gpu_that_is_not_there(gpus, name, count):
     with pytest.raises(Unavailable) as caught:
         devices.resolve(name)
     assert str(caught.value) == (
-        f"There is no device {name}: torch {torch.__version__} finds {count} CUDA devices that it can use on this "
-        "machine. Use --device cpu, or see what `jembench doctor` says of the driver."
+        f"There is no device {name}: torch {torch.__version__} finds {count} CUDA devices that it "
+        "can use on this machine. Use --device cpu, or see what `jembench doctor` says of the "
+        "driver."
     )
 
 

@@ -89,8 +89,9 @@ def test_using_the_broken_plugin_says_whose_fault_it_is(tmp_path):
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == (
-        "Error: The model 'broken' of jembench-broken 0.0.1 cannot be loaded from jembench_broken:broken: "
-        "RuntimeError: broken on purpose. Update or uninstall jembench-broken.\n"
+        "Error: The model 'broken' of jembench-broken 0.0.1 cannot be loaded from "
+        "jembench_broken:broken: RuntimeError: broken on purpose. Update or uninstall "
+        "jembench-broken.\n"
     )
 
 

@@ -76,9 +76,9 @@ def test_a_model_that_diverges_fails_all_its_cells_and_no_other_model(
     record = store.read_fit(whole.fits[0].key)
     assert record.status == "failed"
     assert record.reason.startswith(
-        "Training diverged at iteration 3 (loss was inf), and no remedy is left. It had been repaired "
-        "at iteration 3 (loss was inf): it went back to iteration 0 with the remedy seed; "
-        "at iteration 3 (loss was inf): it went back to iteration 0 with the remedy rate"
+        "Training diverged at iteration 3 (loss was inf), and no remedy is left. It had been "
+        "repaired at iteration 3 (loss was inf): it went back to iteration 0 with the remedy "
+        "seed; at iteration 3 (loss was inf): it went back to iteration 0 with the remedy rate"
     )
     assert found["classifier", 0, "score"].status == "ok"
     assert "train diverging 0" in carry_out(whole, store)
@@ -144,14 +144,15 @@ def test_damaged_weights_fail_the_cells_of_their_fit_alone_and_are_kept(
     [
         (
             "untrainable",
-            "The model zoo_of_tests:untrainable cannot be trained: LogitModel lacks `chains` and `training_loss` "
-            "(jembench.interfaces.Trainable). If it has been trained elsewhere, mark its factory: "
-            "@jembench.plugin.pretrained.",
+            "The model zoo_of_tests:untrainable cannot be trained: LogitModel lacks `chains` and "
+            "`training_loss` (jembench.interfaces.Trainable). If it has been trained elsewhere, "
+            "mark its factory: @jembench.plugin.pretrained.",
         ),
         (
             "needs_more",
-            "The model zoo_of_tests:needs_more cannot be made for shades: ModuleNotFoundError: No module named 'timm'. "
-            "Its factory is zoo_of_tests:needs_more; `jembench --debug` shows where it fails.",
+            "The model zoo_of_tests:needs_more cannot be made for shades: ModuleNotFoundError: No "
+            "module named 'timm'. Its factory is zoo_of_tests:needs_more; `jembench --debug` "
+            "shows where it fails.",
         ),
         (
             "no_module",
@@ -159,16 +160,19 @@ def test_damaged_weights_fail_the_cells_of_their_fit_alone_and_are_kept(
         ),
         (
             "exits",
-            "zoo_of_tests:exits ends the program (SystemExit: 3). Raise an error that says what is wrong.",
+            "zoo_of_tests:exits ends the program (SystemExit: 3). Raise an error that says what "
+            "is wrong.",
         ),
         (
             "frozen",
-            "The model zoo_of_tests:frozen cannot be trained: none of its parameters requires a gradient "
-            "(requires_grad). If it has been trained elsewhere, mark its factory: @jembench.plugin.pretrained.",
+            "The model zoo_of_tests:frozen cannot be trained: none of its parameters requires a "
+            "gradient (requires_grad). If it has been trained elsewhere, mark its factory: "
+            "@jembench.plugin.pretrained.",
         ),
         (
             "confused",
-            "The model zoo_of_tests:confused asks for 'sideways' chains; it must be none or marginal or conditional.",
+            "The model zoo_of_tests:confused asks for 'sideways' chains; it must be none or "
+            "marginal or conditional.",
         ),
     ],
 )

@@ -22,7 +22,10 @@ def fresh():
     ("first", "name"), [("/bin/jembench", "jembench"), ("/x/jembench/__main__.py", "jembench")]
 )
 def test_the_command_is_as_the_user_typed_it_quoted_for_a_shell(first, name):
-    code = f"import sys; sys.argv[0] = {first!r}; from jembench.running.provenance import COMMAND; print(COMMAND)"
+    code = (
+        f"import sys; sys.argv[0] = {first!r}; from jembench.running.provenance import COMMAND; "
+        "print(COMMAND)"
+    )
     found = subprocess.run(
         [sys.executable, "-c", code, "hybrid", "My JEM=jem"],
         capture_output=True,

@@ -47,8 +47,9 @@ def test_the_proximal_sampler_is_that_of_jem_plus_plus_by_default():
         ("pcd:buffer=0", "buffer of pcd is 0; it must be at least 1 and at most 100,000,000."),
         (
             "pcd:start=gaussian",
-            "There is no start of chains named 'gaussian'. Nearest: class-gaussian. Known: class-gaussian, "
-            "images, mixture, pca, permuted, shapes, uniform. `jembench list starts` says what each one is.",
+            "There is no start of chains named 'gaussian'. Nearest: class-gaussian. Known: "
+            "class-gaussian, images, mixture, pca, permuted, shapes, uniform. `jembench list "
+            "starts` says what each one is.",
         ),
     ],
 )

@@ -161,8 +161,9 @@ def test_it_writes_nothing_and_imports_no_torch(root):
         path: (path.stat().st_mtime_ns, path.stat().st_mode) for path in [root, *root.rglob("*")]
     }
     code = (
-        "import sys; from jembench.cli.main import main; code = main(['store', 'verify', '--store', sys.argv[1]]); "
-        "assert code == 0 and not {'torch', 'numpy', 'safetensors'} & set(sys.modules)"
+        "import sys; from jembench.cli.main import main; code = main(['store', 'verify', "
+        "'--store', sys.argv[1]]); assert code == 0 and not {'torch', 'numpy', 'safetensors'} & "
+        "set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, str(root)], check=True)
     assert {

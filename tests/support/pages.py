@@ -110,7 +110,8 @@ def follow(page, folder, programs, offline=lambda line: line, **environment):
     for step in steps(page):
         if step.file:
             script.append(
-                f"mkdir -p $(dirname {step.file}); cat > {step.file} <<'END'\n{_small(step.text)}END"
+                f"mkdir -p $(dirname {step.file}); cat > {step.file} "
+                f"<<'END'\n{_small(step.text)}END"
             )
         else:
             lines = re.sub(r"\\\n\s*", " ", step.text).splitlines()

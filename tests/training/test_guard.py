@@ -180,7 +180,8 @@ def test_other_distances_are_none(distances):
 
 def test_at_the_end_of_the_training_the_last_window_is_enough():
     assert guard.lost_contact(windows(*NEAR_DATA, 0.75), ended=True) == (
-        "samples lay above the data for the last window, by 0.75 times as much as the highest training image"
+        "samples lay above the data for the last window, by 0.75 times as much as the highest "
+        "training image"
     )
     assert guard.lost_contact(windows(*NEAR_DATA, 0.9, 0.74), ended=True) is None
     assert guard.lost_contact(windows(*[0.9] * 30), ended=True) is None
@@ -192,7 +193,8 @@ def test_the_last_window_of_a_repaired_training_is_judged_without_former_contact
     """
     found = guard.lost_contact(windows(*NEAR_DATA[1:], 0.9, 1.5, 4.7, attempt=4), ended=True)
     assert found == (
-        "samples lay above the data for the last window, by 4.7 times as much as the highest training image"
+        "samples lay above the data for the last window, by 4.7 times as much as the highest "
+        "training image"
     )
     assert guard.lost_contact(windows(*NEAR_DATA[1:], 4.7, 0.74, attempt=4), ended=True) is None
     assert guard.lost_contact(windows(*[0.9] * 30, attempt=4)) is None  # begun anew, and on its way

@@ -309,7 +309,8 @@ def test_chains_that_are_lost_when_no_remedy_is_left_end_no_training(make_traine
     fitted = train(at_distances(make_trainer(**ONCE), away), tmp_path)
     assert [(each.iteration, each.returned_to) for each in fitted.interventions] == [(32, 24)]
     assert fitted.stability.ended_with == (
-        "samples lay above the data for the last window, by 0.8 times as much as the highest training image"
+        "samples lay above the data for the last window, by 0.8 times as much as the highest "
+        "training image"
     )
 
 

@@ -138,7 +138,10 @@ def test_the_mean_is_of_each_pixel_of_each_slot():
 
 @pytest.mark.parametrize("n", [0, 4])
 def test_fewer_than_five_are_refused(n):
-    message = f"the training leaves {n}. Train for at least five epochs, with a sampler that keeps its chains"
+    message = (
+        f"the training leaves {n}. Train for at least five epochs, with a sampler that keeps its "
+        "chains"
+    )
     with pytest.raises(Unavailable, match=message):
         snapshots.require_five(n)
 

@@ -222,8 +222,9 @@ def openood(*, name: _Listed, root: Annotated[str, Incidental()] = "") -> OODSet
         )
         if not listed.is_file():
             raise Unavailable(
-                f"OpenOOD's list {listed} is missing. Get its lists and images by scripts/download of its project, and "
-                "name their folder: openood:root=FOLDER or, for all sets, the folder openood in that of JEMBENCH_DATA."
+                f"OpenOOD's list {listed} is missing. Get its lists and images by "
+                "scripts/download of its project, and name their folder: openood:root=FOLDER or, "
+                "for all sets, the folder openood in that of JEMBENCH_DATA."
             )
         lines = filter(
             None, map(str.split, listed.read_text(errors="surrogateescape").splitlines())

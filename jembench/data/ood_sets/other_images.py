@@ -63,8 +63,8 @@ def _reshaped(images: Tensor, theirs: DataSpec, data: DataSpec) -> UInt8[Tensor,
     for spec in (theirs, data):
         if spec.shape[0] not in _MODES:
             raise NotApplicable(
-                f"Images of {theirs.name} cannot be given the shape of {data.name}: {spec.name} has {spec.shape[0]} "
-                "channels, and only grey and RGB become each other."
+                f"Images of {theirs.name} cannot be given the shape of {data.name}: {spec.name} "
+                f"has {spec.shape[0]} channels, and only grey and RGB become each other."
             )
     channels, height, width = data.shape
     resized: list[np.ndarray] = []

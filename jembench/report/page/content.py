@@ -115,7 +115,7 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
 
 
 # --- origin
-# -----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 _ORIGIN = ("model", "dataset", "recipe", "seed", "iterations", "seconds", "measured")
 

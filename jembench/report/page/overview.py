@@ -171,7 +171,7 @@ def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
 
 
 # --- dot plot
-# ---------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 _FAR = 10.0
 """Values farther than this many spreads from the median are outliers."""
@@ -207,7 +207,7 @@ def scale(rows: Sequence[Row]) -> Scale | None:
 
 
 # --- samples
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 _SAMPLES = 8  # in a strip
 _SIDE = 32  # pixels of the shorter side of a sample, at most twice as many

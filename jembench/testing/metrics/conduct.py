@@ -52,7 +52,10 @@ def one_protocol_one_number(subject: MetricSubject) -> None:
             for label in shared
             if not same(first.values[label].value, second.values[label].value)
         )
-        found = f"With another {option}, {', '.join(changed)} is another value under the protocol {first.protocol!r}."
+        found = (
+            f"With another {option}, {', '.join(changed)} is another value under the protocol "
+            f"{first.protocol!r}."
+        )
         require(not changed or second.protocol != first.protocol, found)
     only_if(tried > 0, "The metric has no option that the check can change.")
 

@@ -167,7 +167,8 @@ def resamplings_give_the_values(subject: MetricSubject) -> None:
         close = bool(np.allclose(found, value, rtol=CLOSE, atol=CLOSE))
         require(
             close,
-            f"{label} is {value}, and from the arrays of the same images its statistic is {found[0]}.",
+            f"{label} is {value}, and from the arrays of the same images its statistic is "
+            f"{found[0]}.",
         )
         require(
             low <= value <= high,

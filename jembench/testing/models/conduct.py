@@ -144,7 +144,10 @@ def saved_and_loaded(subject: ModelSubject) -> None:
         only_if(
             same(uninterrupted, again), "Its loss is not deterministic: see the check loss-by-seed."
         )
-        found = f"After {LOSSES} losses the next is {uninterrupted.tolist()}, and after loading {resumed.tolist()}"
+        found = (
+            f"After {LOSSES} losses the next is {uninterrupted.tolist()}, and after loading "
+            f"{resumed.tolist()}"
+        )
         require(same(uninterrupted, resumed), f"{found}: a resumed training would differ.")
 
 

@@ -100,7 +100,10 @@ def class_densities_agree_with_logits(subject: ModelSubject) -> None:
     prior = logits - densities  # log p(y) + c(x)
     interaction = prior - prior.mean(dim=1, keepdim=True) - prior.mean(dim=0) + prior.mean()
     worst = float(interaction.abs().max())
-    found = f"logits(x) - log_prob(x, y) varies by {worst:.2g} nats over classes and images, which no p(y) explains."
+    found = (
+        f"logits(x) - log_prob(x, y) varies by {worst:.2g} nats over classes and images, which no "
+        "p(y) explains."
+    )
     require(worst <= TOLERANCE * _scale(logits, densities), found)
 
 
@@ -145,7 +148,10 @@ def depends_on_the_class(subject: ModelSubject) -> None:
         low, high = subject.data.bounds
         # as of some initial weights
         clamped = method == "sample" and bool(((first == low) | (first == high)).all())
-        found = f"{method} with y is the same for all {subject.data.num_classes} classes, with other weights too."
+        found = (
+            f"{method} with y is the same for all {subject.data.num_classes} classes, with other "
+            "weights too."
+        )
         require(clamped or not all(same(first, other) for other in others), found)
 
 
@@ -201,7 +207,10 @@ def gradient_is_of_the_energy(subject: ModelSubject) -> None:
     ]
     off = min(float((difference - slopes).norm()) for difference in differences)
     expected, found = float(slopes[0]), float(differences[2][0])
-    message = f"Along a direction dE/dx is {expected:.3g} for the first image, and the energy changes by {found:.3g}."
+    message = (
+        f"Along a direction dE/dx is {expected:.3g} for the first image, and the energy changes "
+        f"by {found:.3g}."
+    )
     require(off <= AGREEMENT * float(slopes.norm()), message)
 
 

@@ -70,7 +70,10 @@ def _require_bounds(outputs: Any, data: DataSpec) -> None:
     for name, images in outputs.items():
         least, most = float(images.min()), float(images.max())
         outside = name.startswith("sample") and (least < low or most > high)  # False for NaN
-        found = f"{name} returns pixels from {least:.3g} to {most:.3g}, and the bounds are {low:g} to {high:g}."
+        found = (
+            f"{name} returns pixels from {least:.3g} to {most:.3g}, and the bounds are {low:g} to "
+            f"{high:g}."
+        )
         require(not outside, f"{found} Clamp samples to data.bounds.")
 
 

@@ -101,7 +101,7 @@ class ModelSubject(Subject):
         return low + (high - low) * (0.1 + 0.8 * uniform)
 
     # --- outputs
-    # ------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def calls(self, model: Any) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         """Return the methods of the model for images, without and with labels, by their call."""
@@ -180,7 +180,7 @@ class ModelSubject(Subject):
         return gradient
 
     # --- training
-    # -----------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def trained(self) -> Any:

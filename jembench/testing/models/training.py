@@ -68,7 +68,8 @@ def energies_of_the_loss(subject: ModelSubject) -> None:
         right = energies.ndim == 1 and bool(energies.isfinite().all())
         require(
             right,
-            f"The energies of the {name} have the shape {tuple(energies.shape)}, or are not finite.",
+            f"The energies of the {name} have the shape {tuple(energies.shape)}, or are not "
+            "finite.",
         )
     data, samples = torch.autograd.grad(loss.total, loss.energies, allow_unused=True)
     apart = data is not None and samples is not None and float(data.mean()) > float(samples.mean())
@@ -114,7 +115,10 @@ def loss_by_seed(subject: ModelSubject) -> None:
     second.load_state_dict(first.state_dict())
     with untouched_randomness("training_loss"):
         losses = [subject.loss(model).total.detach() for model in (first, second)]
-    found = f"Two models made alike have the losses {losses[0].tolist()} and {losses[1].tolist()} under the same seed."
+    found = (
+        f"Two models made alike have the losses {losses[0].tolist()} and {losses[1].tolist()} "
+        "under the same seed."
+    )
     require(same(*losses), found)
 
 
@@ -128,7 +132,10 @@ def labels_belong_to_x_labelled(subject: ModelSubject) -> None:
     _ = subject.trained
     only_if(subject.data.num_classes >= 2, f"{subject.data.name} has fewer than two classes.")
     with_x, with_labelled = _changes_by_rolling_labels(subject)
-    found = f"Other labels change the loss by {with_x:.2g} through x, and by {with_labelled:.2g} through x_labelled."
+    found = (
+        f"Other labels change the loss by {with_x:.2g} through x, and by {with_labelled:.2g} "
+        "through x_labelled."
+    )
     require(with_x <= 0 or with_labelled >= UNPAIRED * with_x, found)
 
 
@@ -173,7 +180,8 @@ def training_lowers_the_loss(subject: ModelSubject) -> None:
             return
     first, last = totals[0], totals[-1]
     raise CheckFailed(
-        f"{STEPS} steps of Adam on one batch take the loss from {first:.4g} to {last:.4g} at every rate."
+        f"{STEPS} steps of Adam on one batch take the loss from {first:.4g} to {last:.4g} at "
+        "every rate."
     )
 
 
@@ -211,5 +219,6 @@ def fitted_by_generator(subject: ModelSubject) -> None:
     learnt = different(model.state_dict(), first)
     require(
         bool(learnt),
-        "Fitted to other images, its buffers are the same, so that the result of fit is not stored.",
+        "Fitted to other images, its buffers are the same, so that the result of fit is not "
+        "stored.",
     )

@@ -174,5 +174,6 @@ def goes_downhill(subject: SamplerSubject) -> None:
             return
         changes.append(f"from {start:.3g} to {end:.3g} with c = {steepness:g}")
     raise CheckFailed(
-        f"With E = c |x - m|^2 / 2, {DOWNHILL_STEPS} steps take the mean energy {', '.join(changes)}."
+        f"With E = c |x - m|^2 / 2, {DOWNHILL_STEPS} steps take the mean energy "
+        f"{', '.join(changes)}."
     )

@@ -43,7 +43,8 @@ def chains_do_not_disturb_each_other(subject: SamplerSubject) -> None:
             undisturbed = torch.allclose(alone, disturbed, rtol=0, atol=limit, equal_nan=True)
             require(
                 undisturbed,
-                f"With {STEEPER:g} times the gradient of the first chain, other chains move differently.",
+                f"With {STEEPER:g} times the gradient of the first chain, other chains move "
+                "differently.",
             )
 
 

@@ -143,8 +143,8 @@ def _check_name(kind: str, name: str) -> None:
     refusal, package = f"{name!r} cannot be the name of a plugin", name.replace("-", "_")
     if not re.fullmatch(NAME, name):
         raise SpecError(
-            f"{refusal}. A name is small letters and digits, with single hyphens between them, begins with a letter "
-            f"and has at most 40 characters: my-{kind}."
+            f"{refusal}. A name is small letters and digits, with single hyphens between them, "
+            f"begins with a letter and has at most 40 characters: my-{kind}."
         )
     if keyword.iskeyword(package) or package in RESERVED:
         raise SpecError(f"{refusal}: {package} has another meaning. Try my-{name}.")

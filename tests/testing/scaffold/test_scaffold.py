@@ -112,8 +112,9 @@ def test_a_name_that_cannot_be_says_how_a_name_looks(name, tmp_path):
     with pytest.raises(SpecError) as error:
         write("model", name, tmp_path / "new")
     assert str(error.value) == (
-        f"{name!r} cannot be the name of a plugin. A name is small letters and digits, with single hyphens between "
-        "them, begins with a letter and has at most 40 characters: my-model."
+        f"{name!r} cannot be the name of a plugin. A name is small letters and digits, with "
+        "single hyphens between them, begins with a letter and has at most 40 characters: "
+        "my-model."
     )
     assert not (tmp_path / "new").exists()
 
