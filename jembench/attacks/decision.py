@@ -34,8 +34,7 @@ class Start(NamedTuple):
 def choose_starts(
     target: Target, x: Images, y: Classes, pool: Float[Tensor, "M C H W"], labels: Int[Tensor, " M"]
 ) -> Start:
-    """Choose a correctly classified image of the class that is ranked second for the image under
-    attack.
+    """Choose a correct image of the class ranked second for the image under attack.
 
     This is the start of Grathwohl et al. (2020), Appendix G. They do not say which image of that
     class they use; here it is the first in the pool. If no image of that class is classified
@@ -52,8 +51,9 @@ def choose_starts(
 
     @functools.cache
     def first_right(label: int) -> int | None:
-        """Return the index of the first image of a class that is classified correctly, by most of
-        its predictions.
+        """Return the index of the first correct image of a class.
+
+        It is correct by most of its predictions.
         """
         for places in torch.split((labels == label).nonzero().flatten(), _BLOCK):
             right = places[target.wrong_share(pool[places], labels[places], LOOKS) < 0.5]
@@ -78,8 +78,9 @@ class _OutOfQueries(Exception):
 
 
 class _QueryLimit:
-    """The model that foolbox queries, with the number of queries and the nearest adversarial image
-    of each image.
+    """The model that foolbox queries, with a count of queries.
+
+    It keeps the nearest adversarial image of each image.
 
     An image that is known to be adversarial is not queried again. So randomness cannot invalidate a
     start, which would make foolbox end the whole batch, and a finished image costs no queries while

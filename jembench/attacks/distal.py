@@ -36,8 +36,7 @@ class Ends(NamedTuple):
 
 
 def ascend(target: Target, noise: Images, y: Classes, *, steps: int, threshold: float) -> Ends:
-    """Run projected gradient ascent on log p(y|x), until an image is classified as y with p(y|x)
-    above a threshold.
+    """Ascend log p(y|x) by projected gradients until p(y|x) is above a threshold.
 
     The papers give the objective and the end of the ascent, but no algorithm. Here each step has a
     fixed length along the gradient, since the norm of the gradient grows a thousandfold during an

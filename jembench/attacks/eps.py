@@ -1,5 +1,6 @@
-"""Norms and sizes of changes of images in [0, 1]: 8/255 is eight levels, whatever
-``DataSpec.bounds`` are.
+"""Norms and sizes of changes of images in [0, 1].
+
+8/255 is eight levels, whatever ``DataSpec.bounds`` are.
 """
 
 import math
@@ -30,15 +31,17 @@ def parse_eps(text: str) -> float:
 
 
 def largest_distance(norm: Norm, dimensions: int) -> float:
-    """Return the largest distance of two images with ``dimensions`` values (pixels times channels):
-    black to white.
+    """Return the largest distance of two images: black to white.
+
+    ``dimensions`` is pixels times channels.
     """
     return 1.0 if norm == "linf" else math.sqrt(dimensions)
 
 
 def rounding(norm: Norm, dimensions: int) -> float:
-    """Return the largest rounding error of a distance in float32: each pixel of both images is
-    rounded by 2^-25.
+    """Return the largest rounding error of a distance in float32.
+
+    Each pixel of both images is rounded by 2^-25.
 
     In L-inf it is 1.5e-5 levels of 255.
     """

@@ -25,8 +25,9 @@ Classes = Int[Tensor, " N"]
 
 @contextmanager
 def settled(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Set evaluation mode, freeze the parameters and disable autocast: forward and backward compute
-    the same.
+    """Set evaluation mode, freeze the parameters and disable autocast.
+
+    Forward and backward passes then compute the same.
     """
     with mode(model, train=False), frozen(model), torch.autocast(device.type, enabled=False):
         yield
@@ -41,8 +42,7 @@ def logits_of(model: nn.Module, data: DataSpec, x: Images) -> Float[Tensor, "N K
 def gradient_of(
     loss: Callable[[Tensor], tuple[Tensor, Tensor]], x: Images
 ) -> tuple[Images, Tensor]:
-    """Return the gradient of a loss with respect to images, and the rows that the loss gives for
-    each image.
+    """Return the gradient of a loss with respect to images, and the loss's rows.
 
     Args:
         loss: the function to the sum of the images' losses and rows such as logits (N, K).

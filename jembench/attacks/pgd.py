@@ -1,5 +1,6 @@
-"""Projected gradient descent on many images and restarts at once, and the search for the smallest
-eps.
+"""Projected gradient descent on many images and restarts at once.
+
+And the search for the smallest eps.
 
 Madry et al. (2018), arXiv:1706.06083; the search for the smallest eps is that of Grathwohl et al.
 (2020), arXiv:1912.03263, Appendix G.
@@ -66,8 +67,7 @@ class PGD:
     def at(
         self, target: Target, x: Images, y: Tensor, eps: Float[Tensor, " N"], starts: Starts
     ) -> Hits:
-        """Attack every image from all its restarts at once, within its own eps, until the first
-        success.
+        """Attack each image from all restarts within its own eps, until a success.
 
         The rows of a finished image have no effect and are removed from the batch. For this the
         host waits for the device, so on a GPU rows are removed every ``REMOVAL_INTERVAL`` steps.
@@ -111,8 +111,9 @@ class PGD:
         return hits
 
     def robust(self, target: Target, x: Images, y: Tensor, eps: float, starts: Starts) -> Closest:
-        """Find an image of another class within eps of each image; a misclassified image is at
-        distance 0.
+        """Find an image of another class within eps of each image.
+
+        A misclassified image is at distance 0.
 
         If the attack fails on a stochastic model, the image is the end of the restart that is
         misclassified most often.
@@ -131,8 +132,9 @@ class PGD:
     def minimal(
         self, target: Target, x: Images, y: Tensor, starts: Starts, sizes: Sequence[float] = ()
     ) -> Closest:
-        """Find the smallest eps of each image: at ``1 - tolerance`` times its distance, every
-        restart fails.
+        """Find the smallest eps of each image.
+
+        At ``1 - tolerance`` times its distance, every restart fails.
 
         The first restart searches the smallest eps at which it succeeds. Then all restarts attack
         just below it, and one that succeeds searches in its turn, until none succeeds. The result
@@ -173,8 +175,9 @@ class PGD:
 
 
 def _misclassified(target: Target, x: Tensor, y: Tensor) -> Closest:
-    """Return the state before a search: distance 0 for images that deceive the model unchanged,
-    else infinity.
+    """Return the state before a search.
+
+    The distance is 0 for images that deceive the model unchanged, else infinity.
     """
     return Closest(x.clone(), torch.where(target.deceived(x, y), 0.0, torch.inf).double())
 
@@ -182,8 +185,9 @@ def _misclassified(target: Target, x: Tensor, y: Tensor) -> Closest:
 def _take(
     hits: Hits, left: Tensor, moved: Tensor, share: Tensor, *, failures: bool = False
 ) -> None:
-    """Record the row of each unfinished image that is most often misclassified, if it is always
-    misclassified.
+    """Record the row of each unfinished image that is most often misclassified.
+
+    It counts only if it is always misclassified.
 
     Args:
         hits: changed in place.
@@ -209,8 +213,9 @@ def _by_image(rows: Tensor, restarts: int) -> Tensor:
 
 
 def _next_eps(failed: Tensor, reached: Tensor, leap: float, first: float, largest: float) -> Tensor:
-    """Return the next eps: doubled until a success, then smaller by growing leaps until a failure,
-    then bisected.
+    """Return the next eps.
+
+    It doubles until a success, then falls by growing leaps until a failure, and is then bisected.
     """
     up = torch.where(failed == 0, first, 2 * failed).clamp_max(largest)
     down = torch.where(failed == 0, (1 - leap) * reached, (failed + reached) / 2)

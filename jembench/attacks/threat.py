@@ -214,8 +214,9 @@ moves.
 
 
 def stabilise(target: Target, x: Images, y: Classes, closest: Closest, norm: Norm) -> Closest:
-    """Move adversarial images of a stochastic model farther away until they deceive it in new
-    predictions.
+    """Move adversarial images farther until they deceive new predictions too.
+
+    The predictions of a stochastic model vary.
 
     A search makes hundreds of predictions, and so ends at images that were misclassified by chance.
     In :func:`verify` they would be classified correctly and count as robust.

@@ -76,8 +76,9 @@ def _integers(
 
 
 def _shifted(size: int, pad: int, device: torch.device) -> Int[Tensor, "S L"]:
-    """Return the positions 0..size-1 after each of the S = 2 pad + 1 shifts, reflected at both
-    ends.
+    """Return the positions 0..size-1 after each of the S = 2 pad + 1 shifts.
+
+    They are reflected at both ends.
     """
     positions = torch.arange(size, device=device, dtype=torch.float32)[None]
     return F.pad(positions, (pad, pad), mode="reflect")[0].long().unfold(0, size, 1)

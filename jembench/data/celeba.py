@@ -70,8 +70,9 @@ def celeba(
     root: Annotated[str, Incidental(), Content(files_of_celeba)] = "",
     size: Annotated[int, Range(least=1)] = 32,
 ) -> Dataset:
-    """CelebA's aligned faces without labels: cropped to the central square, resized to ``size``
-    pixels.
+    """CelebA's aligned faces without labels, in ``size`` pixels.
+
+    Cropped to the central square and resized.
 
     ``root`` is the folder that holds ``celeba/img_align_celeba`` and
     ``celeba/list_eval_partition.txt`` ($JEMBENCH_DATA or ~/.cache/jembench/data by default). The

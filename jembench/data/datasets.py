@@ -13,8 +13,9 @@ from jembench.interfaces.data import Truth
 
 @dataclass(eq=False)
 class LazyDataset:
-    """A :class:`~jembench.interfaces.Dataset` made from its description and a function that reads
-    one split.
+    """A dataset made from its description and a function that reads one split.
+
+    It is a :class:`~jembench.interfaces.Dataset`.
 
     Each split is read once, and every call returns a copy of it on the CPU, which may be changed.
     """
@@ -57,8 +58,9 @@ def make(dataset: Resolved, *, download: bool) -> Dataset:
 
 
 def blank(dataset: Dataset) -> Dataset | None:
-    """Return a dataset of blank images in place of another one; None if the numbers of its images
-    are not known.
+    """Return a dataset of blank images in place of another one.
+
+    None if the numbers of its images are not known.
     """
     spec, sizes = (
         dataset.spec,

@@ -97,8 +97,9 @@ def is_grey(image: Image.Image) -> bool:
 
 
 def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Tensor:
-    """Return the pixels of image files, uint8 (N, C, H, W), from the user's cache folder if they
-    were decoded before.
+    """Return the pixels of image files, uint8 (N, C, H, W).
+
+    They come from the user's cache folder if they were decoded before.
 
     A cache that cannot be read or written only costs time. Each peculiarity of files is a remark.
 

@@ -1,5 +1,4 @@
-"""Conversions for flows: images to the unit cube and back, and nats per image to bits per
-dimension.
+"""Conversions for flows: to the unit cube and back, nats to bits per dimension.
 
 Neighbouring levels of 8-bit images lie w = (high - low) / 255 apart. Level i owns the cell of width
 w around it, so that all 256 cells fill a cube of 256 w a side, which is scaled to the unit cube
@@ -54,8 +53,9 @@ def dequantised(
 
 
 def bits_per_dim(log_prob: Float[Tensor, " B"], data: DataSpec) -> Float[Tensor, " B"]:
-    """Return -log2 of the probability of the cell of x, per dimension: (-log p(x) / D - log w) /
-    log 2.
+    """Return -log2 of the probability of the cell of x, per dimension.
+
+    It is (-log p(x) / D - log w) / log 2.
 
     The density is taken as constant within the cell; its mean over dequantised images is the usual
     upper bound on the code length. The uniform density over all cells has 8 bits.

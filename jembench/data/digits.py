@@ -22,8 +22,9 @@ _CONTENT = "42c27bf64fbeae38e858c3286e8d93d6"
 
 @never_mirrored
 def digits() -> Dataset:
-    """scikit-learn's handwritten digits, bundled: 1,400 training and 397 test images of 8x8, 10
-    classes.
+    """scikit-learn's handwritten digits: 8x8 pixels, 10 classes.
+
+    1,400 training and 397 test images, bundled.
     """
     names = tuple(str(digit) for digit in range(10))
     spec = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10, class_names=names)

@@ -132,8 +132,9 @@ def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
 
 
 def _list_images(folder: Path) -> Images:
-    """List the images in the class folders, and in folders below them, as torchvision's
-    ``ImageFolder`` does.
+    """List the images in the class folders, and in folders below them.
+
+    torchvision's ``ImageFolder`` lists the same.
 
     Names are in Unicode's form NFC, so that a copy from another system has the same. Links to
     folders are followed. What is hidden is left out.

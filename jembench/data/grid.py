@@ -46,16 +46,15 @@ def arranged(chosen: Indices, rows: int = COLUMNS, columns: int = COLUMNS) -> In
 def first_of_classes(
     order: Indices, classes: Indices, num_classes: int, columns: int = COLUMNS
 ) -> Indices:
-    """Return the first images of each class (K, S) in an order of all images; -1 where there are
-    too few.
-    """
+    """Return the first images of each class (K, S) in an order; -1: too few."""
     rows = [arranged(order[classes[order] == number], 1, columns) for number in range(num_classes)]
     return np.concatenate(rows)
 
 
 def sheet(images: Pixels, grid: Indices, gap: int = 4, ground: int = 255, side: int = 64) -> Pixels:
-    """Join pictures into one, ``ground`` where there is none: (N, C, H, W) and (R, S) -> (height,
-    width, 3).
+    """Join pictures into one: (N, C, H, W) and (R, S) -> (height, width, 3).
+
+    ``ground`` fills empty places.
 
     The images are enlarged by a whole factor, pixel by pixel, until their shorter side has ``side``
     pixels, with ``gap`` pixels between them. Images of two channels are shown by their first one.
@@ -77,8 +76,9 @@ def sheet(images: Pixels, grid: Indices, gap: int = 4, ground: int = 255, side: 
 
 
 def pictures(images: Pixels, grids: Mapping[str, Indices]) -> dict[str, NDArray[Any]]:
-    """Return the images (N, C, H, W) of some grids, and the grids, for figures; the index -1 is an
-    empty place.
+    """Return the images (N, C, H, W) of some grids, and the grids, for figures.
+
+    The index -1 is an empty place.
 
     The arrays are ``images``, each once; ``shown``, their indices among the N; and the grids, with
     indices into ``images``.

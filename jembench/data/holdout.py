@@ -47,8 +47,9 @@ def holdout(split: Split, size: int, seed: int = 1234, *, stratified: bool = Fal
 
 
 def draw_labelled(labels: Int[Tensor, " N"], size: int, generator: Generator) -> Int[Tensor, " M"]:
-    """Draw the indices of the ``size`` images whose labels are used, the same share of each class,
-    in their order.
+    """Draw the indices of the ``size`` images whose labels are used, in order.
+
+    Each class keeps its share.
 
     Raises:
         JembenchError: if there are fewer images.

@@ -1,5 +1,6 @@
-"""Conversions between pixel levels 0..255 and the floats that a model sees, their noise, and a hash
-of images.
+"""Conversions of pixel levels 0..255, noise, and a hash of images.
+
+Models see floats in place of levels.
 
 ``bounds`` = (low, high) is ``DataSpec.bounds``: the values of level 0 and level 255.
 
@@ -47,8 +48,9 @@ def noise_to_model(std: float, bounds: Bounds) -> float:
 def add_noise(
     x: Float[Tensor, "B C H W"], std: float, generator: Generator
 ) -> Float[Tensor, "B C H W"]:
-    """Add Gaussian noise of ``std``, in the model's units. The result is not clamped, as in the
-    papers.
+    """Add Gaussian noise of ``std``, in the model's units.
+
+    The result is not clamped, as in the papers.
     """
     if std == 0:
         return x

@@ -43,8 +43,9 @@ _CIFAR = {"cifar10": tv.CIFAR10, "cifar100": tv.CIFAR100}
 
 
 def dataset(name: str, root: str = "", *, download: bool = False) -> LazyDataset:
-    """Return ``cifar10``, ``cifar100`` (with its fine labels) or ``svhn`` (without its ``extra``
-    images).
+    """Return ``cifar10``, ``cifar100`` or ``svhn`` of torchvision.
+
+    cifar100 has its fine labels, svhn no ``extra`` images.
 
     Raises:
         Unavailable: at once if files are missing and ``download`` is false; when a split is read,

@@ -1,5 +1,6 @@
-"""Toys: synthetic images whose density is known exactly, a mixture of equally likely modes, which
-are the classes.
+"""Toys: synthetic images whose density is known exactly.
+
+They are mixtures of equally likely modes, which are the classes.
 
 Three have one pixel of two channels, a point of the plane with 256 x 256 places; ``images`` has 8x8
 pixels. The modes are products of independent factors: both numbers of a point together, or each
@@ -38,8 +39,9 @@ checkerboard.
 
 @never_mirrored
 def toy(*, kind: Kind) -> LazyDataset:
-    """Synthetic images of known density: `toy:rings`, `toy:checkerboard`, `toy:gaussians` (2-D),
-    `toy:images` (8x8).
+    """Synthetic images of known density.
+
+    `toy:rings`, `toy:checkerboard`, `toy:gaussians` (2-D), `toy:images` (8x8).
 
     5,000 training and 2,000 test images are drawn exactly from a mixture of equally likely modes,
     the classes: 8 Gaussians on a circle, 8 squares of a 4x4 checkerboard with soft edges, 3
@@ -54,8 +56,9 @@ def toy(*, kind: Kind) -> LazyDataset:
 
 @dataclass(frozen=True)
 class ToyDensity:
-    """The density of a toy, a :class:`~jembench.interfaces.data.Truth`: zero outside of the cells
-    of all levels.
+    """The density of a toy, zero outside of the cells of all levels.
+
+    It is a :class:`~jembench.interfaces.data.Truth`.
     """
 
     kind: Kind
@@ -121,8 +124,9 @@ class ToyDensity:
 
 @cache
 def _factors(kind: Kind) -> Callable[[Tensor], Tensor]:
-    """Return the function from factors (B, F, d), or (B, 1, d), to their unnormalised log densities
-    (B, F, K).
+    """Return a function of factors that gives their unnormalised log densities.
+
+    (B, F, d), or (B, 1, d), to (B, F, K).
     """
     import torch
 

@@ -55,8 +55,9 @@ class Truth(Protocol):
 
 @runtime_checkable
 class Dataset(Protocol):
-    """Images, with labels or without. Deterministic: the same spec gives the same images in the
-    same order.
+    """Images, with labels or without.
+
+    It is deterministic: the same spec gives the same images in the same order.
 
     Validation images are held out of ``train`` by the recipe. The attributes ``train_size: int``
     and ``test_size: int`` may give the number of images without reading them, and ``truth:``
@@ -79,8 +80,9 @@ class OODSet(Protocol):
     """
 
     def draw(self, test: Split, data: DataSpec) -> Tensor | Split:
-        """Return images of the dataset's shape, uint8 (N, C, H, W), for its N test images under
-        evaluation.
+        """Return images of the dataset's shape, uint8 (N, C, H, W).
+
+        N is the number of test images under evaluation.
 
         Images of the dataset's own classes may be returned with their labels, as a :class:`Split`.
 

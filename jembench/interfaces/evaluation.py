@@ -94,8 +94,9 @@ class Data(About, Protocol):
     """The images that a model was trained on and is evaluated on."""
 
     def part(self, name: str) -> Split:
-        """Return images with their labels: ``test``, ``validation`` or ``train`` images, or an OOD
-        set.
+        """Return images with their labels.
+
+        ``test``, ``validation`` or ``train`` images, or an OOD set.
 
         ``test`` are the test images under evaluation: all, or ``--limit`` of them. An OOD set is
         named by its spec, such as ``celeba:root=/data``; its labels are None unless its images are
@@ -111,21 +112,24 @@ class Data(About, Protocol):
 
 
 class Predictions(Protocol):
-    """Predictions of the model for images. They are cached: each image passes through the network
-    once, in this run or an earlier one.
+    """Predictions of the model for images.
+
+    They are cached: each image passes through the network once, in this run or an earlier one.
 
     Images are named as in :meth:`Data.part`, or given as uint8 (N, C, H, W). ``noise`` is the
     standard deviation of Gaussian noise on them, on [-1, 1]; the same noise for every model.
     """
 
     def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
-        """Return a quantity of images, float32 on the CPU: logits (N, K), else (N,). E(x) of a
-        density is -log p(x).
+        """Return a quantity of images, float32 on the CPU.
+
+        Logits are (N, K), others (N,). E(x) of a density is -log p(x).
         """
 
     def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
-        """Return E(x) after ``steps`` of the model's own chain, started at the images: float32 (N,)
-        on the CPU.
+        """Return E(x) after ``steps`` of the model's own chain: float32 (N,) on the CPU.
+
+        The chain starts at the images.
 
         Raises:
             Unavailable: if the model has no chains.
@@ -145,16 +149,18 @@ class Services(Protocol):
     """Random numbers, features, a cache and the time limit."""
 
     def generator(self, purpose: str) -> Generator:
-        """Return a generator for one purpose, derived from the fit's seed and the purpose; on the
-        CPU.
+        """Return a CPU generator for one purpose.
+
+        It is derived from the fit's seed and the purpose.
         """
 
     def features(self, spec: str) -> FeatureNetwork:
         """Return the feature network of a spec, ready for use."""
 
     def features_of(self, spec: str, images: Literal["train", "test"] | Tensor) -> Features:
-        """Return the features of a part of the dataset (``train`` includes validation), or of any
-        images.
+        """Return the features of a part of the dataset, or of any images.
+
+        ``train`` includes validation images.
         """
 
     def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -174,8 +180,9 @@ class Services(Protocol):
         """
 
     def out_of_time(self) -> bool:
-        """Return whether the run's time limit has passed: a long metric then returns its partial
-        result.
+        """Return whether the run's time limit has passed.
+
+        A long metric then returns its partial result.
         """
 
 
@@ -234,8 +241,9 @@ class Checked(Protocol):
     """A metric or feature network that checks before training whether it can be used."""
 
     def check(self, planned: Planned) -> None:
-        """Check a fit before it is trained. An error is shown in the plan, and nothing is trained
-        for this metric.
+        """Check a fit before it is trained.
+
+        An error is shown in the plan, and nothing is trained for this metric.
 
         Raises:
             NotApplicable: if the metric is not defined for this model or dataset.

@@ -26,8 +26,9 @@ training.
 
 
 class Value(NamedTuple):
-    """A number with the 95 % interval of its mean over other images of the same number; None:
-    unknown.
+    """A number with the 95 % interval of its mean over other images.
+
+    The number of images is the same; None: unknown.
     """
 
     value: float
@@ -40,8 +41,9 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measurement:
-    """The result of a metric. ``protocol`` identifies the procedure: only values of one protocol
-    are comparable.
+    """The result of a metric.
+
+    ``protocol`` identifies the procedure: only values of one protocol are comparable.
     """
 
     protocol: str
@@ -73,8 +75,9 @@ class Metric(Protocol):
 
 @runtime_checkable
 class OODScore(Protocol):
-    """A score of each image, higher for images that the model takes to be in-distribution; for the
-    metric ``ood``.
+    """A score of each image, for the metric ``ood``.
+
+    It is higher for images that the model takes to be in-distribution.
 
     ``requires`` and ``reads`` are as for a :class:`Metric`.
     """
@@ -84,8 +87,9 @@ class OODScore(Protocol):
     @property
     def reads(self) -> frozenset[Quantity]: ...
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
-        """Return the score of each image, float (N,); ``images`` and ``noise`` as for
-        :class:`Predictions`.
+        """Return the score of each image, float (N,).
+
+        ``images`` and ``noise`` are those of :class:`Predictions`.
         """
 
 
@@ -102,8 +106,7 @@ class FittedScore(OODScore, Protocol):
     """A score with parameters that are estimated, for each model, on training or validation images."""
 
     def fit(self, evaluation: Evaluation, noise: float) -> tuple[OODScore, Mapping[str, str | int]]:
-        """Return the score of this model, and the parts of the protocol that say which images it
-        was fitted on.
+        """Return the score of this model, and the protocol of the images it was fitted on.
 
         Args:
             evaluation: of the model; no test image may be used.
@@ -144,11 +147,13 @@ class Resampling(NamedTuple):
 
 @runtime_checkable
 class Resampled(Protocol):
-    """A metric whose values can be computed from its arrays, so that two models are compared image
-    by image.
+    """A metric whose values can be computed from its arrays.
+
+    Two models are then compared image by image.
     """
 
     def resamplings(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Mapping[str, Resampling]:
-        """Return the statistic of each label, computed from ``Measurement.arrays``, in the order of
-        the images.
+        """Return the statistic of each label, computed from ``Measurement.arrays``.
+
+        Its indices are in the order of the images.
         """

@@ -1,6 +1,4 @@
-"""Models: the methods that an ``nn.Module`` may have, the data of training, and the import of
-weights.
-"""
+"""Models: capabilities of an ``nn.Module``, data of training, import of weights."""
 
 from __future__ import annotations
 
@@ -44,8 +42,9 @@ class Classifier(Protocol):
 @runtime_checkable
 class Energy(Protocol):
     def energy(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """Return E(x), or E(x, y) for labels y (B,): (B, C, H, W) -> (B,), nats, up to one unknown
-        constant.
+        """Return E(x), or E(x, y): (B, C, H, W) -> (B,), nats, up to one constant.
+
+        The labels y are (B,). The constant is unknown.
 
         A model without classes may leave out ``y``. One that was trained elsewhere may have E(x, y)
         alone, with ``y`` required: its logits are then -E(x, y).
@@ -61,8 +60,9 @@ class Energy(Protocol):
 @runtime_checkable
 class Density(Protocol):
     def log_prob(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """Return log p(x), or log p(x|y) for labels y (B,): (B, C, H, W) -> (B,), nats. ``y`` as
-        for ``energy``.
+        """Return log p(x), or log p(x|y): (B, C, H, W) -> (B,), nats.
+
+        ``y`` is as for ``energy``.
 
         The density integrates to 1 over all of R^(C H W), like that of a flow, or over
         ``DataSpec.bounds``. A model whose values are lower bounds of a log density, such as an
@@ -76,8 +76,9 @@ class Density(Protocol):
 @runtime_checkable
 class Generative(Protocol):
     def sample(self, n: int, y: Tensor | None = None, *, generator: Generator) -> Tensor:
-        """Draw images without a Markov chain, (n, C, H, W) within ``DataSpec.bounds``; of the
-        classes y (n,) if given.
+        """Draw images without a Markov chain, (n, C, H, W) within ``DataSpec.bounds``.
+
+        They are of the classes y (n,) if given.
 
         Raises:
             SpecError: for labels, if the model has no classes.
@@ -85,8 +86,9 @@ class Generative(Protocol):
 
 
 class Batch(NamedTuple):
-    """Training images of one iteration, augmented and with data noise; both terms may use the same
-    images.
+    """Training images of one iteration, augmented and with data noise.
+
+    Both terms of a loss may use the same images.
     """
 
     x: Tensor  #: (B, C, H, W) for p(x)
@@ -100,8 +102,9 @@ class Batch(NamedTuple):
     outliers: Tensor | None = None
 
     def ramp(self, iterations: int) -> Tensor | float:
-        """Return the factor, 0 to 1, of a weight that rises linearly from 0 over the first
-        iterations of a training.
+        """Return a factor of a weight that rises linearly from 0 to 1.
+
+        It rises over the first iterations of a training.
 
         It is 1 with ``iterations=0``, and for a batch outside of a training.
         """
@@ -180,8 +183,9 @@ class Trainable(Protocol):
 
 
 class Phase(NamedTuple):
-    """The turn of a further optimiser in each iteration: its parameters, and the loss that they
-    minimise.
+    """The turn of a further optimiser in each iteration.
+
+    It has its parameters, and the loss that they minimise.
     """
 
     parameters: Sequence[nn.Parameter]  #: which no other phase has
@@ -193,8 +197,9 @@ class Phase(NamedTuple):
 
 @runtime_checkable
 class Phased(Protocol):
-    """A :class:`Trainable` whose optimisers take turns, such as those of an energy and of a
-    generator.
+    """A :class:`Trainable` whose optimisers take turns.
+
+    An example is an energy and a generator.
 
     In each iteration ``training_loss`` trains the parameters that no phase has, and then each phase
     its own, in order, with the same batch and negatives. Gradients are computed for the parameters
@@ -204,8 +209,9 @@ class Phased(Protocol):
     """
 
     def phases(self) -> Mapping[str, Phase]:
-        """Return the phases by their names. The trainer calls it once, before it makes the
-        optimisers.
+        """Return the phases by their names.
+
+        The trainer calls it once, before it makes the optimisers.
         """
 
 
@@ -214,8 +220,9 @@ class Prepared(Protocol):
     """A :class:`Trainable` model that reads the training images once, before its first iteration."""
 
     def prepare(self, batches: Iterable[Tensor]) -> None:
-        """Set buffers by the training images, with the weights that training starts from, in
-        evaluation mode.
+        """Set buffers by the training images, in evaluation mode.
+
+        Weights are those that training starts from.
 
         Args:
             batches: the images in order, float (B, C, H, W) on the model's device.
@@ -224,8 +231,9 @@ class Prepared(Protocol):
 
 @runtime_checkable
 class Fittable(Protocol):
-    """A model that is fitted to all training images at once, without a loss: a mixture, a kernel
-    density.
+    """A model that is fitted to all training images at once, without a loss.
+
+    Examples are a mixture and a kernel density.
 
     The result of the fit must be in its buffers, of any shapes: they are stored as safetensors, and
     the buffers of a model that is loaded take their shapes from the file. Nothing else is stored.
@@ -258,8 +266,9 @@ class Import:
 
 @runtime_checkable
 class Importer(Protocol):
-    """A reader of weight files of one origin, which never runs code in them: PyTorch's safe reader
-    reads pickles.
+    """A reader of weight files of one origin, which never runs their code.
+
+    PyTorch's safe reader reads pickles.
     """
 
     def read(self, path: Path, data: DataSpec, model: str | None) -> Import:

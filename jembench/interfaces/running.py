@@ -30,8 +30,9 @@ Ending = Literal["done", "stopped", "busy", "refused", "failed", "lost"]
 
 
 def exit_reason(code: int) -> str:
-    """Return how a process ended, by its code in ``subprocess``: ``exit code 1``, or a signal:
-    ``SIGKILL``.
+    """Describe how a process ended, by its code in ``subprocess``.
+
+    ``exit code 1``, or a signal: ``SIGKILL``.
     """
     return next((each.name for each in signal.Signals if each == -code), f"exit code {code}")
 
@@ -97,8 +98,9 @@ class Driver:
 
 @runtime_checkable
 class Executor(Protocol):
-    """A way to carry out units of work: it assigns them to machines, retries those that died, and
-    cancels.
+    """A way to carry out units of work.
+
+    It assigns them to machines, retries those that died, and cancels.
 
     ``slots`` is the number of units that run at the same time, as far as it is known. ``here`` is
     True if all run on this machine; missing data is then an error before anything starts.
@@ -120,18 +122,21 @@ class Executor(Protocol):
         """
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Queue units, all of which may start at once. A unit may be submitted again after it has
-        ended.
+        """Queue units, all of which may start at once.
+
+        A unit may be submitted again after it has ended.
         """
 
     def ended(self, seconds: float) -> Sequence[Ended]:
-        """Return the endings since the last call, after waiting up to ``seconds`` for the first
-        one.
+        """Return the endings since the last call.
+
+        It waits up to ``seconds`` for the first one.
         """
 
     def cancel(self) -> None:
-        """Drop queued units and ask running ones to stop cleanly. :meth:`ended` returns their
-        endings as before.
+        """Drop queued units and ask running ones to stop cleanly.
+
+        :meth:`ended` returns their endings as before.
         """
 
     def close(self) -> None:
@@ -184,8 +189,9 @@ class Event:
 
 @runtime_checkable
 class Tracker(Protocol):
-    """A receiver of the events of fits, called in a thread of its own in the process that trains or
-    measures them.
+    """A receiver of the events of fits.
+
+    It is called in a thread of its own, in the process that trains or measures them.
 
     An event counts as received when ``event`` returns. A tracker that raises an error or blocks
     gets no further events.

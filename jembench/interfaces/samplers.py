@@ -35,8 +35,9 @@ class ChainState(NamedTuple):
 
 @runtime_checkable
 class Sampler(Protocol):
-    """A Markov chain over images. Only ``state_dict`` outlives a chain; all randomness comes from
-    ``generator``.
+    """A Markov chain over images.
+
+    Only ``state_dict`` outlives a chain; all randomness comes from ``generator``.
 
     A sampler may have further methods and attributes:
 
@@ -70,8 +71,9 @@ class Sampler(Protocol):
         """Keep the ends of chains for later ones, after their last step."""
 
     def kept(self) -> ChainState | None:
-        """Return a copy of the chains that outlive an iteration (a replay buffer); None if the
-        sampler keeps none.
+        """Return a copy of the chains that outlive an iteration; None if none do.
+
+        A replay buffer has such chains.
         """
 
     def state_dict(self) -> dict[str, Tensor]: ...
@@ -80,22 +82,25 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class Adaptive(Sampler, Protocol):
-    """A sampler that adapts, for example the length of its chains, to the energies that a training
-    computes.
+    """A sampler that adapts to the energies that a training computes.
+
+    An example is the length of its chains.
 
     Whatever outlives an iteration is in its ``state_dict``.
     """
 
     def observe(self, energies: Energies) -> None:
-        """Receive the energies of the data and samples of a loss, detached and (B,) each, without a
-        wait for them.
+        """Receive the energies of data and samples of a loss, detached and (B,) each.
+
+        It must not wait for them.
 
         In a training by several processes these are the energies of all.
         """
 
     def adapt(self) -> None:
-        """Change the chains of later iterations. Called after every ``log_every`` of them; the host
-        may wait here.
+        """Change the chains of later iterations.
+
+        Called after every ``log_every`` of them; the host may wait here.
         """
 
 

@@ -223,8 +223,9 @@ class Attack(Metric):
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
-        """The model under attack and, for random predictions, how many must be wrong for an image
-        to count as broken.
+        """The model under attack, as parts of the protocol.
+
+        For random predictions they say how many must be wrong for an image to count as broken.
 
         An image that is misclassified half of the time counts as robust, so the expected accuracy
         of one prediction is given as well.
@@ -258,8 +259,9 @@ class Attack(Metric):
 
     @property
     def parts(self) -> int:
-        """The number of shards on CPUs, which different machines can attack; on GPUs there are
-        fewer.
+        """The number of shards, which different machines can attack.
+
+        There are fewer on GPUs than on CPUs.
         """
         return -(-self.spent.images // self.shard_size("cpu"))
 
@@ -275,8 +277,9 @@ class Attack(Metric):
 
     @property
     def passes(self) -> int:
-        """The network passes at one size of the change, of which a search tries several; 0: not
-        known.
+        """The network passes at one size of the change; 0: not known.
+
+        A search tries several sizes.
         """
         return 0
 
@@ -366,8 +369,9 @@ class GradientAttack(Attack):
 
 
 def choose(evaluation: Evaluation, count: int) -> Chosen:
-    """Choose ``count`` test images at random, the same for all models; a smaller count chooses the
-    first of these.
+    """Choose ``count`` test images at random, the same for all models.
+
+    A smaller count chooses the first of these.
     """
     import torch
 
@@ -385,8 +389,9 @@ def in_shards(
     chosen: Chosen,
     work: Callable[[Shard], Mapping[str, Tensor]],
 ) -> Attacked:
-    """Do the work of a metric shard by shard; after a kill or at the time limit, the next call
-    continues.
+    """Do the work of a metric shard by shard.
+
+    After a kill or at the time limit the next call continues.
 
     With ``services.share`` (number, count), every count-th shard is computed here, and other
     machines do the others.
@@ -462,8 +467,9 @@ def in_shards(
 def distance_estimates(
     name: str, arrays: Arrays, norms: Sequence[Norm]
 ) -> Iterator[tuple[str, Estimate]]:
-    """Yield, by label, the median distance in levels and the accuracy in % at each eps of the
-    curve.
+    """Yield the median distance in levels and the accuracy in % at each eps, by label.
+
+    The sizes eps are those of the curve.
 
     An image without an adversarial one counts with the largest possible distance.
     """

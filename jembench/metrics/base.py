@@ -114,7 +114,9 @@ ROUNDING = 5e-3
 
 
 def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Value:
-    """Return a value with its interval: Wilson's of a share, else the bootstrap's, see
+    """Return a value with its interval.
+
+    The interval is Wilson's for a share, and else the bootstrap's, see
     :mod:`jembench.stats.intervals`.
 
     Args:
@@ -155,8 +157,9 @@ def bootstrap_rng(generator: Generator) -> np.random.Generator:
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A measurement of one trained model; the fields of a subclass are its options, their
-    annotations the ranges.
+    """A measurement of one trained model.
+
+    The fields of a subclass are its options, and their annotations the ranges.
 
     A metric has a :attr:`name` and the needs :attr:`requires`, and defines :meth:`arrays` and
     :meth:`estimates`. The base class provides the protocol (the options, the data and the number of
@@ -193,15 +196,17 @@ class Metric:
 
     @property
     def requires(self) -> frozenset[Need]:
-        """The needs of the metric. For a fit without one of them it is N/A, and the fit is not
-        trained for it.
+        """The needs of the metric.
+
+        For a fit without one of them the metric is N/A, and the fit is not trained for it.
         """
         return frozenset()
 
     @property
     def reads(self) -> frozenset[Quantity]:
-        """The quantities read of test images and outliers, so that one pass computes them for all
-        metrics of a run.
+        """The quantities that the metric reads of test images and outliers.
+
+        One pass computes them for all metrics of a run.
         """
         return frozenset()
 
@@ -216,8 +221,9 @@ class Metric:
         }
 
     def arrays(self, evaluation: Evaluation) -> Arrays:
-        """Measure each test image: arrays (N, ...) of finite numbers, by name, in the order of the
-        images.
+        """Measure each test image.
+
+        Returns arrays (N, ...) of finite numbers, by name, in the order of the images.
         """
         raise NotImplementedError
 
@@ -252,8 +258,7 @@ class Metric:
         parts: Mapping[str, Scalar] | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> Measurement:
-        """Return a measurement: its protocol, the values with their intervals, the arrays and the
-        details.
+        """Return the protocol, the values with intervals, the arrays and the details.
 
         Args:
             evaluation: of the model.
@@ -292,15 +297,15 @@ class Metric:
 
 
 def describe_test_images(n: int, data_noise: float = 0.0) -> dict[str, Scalar]:
-    """Return the parts of a protocol that describe n test images with noise of standard deviation
-    ``data_noise``.
+    """Return the parts of a protocol that describe n test images with noise.
+
+    ``data_noise`` is the standard deviation of the noise.
     """
     return {"split": "test", "images": n, "data_noise": data_noise}
 
 
 def protocol_id(metric: str, evaluation: Evaluation, **parts: Scalar) -> str:
-    """Return the identity of a measurement: the metric, the data and the other parts of its
-    protocol.
+    """Return the identity of a measurement: metric, data and other parts of its protocol.
 
     It is written like a spec string, keys sorted:
     ``accuracy:data=digits,data_noise=0,images=397,split=test``. The name of a dataset of the user's

@@ -202,8 +202,10 @@ class ECE(Scaled):
     name: ClassVar[str] = "ece"
 
     def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
-        """Return ``confidence`` (N,), the largest p(k|x); ``predicted``, its class; ``correct``, if
-        it is right.
+        """Return ``confidence``, ``predicted`` and ``correct`` of logits, (N,) each.
+
+        The confidence is the largest p(k|x), ``predicted`` its class, and ``correct`` whether it is
+        right.
         """
         confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
         values = {"confidence": confidence, "predicted": predicted, "correct": predicted == labels}
@@ -225,8 +227,9 @@ class ECE(Scaled):
 
 @dataclass(frozen=True, kw_only=True)
 class DebiasedECE(ECE):
-    """Squared calibration error of the predicted class, equal-width bins, without the bias of few
-    images.
+    """Squared calibration error of the predicted class without the bias of few images.
+
+    Bins have equal width.
 
     The mean of the squared difference of accuracy and confidence in an image's bin, 0 to 1, with
     the variance of that difference subtracted (Kumar et al., 2019, arXiv:1909.10155). It is 0 on
@@ -248,8 +251,9 @@ class DebiasedECE(ECE):
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveECE(ECE):
-    """Adaptive calibration error of the predicted class, in bins with equal numbers of images, in
-    %.
+    """Adaptive calibration error of the predicted class, in %.
+
+    Bins hold equal numbers of images.
 
     No bin is empty, and all have the same weight: Nguyen & O'Connor (2015), arXiv:1508.05154,
     section 3.2; Nixon et al. (2019), arXiv:1904.01685.
@@ -264,8 +268,7 @@ class AdaptiveECE(ECE):
 
 @dataclass(frozen=True, kw_only=True)
 class ClasswiseECE(ECE):
-    """Classwise calibration error: the calibration error of p(k|x), averaged over the classes k, in
-    %.
+    """Classwise calibration error: that of p(k|x), averaged over the classes k, in %.
 
     Kull et al. (2019), arXiv:1910.12656, definition 2.
     """
@@ -291,8 +294,9 @@ class ClasswiseECE(ECE):
 
 
 def equal_width(confidence: Array, bins: int) -> Array:
-    """Return the bin of each confidence among M of equal width on [0, 1]: [a, b), the last one [a,
-    1].
+    """Return the bin of each confidence among M of equal width on [0, 1].
+
+    Bins are [a, b), the last one [a, 1].
     """
     import numpy as np
 
@@ -302,8 +306,9 @@ def equal_width(confidence: Array, bins: int) -> Array:
 
 
 def binned_error(confidence: Array, hit: Array, bins: int) -> Statistic:
-    """Return the sum over M bins of equal width of |sum of (hit - confidence)| / N, in 0..1, of
-    index matrices (R, N).
+    """Return the calibration error in M bins of equal width, 0 to 1.
+
+    It is the sum over bins of |sum of (hit - confidence)| / N, for index matrices (R, N).
 
     The weight of a bin is its share of the examples, so this is the weighted mean of |frequency -
     mean confidence|. For several columns, (N, K), each with its own bins, it is the mean over
@@ -318,8 +323,9 @@ def binned_error(confidence: Array, hit: Array, bins: int) -> Statistic:
 
 
 def debiased_squared_error(confidence: Array, hit: Array, bins: int) -> Statistic:
-    """Return the mean over examples of the squared gap of their bin, without bias, of index
-    matrices (R, N).
+    """Return the mean squared gap of the examples' bins, without bias.
+
+    A statistic of index matrices (R, N).
 
     The squared mean of (hit - confidence) of a bin with n_b examples is too large by that mean's
     variance, which is estimated from the n_b examples and subtracted: Kumar et al. (2019),
@@ -345,8 +351,9 @@ def debiased_squared_error(confidence: Array, hit: Array, bins: int) -> Statisti
 
 
 def _sums_in_bins(values: Array, where: Array, bins: int) -> Statistic:
-    """Return the sums in bins of the drawn examples, (S M, R), for S rows of values and bins, (S,
-    N).
+    """Return the sums in bins of the drawn examples, (S M, R).
+
+    Values and bins have S rows, (S, N).
     """
     import numpy as np
     from scipy.sparse import csr_array
@@ -360,8 +367,9 @@ def _sums_in_bins(values: Array, where: Array, bins: int) -> Statistic:
 
 
 def adaptive_error(confidence: Array, hit: Array, bins: int) -> Statistic:
-    """Return the sum of :func:`binned_error` over M bins of equal mass, which are those of each
-    resample.
+    """Return the sum of :func:`binned_error` over M bins of equal mass.
+
+    Each resample has bins of its own.
 
     An example is in bin ceil(F M), where F is the share of examples that are not more confident. So
     bins hold N / M examples each, up to rounding, and examples of the same confidence are always in
@@ -393,8 +401,9 @@ def adaptive_error(confidence: Array, hit: Array, bins: int) -> Statistic:
 
 
 class Reliability(NamedTuple):
-    """A reliability diagram: the examples of each bin, their accuracy and confidence; NaN for an
-    empty bin.
+    """A reliability diagram: examples, accuracy and confidence of each bin.
+
+    NaN for an empty bin.
     """
 
     edges: Array  # (M + 1,)
@@ -404,8 +413,9 @@ class Reliability(NamedTuple):
 
 
 def reliability(confidence: Array, correct: Array, bins: int) -> Reliability:
-    """Return accuracy and mean confidence in M bins of equal width. Guo et al. (2017),
-    arXiv:1706.04599, figure 1.
+    """Return accuracy and mean confidence in M bins of equal width.
+
+    Guo et al. (2017), arXiv:1706.04599, figure 1.
     """
     import numpy as np
 
@@ -422,8 +432,9 @@ def reliability(confidence: Array, correct: Array, bins: int) -> Reliability:
 
 
 def classified(evaluation: Evaluation, images: str | Tensor = "test") -> dict[str, Array]:
-    """Classify images: ``predicted`` class, ``confidence`` p(y|x), and ``log-odds`` of each,
-    float64 (N,).
+    """Classify images: ``predicted`` class, ``confidence``, ``log-odds``, float64 (N,).
+
+    The confidence is p(y|x) of the predicted class.
 
     Raises:
         Diverged: if a logit is not finite.
@@ -437,8 +448,9 @@ def classified(evaluation: Evaluation, images: str | Tensor = "test") -> dict[st
 
 
 def log_odds(logits: Float[Tensor, "N K"]) -> Float[Tensor, " N"]:
-    """Return log(p / (1 - p)) of the likeliest class, float64: ordered as p, but distinct even
-    where p rounds to 1.
+    """Return log(p / (1 - p)) of the likeliest class, float64.
+
+    It has the order of p, and is distinct even where p rounds to 1.
     """
     ranked = logits.double().sort(dim=1, descending=True).values
     return ranked[:, 0] - ranked[:, 1:].logsumexp(dim=1)
@@ -450,8 +462,9 @@ def require_finite(
     what: str,
     advice: str = "the model has diverged. Train it again with another seed or a lower learning rate.",
 ) -> None:
-    """Check that values (N, ...) are finite, since a statistic of the finite ones would hide that
-    others are not.
+    """Check that values (N, ...) are finite.
+
+    A statistic of the finite ones would hide that others are not.
 
     Raises:
         Diverged: if not, with the number of images concerned and the advice.
@@ -467,8 +480,9 @@ def require_finite(
 def labelled_logits(
     evaluation: Evaluation, images: str, noise: float, logits: Tensor | None = None
 ) -> list[Tensor]:
-    """Return the logits of images with noise of standard deviation ``noise``, float64 (N, K), and
-    labels (N,).
+    """Return the logits of images with noise, float64 (N, K), and labels (N,).
+
+    ``noise`` is the standard deviation.
 
     ``images`` is a name as for :meth:`Data.part`, and ``logits``, if given, replaces the model's.
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionAttack(Attack):
-    """An attack that only uses predicted classes, and the median distances, in L2 and L-inf, of its
-    images.
+    """An attack that uses predicted classes alone.
+
+    Its values are the median distances of its images in L2 and L-inf.
 
     It starts from a correctly classified test image of the class ranked second. An image without a
     start counts with the largest possible distance.
@@ -71,8 +72,9 @@ class DecisionAttack(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class Boundary(DecisionAttack):
-    """The boundary attack, which only uses predicted classes: the median distances to images of
-    another class.
+    """The boundary attack, which uses predicted classes alone.
+
+    Its values are the median distances to images of another class.
 
     It starts from a test image of the class ranked second; ``queries`` is the number of predictions
     per image.
@@ -83,8 +85,9 @@ class Boundary(DecisionAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class Pointwise(DecisionAttack):
-    """The pointwise attack, which only uses predicted classes: the median distances to images of
-    another class.
+    """The pointwise attack, which uses predicted classes alone.
+
+    Its values are the median distances to images of another class.
 
     It starts from a test image of the class ranked second and resets pixels one by one.
     """

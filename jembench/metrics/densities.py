@@ -99,8 +99,9 @@ class EnergyGap(Metric):
 
 
 def energies(evaluation: Evaluation, images: str | Tensor = "test") -> Array:
-    """Return E(x), or -log p(x) of a normalised density, of the test images or of samples: (N,),
-    nats.
+    """Return E(x), or -log p(x) of a normalised density: (N,), nats.
+
+    The images are test images or samples.
 
     Raises:
         Diverged: if an energy is not finite.

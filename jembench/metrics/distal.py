@@ -30,8 +30,9 @@ _RANGE = (0.0, 1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Distal(Attack):
-    """Noise changed into images of a class: the share in % that reaches a high confidence, and the
-    number of steps.
+    """Noise changed into images of a class by gradient ascent.
+
+    Its values are the share in % that reaches a high confidence, and the number of steps.
 
     ``target`` is a class by its name, or ``all``, in equal numbers. The budget only gives the
     number of chains. Gradient ascent should reach a share of 100 %; models differ in the steps, in
@@ -133,8 +134,9 @@ class Distal(Attack):
         return self.measurement(evaluation, arrays, parts=parts, details=attacked.details)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the share of ascents that end above the threshold, and their steps and gain in log
-        p(x).
+        """Return the share of successful ascents, their steps and their gain in log p(x).
+
+        An ascent succeeds if it ends above the threshold.
         """
         reached, count = arrays["reached"], int(arrays["reached"].sum())
         estimates = {"distal": share(reached)}

@@ -34,8 +34,9 @@ ORDER = 2020
 
 
 def inception_score(logits: Float[Tensor, "N K"], splits: int) -> float:
-    """Return the mean over S splits of the shuffled images of IS = exp(mean over images of
-    KL(p(y|x) || p(y))).
+    """Return the Inception score, its mean over S splits of the shuffled images.
+
+    IS = exp(mean over images of KL(p(y|x) || p(y))).
     """
     n = len(logits)
     shuffled = logits[np.random.RandomState(ORDER).permutation(n)].double()
@@ -51,8 +52,9 @@ def inception_score(logits: Float[Tensor, "N K"], splits: int) -> float:
 
 
 def inception_score_in_order(logits: Float[Tensor, "N K"], splits: int) -> float:
-    """Return the score of the images in their order, N // S in each split, without the remaining
-    ones.
+    """Return the Inception score of the images in their order.
+
+    Each split has N // S of them; the remaining ones are left out.
 
     This is the score of the code of Barratt & Sharma (2018), arXiv:1801.01973, which the
     reproducibility report uses. Neighbouring images that are alike, as in a replay buffer, lower
@@ -130,8 +132,9 @@ def frechet_distance(first: Moments, second: Moments) -> float:
 
 
 def _eigenvalues(first: Matrix, second: Matrix) -> Matrix:
-    """Return the eigenvalues of S_1 S_2, which are those of the symmetric R.T S_2 R, if S_1 = R
-    R.T.
+    """Return the eigenvalues of S_1 S_2, with S_1 = R R.T.
+
+    They are those of the symmetric matrix R.T S_2 R.
     """
     options = {"eigvals_only": True, "check_finite": False}
     values: Matrix
@@ -147,8 +150,7 @@ def _eigenvalues(first: Matrix, second: Matrix) -> Matrix:
 
 
 def weighted_moments(features: Matrix, weights: Matrix) -> Moments:
-    """Return the mean and the unbiased covariance of features, each repeated as often as its
-    weight.
+    """Return mean and unbiased covariance of features that are repeated by weights.
 
     Args:
         features: float64 (N, D); the error of rounding grows with the square of their mean.
@@ -193,8 +195,9 @@ def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D
 def kid(
     generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], subsets: int, subset_size: int
 ) -> float:
-    """Return the mean over subsets of the unbiased squared MMD; slightly below 0 for equal
-    distributions.
+    """Return the mean over subsets of the unbiased squared MMD.
+
+    It is slightly below 0 for equal distributions.
     """
     from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, kid_features_to_metric
 
@@ -241,8 +244,9 @@ def _kernel(x: Matrix, y: Matrix) -> Matrix:
 
 
 def _sums_between(x: Matrix, y: Matrix, a: Matrix, b: Matrix) -> Matrix:
-    """Return the sum of a_i k(x_i, y_j) b_j for each row of a (R, N) and b (R, M), without the N x
-    M matrix.
+    """Return the sum of a_i k(x_i, y_j) b_j for rows of a (R, N) and b (R, M).
+
+    The N x M matrix is never whole in memory.
     """
     total = np.zeros(len(a))
     for start in progress.track(range(0, len(x), _BLOCK), "", "blocks"):
@@ -252,8 +256,9 @@ def _sums_between(x: Matrix, y: Matrix, a: Matrix, b: Matrix) -> Matrix:
 
 
 def _sums_within(x: Matrix, a: Matrix) -> Matrix:
-    """Return the sum of a_i k(x_i, x_j) a_j for each row of a (R, N), from the upper half of the
-    symmetric kernel.
+    """Return the sum of a_i k(x_i, x_j) a_j for each row of a (R, N).
+
+    The upper half of the symmetric kernel suffices.
     """
     total = np.zeros(len(a))
     for start in progress.track(range(0, len(x), _BLOCK), "", "blocks"):
@@ -267,9 +272,7 @@ def _sums_within(x: Matrix, a: Matrix) -> Matrix:
 def standardised(
     generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]
 ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "M D"]]:
-    """Shift and scale each feature so that the reference has mean 0 and deviation 1; only shift a
-    constant feature.
-    """
+    """Standardise each feature by the reference; only shift constant features."""
     mean, deviation = reference.mean(dim=0), reference.std(dim=0)
     deviation = deviation.where(deviation > 0, 1.0)
     return (generated - mean) / deviation, (reference - mean) / deviation

@@ -1,5 +1,6 @@
-"""A feature network that is trained on the dataset itself, for the comparison of generated images
-with it.
+"""A feature network that is trained on the dataset itself.
+
+It compares generated images with those of the dataset.
 
 The module imports torch inside functions, since its class is registered as a factory.
 
@@ -38,8 +39,9 @@ CHECKPOINT_EVERY = 50
 
 @dataclass(kw_only=True)
 class CnnFeatures:
-    """A small convolutional network trained on the dataset itself; the labels of values contain its
-    name.
+    """A small convolutional network trained on the dataset itself.
+
+    The labels of values contain its name.
 
     It is for images that Inception is not suited to (8x8 digits), or if Inception's weights are not
     available. The network ``{dataset}-cnn`` is trained once and kept in the cache. Training is
@@ -64,8 +66,9 @@ class CnnFeatures:
         _check_classes(planned.spec)
 
     def prepare(self, dataset: Dataset, cache: Path, device: torch.device) -> None:
-        """Load the network from this package or ``cache``, or train it on the train split and keep
-        it in ``cache``.
+        """Load the network from this package or ``cache``, or train it.
+
+        It is trained on the train split, and kept in ``cache``.
 
         Raises:
             NotApplicable: if the dataset has no labels.

@@ -31,8 +31,9 @@ Made = TypeVar("Made")
 
 
 def accuracy(logits: Array, labels: Array) -> Value:
-    """Return the share of examples whose largest logit is that of the label, in %, with Wilson's 95
-    % interval.
+    """Return the accuracy in %, with Wilson's 95 % interval.
+
+    It is the share of examples whose largest logit is that of the label.
 
     Args:
         logits: floats (N, K), finite.
@@ -51,8 +52,9 @@ def accuracy(logits: Array, labels: Array) -> Value:
 
 
 def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
-    """Return the mean of -log p(y|x) in nats, with a 95 % bootstrap interval; errors as for
-    :func:`accuracy`.
+    """Return the mean of -log p(y|x) in nats, with a 95 % bootstrap interval.
+
+    Errors are those of :func:`accuracy`.
 
     Args:
         logits: floats (N, K), finite.
@@ -67,8 +69,9 @@ def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
 
 
 def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
-    """Return the Brier score, the squared error of p(y|x) summed over classes, 0 to 2; arguments as
-    for :func:`nll`.
+    """Return the Brier score, the squared error of p(y|x) over classes, 0 to 2.
+
+    Arguments are those of :func:`nll`.
 
     Brier (1950), Monthly Weather Review 78(1), equation 2.
 
@@ -80,8 +83,9 @@ def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
 
 
 def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
-    """Return the expected calibration error of the predicted class in equal-width bins, in %; as
-    :func:`nll`.
+    """Return the expected calibration error in equal-width bins, in %.
+
+    It is that of the predicted class. Arguments are those of :func:`nll`.
 
     Guo et al. (2017), arXiv:1706.04599, equation 3; 20 bins as in Grathwohl et al. (2020), section
     5.2.
@@ -94,8 +98,9 @@ def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) 
 
 
 def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
-    """Return the calibration error of the predicted class in bins with equal numbers of examples;
-    as for :func:`ece`.
+    """Return the calibration error in bins with equal numbers of examples, in %.
+
+    Arguments are those of :func:`ece`.
 
     Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2.
 
@@ -109,8 +114,9 @@ def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int
 
 
 def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
-    """Return the calibration error of each p(k|x), averaged over the classes, in %; arguments as
-    for :func:`ece`.
+    """Return the calibration error of p(k|x), averaged over classes, in %.
+
+    Arguments are those of :func:`ece`.
 
     Kull et al. (2019), arXiv:1910.12656, definition 2.
 
@@ -128,8 +134,9 @@ def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: in
 
 
 def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
-    """Return P(a score inside is higher than one outside), ties counting half, 0 to 1, with a 95 %
-    bootstrap interval.
+    """Return the AUROC, 0 to 1, with a 95 % bootstrap interval.
+
+    It is P(a score inside is higher than one outside); ties count half.
 
     Args:
         inside: scores (N,) of in-distribution images, finite; higher means more likely

@@ -54,8 +54,9 @@ class FeatureMetric(SampleProtocol, Metric):
         return {"implementation": getattr(self, "implementation", "torch-fidelity")}
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return the smallest number of generated images and of reference images, and the reason
-        for errors.
+        """Return the smallest numbers of generated and reference images, and the reason.
+
+        The reason is for errors.
 
         Args:
             network: the identity of the feature network.
@@ -109,8 +110,9 @@ class FeatureMetric(SampleProtocol, Metric):
         return metric.measurement(evaluation, {}, estimates=estimates, parts=parts, details=passes)
 
     def scores(self, sample: Generated, real: Any) -> Scores:
-        """Score generated images; ``real``: the pooled features of reference images (M, D), or
-        None.
+        """Score generated images.
+
+        ``real`` are the pooled features of reference images (M, D), or None.
         """
         raise NotImplementedError
 
@@ -168,8 +170,7 @@ class ReferenceMetric(FeatureMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class FID(ReferenceMetric):
-    """Fréchet distance between features of the model's samples and of the dataset, by
-    torch-fidelity.
+    """Fréchet distance of features of samples and of the dataset, by torch-fidelity.
 
     ``features``: as for ``is``. ``resamples`` is 200 by default, and 0 for networks of more than
     512 features: with Inception each takes seconds. FID of equal distributions is above 0, and
@@ -197,8 +198,7 @@ class FID(ReferenceMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class KID(ReferenceMetric):
-    """Kernel distance between features of the model's samples and of the dataset, by
-    torch-fidelity.
+    """Kernel distance of features of samples and of the dataset, by torch-fidelity.
 
     ``features``: as for ``is``. Those of published networks are not changed; those of other
     networks, whose arbitrary scale would dominate the cubic kernel, are standardised, and the

@@ -35,8 +35,9 @@ END = 100
 
 @dataclass(frozen=True, kw_only=True)
 class LogDensity(Metric):
-    """Log p(x) of the test images or of samples, in nats: its spread, and the classes at its
-    extremes.
+    """Log p(x) of the test images or of samples, in nats.
+
+    Its values are its spread, and the classes at its extremes.
 
     The two ends are the 100 images of the highest and of the lowest log p(x), or a quarter of the
     images each if that is fewer. ``classes-top`` is the effective number of classes, by label, at
@@ -98,9 +99,7 @@ class LogDensity(Metric):
         )
 
     def _images(self, evaluation: Evaluation) -> tuple[Tensor, dict[str, Scalar], Array | None]:
-        """Return the images that are measured, the parts of the protocol that describe them, and
-        their labels.
-        """
+        """Return the images that are measured, their protocol and their labels."""
         if self.samples:
             images, _, source, _ = evaluation.samples(self.samples.wanted)
             return images, self.samples.description(len(images), len(images), source), None
@@ -112,8 +111,9 @@ class LogDensity(Metric):
         )
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the values of the images, except ``auroc-correct``; each resample has its own
-        extremes.
+        """Return the values of the images, except ``auroc-correct``.
+
+        Each resample has its own extremes.
 
         The correctly classified images, from which ``auroc-correct`` is resampled, differ between
         models, so that two models cannot be compared image by image.
@@ -146,8 +146,9 @@ def highest_first(values: Array) -> Array:
 
 
 def effective_classes(classes: Array, num_classes: int) -> Estimate:
-    """Return the effective number of classes, 1 to K: exp(H) of their shares among the classes (N,)
-    of images.
+    """Return exp(H) of the shares of classes (N,) among images, 1 to K.
+
+    It is the effective number of classes.
 
     It is the Hill number of order 1. Jost (2006), Oikos 113(2), 363-375.
     """
@@ -188,8 +189,9 @@ def among_highest(estimate: Estimate, order: Array, n: int) -> Estimate:
 
 
 def _detection(arrays: Arrays) -> dict[str, Estimate]:
-    """Return the AUROC of log p(x) for correctly classified images, if some images are correct and
-    some are not.
+    """Return the AUROC of log p(x) for correctly classified images, if it is defined.
+
+    Some images must be correct and some not.
     """
     if not {"predicted", "labels"} <= arrays.keys():
         return {}

@@ -1,5 +1,6 @@
-"""Out-of-distribution detection: the separation of test images from other images by a model's
-scores.
+"""Out-of-distribution detection by a score of each image.
+
+The score separates test images from other images.
 
 Of one OOD set, or of groups of sets, as OpenOOD reports it.
 
@@ -33,8 +34,9 @@ from jembench.metrics.classification import require_finite
 
 @dataclass(frozen=True, kw_only=True)
 class Scored(Metric):
-    """A metric of a score of each image: ``score`` is a name of `jembench list scores` with its
-    options.
+    """A metric of a score of each image.
+
+    ``score`` is a name of `jembench list scores` with its options.
     """
 
     score: Annotated[str, Names("scores")] = "log-px"
@@ -73,9 +75,7 @@ class Scored(Metric):
         return {"score": str(Spec(score.name, tuple(options)))}
 
     def fitted(self, evaluation: Evaluation) -> tuple[OODScore, Mapping[str, str | int]]:
-        """Return the score of the model, and the parts of the protocol that say which images it was
-        fitted on.
-        """
+        """Return the score of the model, and the protocol of the images it was fitted on."""
         scorer = self.scorer
         return (
             scorer.fit(evaluation, self.data_noise)
@@ -144,8 +144,9 @@ class ScoredClasses(Scored):
 
 @dataclass(frozen=True, kw_only=True)
 class OutOfDistribution(Scored):
-    """Out-of-distribution detection: AUROC, FPR at 95 % TPR and average precision of a score
-    against other images.
+    """Out-of-distribution detection of another set of images by a score.
+
+    AUROC, FPR at 95 % TPR and average precision.
 
     ``set`` is an OOD set (`jembench list ood_sets`) or a dataset: interp, svhn, celeba:root=/data.
     ``score`` is a name of `jembench list scores` with its options, refinement:steps=5, or an import
@@ -211,8 +212,9 @@ MADE = {"near": ("halves", "interp", "flipped"), "far": ("permuted", "uniform", 
 
 @dataclass(frozen=True, kw_only=True)
 class OutOfDistributionGroup(Scored):
-    """Out-of-distribution detection on a group of near or far sets: means of the values over the
-    sets.
+    """Out-of-distribution detection of a group of near or far sets.
+
+    Values are means over the sets.
 
     On CIFAR the sets are those of OpenOOD, Zhang et al. (2023), arXiv:2306.09301; on other datasets
     they are made here. Values and options are those of ``ood``, computed for each set and averaged;
@@ -259,8 +261,9 @@ class OutOfDistributionGroup(Scored):
         return self.measurement(evaluation, arrays, parts=parts)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the means over sets of AUROC, FPR at 95 % TPR, average precision and the
-        trapezoidal areas.
+        """Return the means over sets of AUROC, FPR, average precision and areas.
+
+        FPR is that at 95 % TPR, and the areas are trapezoidal.
         """
         from jembench.stats import ranking
 

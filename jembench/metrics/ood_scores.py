@@ -1,5 +1,6 @@
-"""Scores for out-of-distribution detection, higher for images that the model takes to be
-in-distribution.
+"""Scores for out-of-distribution detection.
+
+They are higher for images that the model takes to be in-distribution.
 
 A score is a component (``jembench list scores``), registered by an entry point.
 """
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 
 
 class PredictionScore(NamedTuple):
-    """An :class:`~jembench.interfaces.OODScore` that is a function of one quantity from a pass
-    through the network.
-    """
+    """An OOD score that is a function of one quantity of a pass."""
 
     capability: Capability
     quantity: Quantity

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PGD(attacks.GradientAttack):
-    """Projected gradient descent: the median distance, in levels of 255, to the nearest image of
-    another class.
+    """Projected gradient descent: the median distance, in levels of 255.
+
+    It is the distance to the nearest image of another class.
 
     The accuracy within some eps is given as well; with ``eps`` (8/255, of a pixel's range) only the
     accuracy within it. Misclassified images count as broken at distance 0.
@@ -81,8 +82,9 @@ class PGD(attacks.GradientAttack):
         return attacks.Found(closest.adversarial, closest.distance.isfinite())
 
     def starts(self, shard: attacks.Shard) -> Tensor:
-        """Draw the starts of each image, (N, R, C, H, W), which do not depend on its shard or the
-        model.
+        """Draw the starts of each image, (N, R, C, H, W).
+
+        They do not depend on its shard or the model.
         """
         import torch
 
@@ -106,8 +108,9 @@ class PGD(attacks.GradientAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer(attacks.GradientAttack):
-    """Transfer of adversarial images to the model with refinement: the share in % that still
-    deceives it.
+    """Transfer of adversarial images to the model with refinement.
+
+    Its value is the share in % that still deceives it.
 
     The images are those that ``pgd`` finds without refinement. An image that is refined back to its
     class counts with distance infinity. The share is of images that both models classify correctly
@@ -182,8 +185,9 @@ class Transfer(attacks.GradientAttack):
         return attacks.Attacked({**attacked.arrays, **as_it_is}, source.wanted)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the share that still deceives the model, as a statistic of all images, and the
-        accuracies.
+        """Return the share that still deceives the model, and the accuracies.
+
+        The share is a statistic of all images.
         """
         import numpy as np
 

@@ -1,5 +1,4 @@
-"""Feature networks with published weights, computed by torch-fidelity: their base class, and
-Inception.
+"""Feature networks with published weights, computed by torch-fidelity.
 
 The module imports torch inside functions, since its classes are registered as factories.
 
@@ -73,8 +72,9 @@ class Pretrained:
             self._read(planned.spec)
 
     def prepare(self, dataset: Dataset, cache: Path, device: torch.device) -> None:
-        """Load the weights; errors as for :meth:`check`. Neither ``cache`` nor images of
-        ``dataset`` are used.
+        """Load the weights; errors as for :meth:`check`.
+
+        Neither ``cache`` nor images of ``dataset`` are used.
         """
         import torch
 
@@ -84,8 +84,9 @@ class Pretrained:
         self.identity = f"{type(self).identity}@{digest[:8]}"
 
     def features(self, images: Tensor) -> Features:
-        """Return the features of images, uint8 (N, C, H, W), float32 on the CPU; grey images are
-        expanded to RGB.
+        """Return the features of images, uint8 (N, C, H, W): float32 on the CPU.
+
+        Grey images are expanded to RGB.
         """
 
         def evaluate(batch: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,8 +96,9 @@ class Pretrained:
         return in_batches(self._net, evaluate, images, _BATCH)
 
     def _read(self, data: DataSpec) -> tuple[bytes, str]:
-        """Read the weights for images of ``data``, after downloading them if ``download`` is set,
-        and their digest.
+        """Read the weights for images of ``data``, and their digest.
+
+        They are downloaded first if ``download`` is set.
         """
         network, _, size, expected, url = self.published
         if data.shape[0] not in (1, 3):
@@ -148,8 +150,9 @@ def _fetch(weights: Weights) -> None:
 
 
 def _inception(content: bytes) -> Any:
-    """Return torch-fidelity's network, whose constructor unpickles a copy that was read without
-    running code.
+    """Return torch-fidelity's network from weights that were read without running code.
+
+    Its constructor unpickles a copy.
     """
     import torch
     from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3

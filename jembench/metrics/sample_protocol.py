@@ -103,9 +103,7 @@ class SampleProtocol:
         return count
 
     def description(self, kept: int, drawn: int, source: str) -> dict[str, Scalar]:
-        """Return the parts of a protocol of ``kept`` images, selected from ``drawn`` of a
-        ``source``.
-        """
+        """Return the protocol of ``kept`` images, selected from ``drawn`` of a ``source``."""
         parts: dict[str, Scalar] = {"images": kept, "source": source}
         parts |= {"pooling": _POOLING[self.pooling], "selection": self.selection}
         if self.selection != "none":
@@ -178,8 +176,9 @@ def features_spec(option: str, data: Data | Planned) -> str:
 def foresee(
     planned: Planned, features: str, asked: SampleProtocol
 ) -> tuple[int | None, FeatureNetwork]:
-    """Return the number of images that a protocol will have, None if unknown, and the feature
-    network.
+    """Return the number of images of a protocol, None if unknown, and the network.
+
+    The network is that of the features.
 
     Raises:
         Unavailable: if the feature network is not available, or the model will have no such images,
@@ -271,8 +270,9 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
 
 
 def passes(samples: Samples) -> float | None:
-    """Return the mean network passes of a sample: the steps of its chain, or 1 if it was drawn
-    directly.
+    """Return the mean network passes of a sample.
+
+    They are the steps of its chain, or 1 if it was drawn directly.
 
     None: the age of its chain is not known, or each fit has selected its own number of steps.
     """
@@ -328,8 +328,9 @@ def selected(
 def pool_of(
     evaluation: Evaluation, features: str, images: Literal["train", "test"] | Tensor, what: str
 ) -> Tensor:
-    """Return the pooled features of images, float64 (M, D) on the CPU; ``what`` names the images in
-    errors.
+    """Return the pooled features of images, float64 (M, D) on the CPU.
+
+    ``what`` names the images in errors.
 
     Raises:
         Diverged: if a feature is not finite.

@@ -130,8 +130,9 @@ class ClassSamples(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfidentSamples(Metric):
-    """The 64 samples of the highest confidence: their mean confidence and effective number of
-    classes.
+    """The 64 samples of the highest confidence.
+
+    Their mean confidence, and their effective number of classes.
 
     The intervals are over the samples: each resample has its own 64 most confident ones.
     ``sampler``: as for ``is``.
@@ -190,8 +191,9 @@ class ConfidentSamples(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class ChainAge(Metric):
-    """Median age of the chains in the replay buffer, in steps, and the share of its variance
-    between classes.
+    """Median age of the chains in the replay buffer, in steps.
+
+    And the share of its variance between classes.
 
     ``age-dependence`` is epsilon squared, 0 to 1. The arrays hold the age and the predicted class
     of each chain.
@@ -226,8 +228,9 @@ class ChainAge(Metric):
 
 
 def variance_between(values: Array, classes: Array) -> Array:
-    """Return the share of the variance of values (R, N) between classes (R, N), (R,) in 0..1; 0 for
-    equal values.
+    """Return the share of variance between classes of values (R, N), (R,), 0 to 1.
+
+    It is 0 for equal values. Classes are (R, N).
     """
     import numpy as np
 
@@ -244,8 +247,9 @@ def variance_between(values: Array, classes: Array) -> Array:
 
 
 def epsilon_squared(ages: Array, classes: Array) -> Statistic:
-    """Return the share of the variance of ages' ranks between classes, 0 to 1, as a statistic of
-    indices (R, N).
+    """Return the share of the variance of ages' ranks between classes, 0 to 1.
+
+    A statistic of indices (R, N).
 
     It is H / (N - 1) with the H of Kruskal and Wallis, corrected for ties, and 0 if all ages are
     equal. Tomczak & Tomczak (2014), Trends in Sport Sciences 1(21), 19-25.

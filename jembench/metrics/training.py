@@ -67,8 +67,9 @@ class IterationTime(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class Cost(Metric):
-    """Network passes of a training and of one of the model's own samples, and the number of
-    parameters.
+    """Network passes of a training and of a sample, and the number of parameters.
+
+    The sample is one of the model's own.
 
     A pass is one image that goes through the network once, forward, or forward and backward. Those
     of a training are the steps of all chains and the images of all losses, also of attempts that

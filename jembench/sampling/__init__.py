@@ -1,3 +1,4 @@
-"""Chains that draw images from an energy: SGLD, persistent chains with a replay buffer, and their
-one loop.
+"""Chains that draw images from an energy: SGLD, persistent chains, and their loop.
+
+Persistent chains have a replay buffer.
 """

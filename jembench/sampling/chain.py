@@ -44,8 +44,9 @@ def run(
     generator: Generator,
     steps: int | None = None,
 ) -> ChainState:
-    """Move chains by ``steps`` (the sampler's own number if None). The sampler's buffer is
-    unchanged.
+    """Move chains by ``steps``; None: the sampler's own number.
+
+    The sampler's buffer is unchanged.
     """
     for _ in progress.track(range(sampler.steps if steps is None else steps), "sampling", "steps"):
         state = sampler.step(state, grad_energy, generator)

@@ -66,8 +66,9 @@ def pcd(
     reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
     start: StartSpec = "uniform",
 ) -> PersistentChains:
-    """Persistent chains (SGLD) from a replay buffer; a share ``reinit`` restarts from noise,
-    uniform by default.
+    """Persistent chains (SGLD) from a replay buffer.
+
+    A share ``reinit`` restarts from noise, uniform by default.
 
     ``clip`` clamps every element of the gradient to [-clip, clip]; ``bounded`` clamps the images
     after every step. SADA-JEM (Yang, Su & Ji, 2023) has steps=10, noise=0, clip=1, bounded=true,
@@ -92,8 +93,9 @@ def proximal(
     reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
     start: StartSpec = "class-gaussian",
 ) -> PersistentChains:
-    """JEM++'s proximal sampler: ``outer`` network passes, each followed by ``inner`` cheap steps
-    (Yang & Ji, 2021).
+    """JEM++'s proximal sampler (Yang & Ji, 2021).
+
+    ``outer`` network passes, each followed by ``inner`` cheap steps.
 
     Each outer step computes p = dE/dh at the first layer's output h and holds it fixed while the
     inner ones repeat x <- clamp(x - step_size clamp(J(x)^T p, -clip, clip), low, high), J = dh/dx,
@@ -119,8 +121,9 @@ def ascent(
     noise: Annotated[float, Range(least=0)] = 0.0,
     start: StartSpec = "uniform",
 ) -> ShortRun:
-    """Ascent of log p(x) by steps of fixed length along its gradient, from new starts, kept in
-    bounds (DAT).
+    """Ascent of log p(x) by steps of fixed length, from new starts, in bounds (DAT).
+
+    The steps follow the gradient.
 
     ``step_size`` is the L2 norm of a step of each image, in units of a pixel's range, as the radius
     of an attack is. With ``steps=0`` the samples are the starts themselves: outliers.
@@ -151,8 +154,9 @@ def class_gaussian_start(data: DataSpec) -> ClassGaussianStart:
 def images_start(
     data: DataSpec, *, set: Annotated[str, Names("ood_sets", "datasets")] = ""
 ) -> ImagesStart:
-    """Training images of another dataset, or an OOD set of the training images, by default these
-    themselves.
+    """Training images of another dataset, or an OOD set of the training images.
+
+    By default these themselves.
     """
     from jembench.data.ood_sets.resolve import resolve
     from jembench.sampling.outliers import ImagesStart
@@ -168,8 +172,9 @@ def permuted_start(data: DataSpec) -> PermutedStart:
 
 
 def shapes_start(data: DataSpec) -> ShapesStart:
-    """Images of low complexity: two colours with a sharp or a soft outline between them, or one
-    colour.
+    """Images of low complexity: one colour, or two with an outline between them.
+
+    The outline is sharp or soft.
     """
     from jembench.sampling.outliers import ShapesStart
 
@@ -177,8 +182,9 @@ def shapes_start(data: DataSpec) -> ShapesStart:
 
 
 def mixture_start(data: DataSpec, *, starts: StartSpec, weights: str = "") -> MixtureStart:
-    """A mixture of starts, such as "uniform,permuted,shapes", with weights such as "2,1,1", by
-    default equal ones.
+    """A mixture of starts, such as "uniform,permuted,shapes".
+
+    Weights are such as "2,1,1", by default equal ones.
     """
     from jembench.sampling.outliers import MixtureStart
 

@@ -23,8 +23,9 @@ Move = Callable[[ChainState], ChainState]
 
 
 class ChainGraph:
-    """Runs chains as :func:`jembench.sampling.chain.run` does, each as one CUDA graph from the
-    third on.
+    """Runs chains, each as one CUDA graph from the third on.
+
+    The results are those of :func:`jembench.sampling.chain.run`.
 
     Only chains of a ``capturable`` sampler are captured. After any error chains run step by step,
     with one warning. The values are the same as step by step: a capture draws no random numbers,
@@ -62,8 +63,9 @@ class ChainGraph:
         generator: Generator,
         steps: int | None,
     ) -> ChainState:
-        """Move chains by ``steps`` (the sampler's own number if None). The sampler's buffer is
-        unchanged.
+        """Move chains by ``steps``; None: the sampler's own number.
+
+        The sampler's buffer is unchanged.
         """
         move = functools.partial(
             chain.run, sampler, grad_energy=grad_energy, generator=generator, steps=steps
@@ -89,8 +91,9 @@ class ChainGraph:
         return move(state) if self._graph is None else self._replay(state)
 
     def _layout_of(self, sampler: Sampler, state: ChainState) -> tuple[Any, ...]:
-        """Return the conditions of a graph beside the objects: the mode, shapes and addresses of
-        tensors.
+        """Return the mode, and shapes and addresses of tensors.
+
+        A graph is valid under these conditions, beside its objects.
         """
         leaves = (
             (x.shape, x.stride(), x.dtype, x.device) if isinstance(x, Tensor) else x for x in state

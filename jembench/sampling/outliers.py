@@ -1,5 +1,6 @@
-"""Starts of chains outside of the data: other images, permuted ones, shapes, and mixtures of
-starts.
+"""Starts of chains outside of the data.
+
+Other images, permuted ones, shapes, and mixtures of starts.
 
 Samples of a chain of zero steps are its starts, so that a loss gets outliers as it gets samples.
 
@@ -65,8 +66,9 @@ class ImagesStart(DrawnStart):
 
 
 class PermutedStart(ImagesStart):
-    """Training images with rearranged pixels, by a new permutation for each; the channels of a
-    pixel stay together.
+    """Training images with rearranged pixels, by a new permutation for each.
+
+    The channels of a pixel stay together.
     """
 
     def draw(
@@ -81,8 +83,9 @@ class PermutedStart(ImagesStart):
 
 
 class ShapesStart(DrawnStart):
-    """Images of low complexity: two colours, with a sharp or a soft outline between them, or one
-    colour alone.
+    """Images of low complexity: one colour, or two with an outline between them.
+
+    The outline is sharp or soft.
 
     With colours a and b, u standard normal noise of 4x4 cells enlarged bicubically, an offset o of
     standard deviation 1 and a softness w from .01 to 10, log-uniform, all independent for each
@@ -113,8 +116,9 @@ class ShapesStart(DrawnStart):
 
 
 class MixtureStart:
-    """A mixture of starts: each chain is of one of them, drawn with probabilities in proportion to
-    the weights.
+    """A mixture of starts.
+
+    Each chain is of one of them, drawn with probabilities in proportion to the weights.
 
     Args:
         starts: the parts.

@@ -1,5 +1,6 @@
-"""Persistent contrastive divergence: chains that continue from their last ends, which a replay
-buffer keeps.
+"""Persistent contrastive divergence: chains that continue from their last ends.
+
+A replay buffer keeps the ends.
 
 Legend: N slots, B chains, K classes, M = N / K slots a class, C channels, H height, W width.
 """
@@ -16,8 +17,9 @@ from jembench.sampling.sgld import Langevin, ShortRun
 
 
 class PersistentChains(ShortRun):
-    """SGLD from a replay buffer (Tieleman, 2008; Du & Mordatch, 2019; Grathwohl et al., 2020,
-    Algorithm 1).
+    """SGLD from a replay buffer.
+
+    Tieleman (2008); Du and Mordatch (2019); Grathwohl et al. (2020), Algorithm 1.
 
     The buffer is N images and the age of each, in sampling steps since its last restart. For chains
     on E(x, y), the slots k M to (k + 1) M - 1 belong to class k.
@@ -84,8 +86,9 @@ class PersistentChains(ShortRun):
             )
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
-        """Draw n chains from the buffer, from their classes' slots if y is given; restart some of
-        them.
+        """Draw n chains from the buffer, and restart some of them.
+
+        They are from their classes' slots if y is given.
         """
         self.conditional = y is not None
         if not self.filled:
@@ -105,15 +108,17 @@ class PersistentChains(ShortRun):
         return ChainState(self.starts.renew(x, restart, y, generator), y, slots)
 
     def draw_slots(self, n: int, generator: Generator) -> Int[Tensor, " n"]:
-        """Draw n different slots. (The reference code draws with replacement, so that two chains
-        may share a slot.)
+        """Draw n different slots.
+
+        The reference code draws with replacement, so that two chains may share a slot.
         """
         self.check_batch(n, conditional=False)
         return torch.randperm(self.capacity, generator=generator, device=generator.device)[:n]
 
     def draw_slots_of(self, y: Int[Tensor, " B"], generator: Generator) -> Int[Tensor, " B"]:
-        """Draw different slots, one of each of the classes y, none of which is wanted more often
-        than it has slots.
+        """Draw different slots, one of each of the classes y.
+
+        No class is wanted more often than it has slots.
         """
         shape = self.data.num_classes, self.slots_per_class
         order = torch.rand(shape, generator=generator, device=generator.device).argsort(1)
@@ -128,9 +133,7 @@ class PersistentChains(ShortRun):
         self.ages[state.slots] += state.steps
 
     def kept(self) -> ChainState | None:
-        """Return a copy of all chains in the buffer and their ages, by slot; None before the first
-        are drawn.
-        """
+        """Return a copy of the buffer's chains and ages, by slot; None before the first."""
         if not self.filled:
             return None
         slots = torch.arange(self.capacity, device=self.ages.device)
@@ -140,8 +143,9 @@ class PersistentChains(ShortRun):
         return slots // self.slots_per_class if self.conditional else None
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the images and ages of the buffer, whether it is filled, and whether its slots
-        belong to classes.
+        """Return images and ages of the buffer, and whether it is filled and by class.
+
+        By class: its slots belong to classes.
         """
         return {
             "images": self.images,

@@ -62,8 +62,9 @@ class UniformStart(DrawnStart):
 
 
 class ClassGaussianStart:
-    """Draws from the Gaussian fitted to each class's training images, clamped to the bounds (JEM++:
-    Yang & Ji, 2021).
+    """Draws from the Gaussian of each class's training images, within the bounds.
+
+    JEM++ (Yang & Ji, 2021). Draws are clamped.
 
     With the mean m and the covariance S (divisor N, as in their code) of a class's images x_1 ...
     x_N, a start is a draw from N(m, S + 1e-4 I), the 1e-4 on the scale of [-1, 1]. It is drawn as
@@ -157,8 +158,9 @@ class ClassGaussianStart:
 def draw_gaussian(
     n: int, images: UInt8[Tensor, "N C H W"], bounds: Bounds, generator: Generator
 ) -> Tensor:
-    """Draw n images from the Gaussian with the images' mean and covariance (zero for one image),
-    not clamped.
+    """Draw n images from a Gaussian with the mean and covariance of images.
+
+    The covariance is zero for one image. Draws are not clamped.
     """
     count, device = len(images), images.device
     mean = torch.zeros(images[0].numel(), device=device)

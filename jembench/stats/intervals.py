@@ -1,5 +1,6 @@
-"""Intervals: Wilson's score interval for shares and rank statistics, and a bootstrap for other
-statistics.
+"""Intervals: Wilson's score interval and the bootstrap.
+
+Wilson's is for shares and rank statistics.
 
 Legend: R resamples, N observations.
 """
@@ -33,8 +34,9 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
-    """Return the score interval of a proportion, within [0, 1], which is accurate near 0 and 1 as
-    well.
+    """Return Wilson's score interval of a proportion, within [0, 1].
+
+    It is accurate near 0 and 1 as well.
 
     Wilson (1927), Journal of the American Statistical Association 22(158), 209-212.
     """
@@ -141,8 +143,9 @@ def bootstrap_interval(
 
 
 def agree(values: NDArray[np.float64]) -> bool:
-    """Return whether resampled values (R,) are all equal up to rounding, so that they determine no
-    interval.
+    """Return whether resampled values (R,) are equal up to rounding.
+
+    They then determine no interval.
     """
     return float(np.ptp(values)) <= 1e-9 * float(np.abs(values).max())
 
@@ -154,8 +157,9 @@ def around(
     within: tuple[float, float] = (-math.inf, math.inf),
     trials: int = 0,
 ) -> Interval:
-    """Return the percentiles of the deviations of resampled values (R,) from their median, put
-    around the estimate.
+    """Return percentiles of the resampled deviations (R,), put around the estimate.
+
+    Deviations are those from the median.
 
     With ``trials`` it is widened to :func:`score_interval` where that is wider. It contains the
     estimate, even if rounding has moved the estimate just outside of its range.
@@ -176,8 +180,9 @@ def around(
 def resampled(
     statistic: Statistic, sizes: Sequence[int], rng: np.random.Generator, resamples: int
 ) -> NDArray[np.float64]:
-    """Return the statistic of each resample, (R,); the result does not depend on how they are split
-    into calls.
+    """Return the statistic of each resample, (R,).
+
+    The result does not depend on how resamples are split into calls.
 
     Raises:
         ValueError: if the statistic of a resample is not finite.

@@ -26,8 +26,9 @@ class Difference(NamedTuple):
 
 
 def mcnemar(correct_a: NDArray[np.bool_], correct_b: NDArray[np.bool_]) -> float:
-    """Return the two-sided p value of McNemar's exact test, which only uses images on which one
-    classifier is correct.
+    """Return the two-sided p value of McNemar's exact test.
+
+    It only uses images on which one classifier is correct.
 
     McNemar (1947), Psychometrika 12(2), 153-157; exact, by the binomial distribution.
 
@@ -131,8 +132,9 @@ def from_intervals(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p values for multiple tests, so that the probability of any false positive stays at
-    the level.
+    """Adjust p values for multiple tests.
+
+    The probability of any false positive stays at the level.
 
     Holm (1979), Scandinavian Journal of Statistics 6(2), 65-70.
 
@@ -151,8 +153,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def seed_difference(a: Sequence[float], b: Sequence[float]) -> Difference | None:
-    """Return the mean difference over seeds by Student's t for pairs; None for fewer than two
-    seeds.
+    """Return the mean difference over seeds by Student's t for pairs.
+
+    None for fewer than two seeds.
 
     The interval is over trainings with other seeds, on the same test images. If the difference is
     the same for all seeds, it has no width.

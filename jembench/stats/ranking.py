@@ -22,8 +22,9 @@ TPR = 0.95
 
 
 def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
-    """Return AUROC, FPR at 95 % TPR and average precision, each in 0..1, as statistics of both
-    sets.
+    """Return AUROC, FPR at 95 % TPR and average precision as statistics, 0 to 1.
+
+    They are statistics of both sets.
 
     ``auroc`` is P(inside scores higher than outside), ties counting half. With inside as the
     positive class, ``fpr95-in`` is the least share of outside above a threshold that at least 95 %
@@ -44,8 +45,9 @@ def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
 
 
 def trapezoids(inside: Scores, outside: Scores) -> dict[str, Resampling]:
-    """Return the areas under both precision-recall curves by the trapezoidal rule, as statistics of
-    both sets.
+    """Return the areas under both precision-recall curves by the trapezoidal rule.
+
+    They are statistics of both sets.
     """
     swapped = _swapped(trapezoid_resampling(-outside, -inside))
     return {
@@ -55,8 +57,9 @@ def trapezoids(inside: Scores, outside: Scores) -> dict[str, Resampling]:
 
 
 def mean_over_sets(resamplings: Sequence[Resampling]) -> Resampling:
-    """Return the mean of a statistic over sets of outliers. All share each resample of the inside
-    scores.
+    """Return the mean of a statistic over sets of outliers.
+
+    All share each resample of the inside scores.
     """
 
     def mean(of_inside: Indices, *of_sets: Indices) -> Scores:
@@ -101,8 +104,9 @@ def fpr_resampling(inside: Scores, outside: Scores, tpr: float = TPR) -> Resampl
 
 
 def average_precision_resampling(inside: Scores, outside: Scores) -> Resampling:
-    """Return average precision as a statistic of both sets: the mean over inside of the precision
-    at its own score.
+    """Return average precision as a statistic of both sets.
+
+    It is the mean over inside of the precision at its own score.
     """
 
     def average_precision(of_inside: Counts, of_outside: Counts) -> float:
@@ -115,8 +119,9 @@ def average_precision_resampling(inside: Scores, outside: Scores) -> Resampling:
 
 
 def trapezoid_resampling(inside: Scores, outside: Scores) -> Resampling:
-    """Return the area under the precision-recall curve by the trapezoidal rule, from precision 1 at
-    recall 0.
+    """Return the area under the precision-recall curve by the trapezoidal rule.
+
+    It starts at precision 1 and recall 0.
     """
 
     def area(of_inside: Counts, of_outside: Counts) -> float:
@@ -130,8 +135,9 @@ def trapezoid_resampling(inside: Scores, outside: Scores) -> Resampling:
 def _resampling(
     inside: Scores, outside: Scores, value: Callable[[Counts, Counts], float]
 ) -> Resampling:
-    """Return the statistic that is computed from the counts of each distinct score, highest first,
-    in both sets.
+    """Return a statistic of the counts of each distinct score in both sets.
+
+    Scores are in descending order.
 
     Resamples are processed one by one, since the counts of one fit into the cache.
     """

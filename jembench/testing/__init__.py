@@ -1,5 +1,6 @@
-"""The conformance kit: checks of the promises of models, samplers, metrics and datasets, for the
-tests of plugins.
+"""The conformance kit: checks of what components promise, for tests of plugins.
+
+Components are models, samplers, metrics and datasets.
 
 In a test of a plugin::
 
@@ -25,8 +26,9 @@ __all__ = ["DIGITS", "check_dataset", "check_metric", "check_model", "check_samp
 
 
 def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
-    """Return the checks of a model: shapes, energies, gradients, randomness, training, saving and
-    loading.
+    """Return the checks of a model.
+
+    Shapes, energies, gradients, randomness, training, saving and loading.
 
     Args:
         spec: ``my-ebm:hidden=8``, or an import path such as ``my_ebm:build``.
@@ -38,8 +40,9 @@ def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
 
 
 def check_sampler(spec: str, data: DataSpec = DIGITS) -> list[Check]:
-    """Return the checks of a sampler: shapes, randomness, its buffer, and its chains on energies in
-    closed form.
+    """Return the checks of a sampler.
+
+    Shapes, randomness, its buffer, and its chains on energies in closed form.
     """
     from jembench.testing.samplers import SamplerSubject
 
@@ -47,8 +50,9 @@ def check_sampler(spec: str, data: DataSpec = DIGITS) -> list[Check]:
 
 
 def check_metric(spec: str) -> list[Check]:
-    """Return the checks of a metric: its requirements, protocol, values and arrays, on a model in
-    closed form.
+    """Return the checks of a metric.
+
+    Its requirements, protocol, values and arrays, on a model in closed form.
     """
     from jembench.testing.metrics import MetricSubject
 

@@ -15,8 +15,9 @@ _SEED = 20_191_206
 
 
 def same(a: Any, b: Any) -> bool:
-    """Compare two values bit for bit, with the types and shapes of tensors and arrays. NaN equals
-    NaN.
+    """Compare two values bit for bit; NaN equals NaN.
+
+    Types and shapes of tensors and arrays count.
     """
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
@@ -76,7 +77,8 @@ def untouched_randomness(name: str) -> Iterator[None]:
 
 
 def global_states() -> dict[str, Any]:
-    """Return the state of each global generator except Python's, which runtime type checkers draw
-    from.
+    """Return the state of each global generator except Python's.
+
+    Runtime type checkers draw from that one.
     """
     return {"numpy.random": np.random.get_state(), "torch": torch.get_rng_state()}  # noqa: NPY002

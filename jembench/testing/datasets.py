@@ -39,8 +39,9 @@ class DatasetSubject(Subject):
         return data
 
     def splits(self, dataset: Dataset | None = None) -> dict[SplitName, Split]:
-        """Return the splits of a dataset, by default of a new one. Skip the check unless they are
-        tensors.
+        """Return the splits of a dataset, by default of a new one.
+
+        Skips the check unless they are tensors.
         """
         dataset = dataset or self.build()
         splits = {name: Split(*dataset.split(name)) for name in get_args(SplitName)}

@@ -20,8 +20,9 @@ CHECKS: Mapping[str, Callable[[str, DataSpec], list[Check]]] = {
 
 
 def check_distribution(name: str, data: DataSpec) -> list[Check]:
-    """Return the checks of every component of a distribution, those of models and samplers for
-    images of ``data``.
+    """Return the checks of every component of a distribution.
+
+    Models and samplers are checked for images of ``data``.
 
     Raises:
         SpecError: if it is not installed, or has no component.
@@ -48,8 +49,9 @@ def check_component(kind: str, spec: str, data: DataSpec) -> list[Check]:
 
 
 def _check_installed(component: Component, data: DataSpec) -> list[Check]:
-    """Return the checks of a component with default options, or one skipped check if it needs
-    options.
+    """Return the checks of a component with default options.
+
+    One skipped check if it needs options.
     """
     kind, name, described = component.kind, component.name, describe(component)
     if described.problem or kind not in CHECKS:

@@ -29,8 +29,9 @@ IMAGES: dict[SplitName, int] = {"train": 200, "test": 100}
 
 
 class Mixture(ByBayes, nn.Module):
-    """A mixture of K isotropic Gaussians, one per class, with equal weights: p(x, k) = N(x; m_k,
-    s^2 I) / K.
+    """A mixture of K isotropic Gaussians of equal weights, one for each class.
+
+    p(x, k) = N(x; m_k, s^2 I) / K.
 
     E(x) = -log p(x) and E(x, k) = -log p(x, k) without an unknown constant, and p(y|x) is exact.
     The bounds of pixels lie almost 4 s away from the means; the density ignores that samples are
@@ -101,8 +102,9 @@ class WithChains(WithMethods):
 
 
 def drawn_images(data: DataSpec) -> LazyDataset:
-    """Return a deterministic dataset drawn from a mixture: 200 images for training and 100 for the
-    test.
+    """Return a deterministic dataset drawn from a mixture.
+
+    200 training images and 100 test images.
 
     Classes alternate; without classes there are no labels.
     """

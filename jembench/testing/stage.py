@@ -38,8 +38,9 @@ ITERATIONS = 4
 
 
 def trained() -> TrainedFit:
-    """Return a new fit with the results of a training: chains, buffers of the last epochs, and
-    validation images.
+    """Return a new fit with the results of a training.
+
+    Chains, buffers of the last epochs, and validation images.
 
     Only the feature networks and their features of images are shared between fits.
     """
@@ -55,8 +56,9 @@ def with_capabilities(capabilities: Iterable[Capability]) -> TrainedFit:
 
 @cache
 def _chains() -> tuple[Sampler, tuple[Samples, ...]]:
-    """Run chains of proper Langevin dynamics for five epochs, and return the sampler and a buffer
-    per epoch.
+    """Run proper Langevin dynamics for five epochs.
+
+    Returns the sampler and a buffer per epoch.
     """
     model = Mixture(DATA)
     step_size = deviation(DATA) ** 2 / 10
@@ -97,8 +99,9 @@ def _fit(
 
 @cache
 def _bank() -> FeatureBank:
-    """Return the feature networks, which are trained once per process, since training takes
-    seconds.
+    """Return the feature networks, which are trained once per process.
+
+    Training takes seconds.
     """
     folder = tempfile.TemporaryDirectory(prefix="jembench-testing-")
     atexit.register(folder.cleanup)

@@ -169,8 +169,9 @@ def uniform() -> OODSet:
 
 
 def constant(*, value: float | None = None) -> OODSet:
-    """Images of a single level: a random one for each, or ``value`` for all, in the model's units,
-    such as 0.
+    """Images of a single level.
+
+    It is a random one for each, or ``value`` for all, in the model's units, such as 0.
 
     Grathwohl et al. (2020) write of a constant 0, their successors of -1; ``value=0`` becomes level
     128 of 0..255, the nearest there is.

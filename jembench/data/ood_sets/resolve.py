@@ -18,9 +18,7 @@ class ResolvedOODSet(NamedTuple):
     is_dataset: bool
 
     def __str__(self) -> str:
-        """Return the canonical spec without the options that are paths: where files lie changes no
-        score.
-        """
+        """Return the canonical spec without paths: where files lie changes no score."""
         return self.component.text(
             without=self.component.incidental | marked(self.component.factory, Content).keys()
         )

@@ -140,8 +140,9 @@ def labels_belong_to_x_labelled(subject: ModelSubject) -> None:
 
 
 def _changes_by_rolling_labels(subject: ModelSubject) -> list[float]:
-    """Return the change of the loss by exchanging labels, if only x varies, and if only x_labelled
-    varies.
+    """Return the changes of the loss by exchanging labels.
+
+    The first is that if only x varies, the second if only x_labelled varies.
 
     The other images and the samples are copies of one image.
     """

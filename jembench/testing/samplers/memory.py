@@ -94,8 +94,9 @@ def goes_on(subject: SamplerSubject) -> None:
 def _keep(
     subject: SamplerSubject, sampler: Sampler, y: Tensor | None
 ) -> tuple[ChainState, ChainState]:
-    """Return the ends of an iteration's chains, and the kept chains. Skip the check if the sampler
-    keeps none.
+    """Return the ends of an iteration's chains, and the kept chains.
+
+    Skips the check if the sampler keeps none.
     """
     ended, kept = subject.iterate(sampler, y), sampler.kept()
     if kept is None:

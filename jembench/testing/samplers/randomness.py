@@ -51,8 +51,9 @@ def chains_do_not_disturb_each_other(subject: SamplerSubject) -> None:
 def _step(
     subject: SamplerSubject, y: Tensor | None, steepness: float, factor: float
 ) -> tuple[Tensor, Tensor]:
-    """Return all chains but the first after a step in a bowl, steeper for the first, and the
-    generator's state.
+    """Step in a bowl that is steeper for the first chain; return the other chains.
+
+    And the generator's state.
     """
     sampler, generator, bowl = subject.build(), seeded(1), subject.bowl(steepness)
 

@@ -60,8 +60,9 @@ class SamplerSubject(Subject):
         return [None] if self.labels is None else [None, self.labels]
 
     def bowl(self, steepness: float = GENTLE) -> GradEnergy:
-        """Return E(x) = c |x - m|^2 / 2 with m at three quarters of the pixels' range; in E(x, y) m
-        depends on y.
+        """Return E(x) = c |x - m|^2 / 2 with m at three quarters of the pixels' range.
+
+        In E(x, y) m depends on y.
         """
         low, high = self.data.bounds
 
