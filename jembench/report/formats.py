@@ -49,8 +49,10 @@ class Document:
         self.fields = fields or self.fields
 
     def tables(self, *, paper: bool = False) -> Sequence[Table]:
-        """Return the tables; ``paper``: with the best values marked, which may take a while, and
-        without hints.
+        """Return the tables.
+
+        Args:
+            paper: mark the best values, which may take a while, and leave hints out.
         """
         return self._tables
 
@@ -59,14 +61,15 @@ class Document:
         return self._records
 
     def page(self) -> Any:
-        """Return the :class:`jembench.report.page.content.Page` of all that is known; None: the
-        tables are.
+        """Return the page of all results, or None: it is one of the tables.
+
+        It is a :class:`jembench.report.page.content.Page`.
         """
         return None
 
 
 def render(document: Document, format: str) -> Any:
-    """Return the whole text, with a line break at its end; bytes, if the format is none of text.
+    """Return the whole text, with a line break at its end; bytes of a binary format.
 
     Args:
         document: what is shown.
@@ -90,10 +93,9 @@ def to_csv(document: Document) -> str:
 
 
 def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a line for each row below the names of the fields; the items of a list have spaces
-    between them.
+    """Return a line for each row below the names of the fields.
 
-    It is safe to open in a spreadsheet: a text that would run as a formula (``=HYPERLINK(...)``)
+    The items of a list have spaces between them. The text is safe to open in a spreadsheet: a text that would run as a formula (``=HYPERLINK(...)``)
     gets an apostrophe before it.
     """
     stream = io.StringIO()
@@ -104,27 +106,30 @@ def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def table_csv(table: Table) -> str:
-    """Return one table as CSV in full precision, with columns for the ends of intervals and
-    deviations over seeds.
-    """
+    """Return one table as CSV in full precision, with columns for intervals and deviations."""
     columns: dict[str, Sequence[Any]] = {}
     for heading, cells in zip(table.headings, zip(*table.rows, strict=True), strict=True):
-        name, rows = heading.in_one_line, [cell.row for cell in cells]
-        values = [row.value if row else None for row in rows]
-        columns[name] = [
-            cell.in_one_line if one is None else one
-            for cell, one in zip(cells, values, strict=True)
-        ]
+        name = heading.in_one_line
+        columns[name] = [_plain(cell) for cell in cells]
         for end in ("low", "high", "sd"):
-            found = [getattr(row, end, None) for row in rows]
-            columns |= {f"{name} {end}": found} if any(one is not None for one in found) else {}
+            values = [getattr(cell.row, end, None) for cell in cells]
+            if any(value is not None for value in values):
+                columns[f"{name} {end}"] = values
     lines = zip(*columns.values(), strict=True)
     return csv_text(list(columns), (dict(zip(columns, line, strict=True)) for line in lines))
 
 
+def _plain(cell: TableCell) -> Any:
+    """Return the number that a cell shows, or its text."""
+    if cell.row is None or cell.row.value is None:
+        return cell.in_one_line
+    return cell.row.value
+
+
 def to_parquet(document: Document) -> bytes:
-    """Return a Parquet file in full precision, a row for each value; the items of a list have
-    spaces between them.
+    """Return a Parquet file in full precision, a row for each value.
+
+    The items of a list have spaces between them.
 
     Raises:
         Unavailable: if pyarrow is not installed.
@@ -133,10 +138,9 @@ def to_parquet(document: Document) -> bytes:
         import pyarrow
         from pyarrow.parquet import write_table
     except ImportError as error:
-        raise Unavailable(
-            f"Parquet needs pyarrow, which cannot be imported ({error}). Install it: pip install "
-            '"jembench[parquet]"; or write CSV.'
-        ) from error
+        problem = f"Parquet needs pyarrow, which cannot be imported ({error})."
+        remedy = 'Install it: pip install "jembench[parquet]"; or write CSV.'
+        raise Unavailable(f"{problem} {remedy}") from error
     records = list(document.records())
     columns = {name: [_joined(row.get(name)) for row in records] for name in document.fields}
     stream = io.BytesIO()
@@ -149,19 +153,17 @@ def _joined(value: Any) -> Any:
 
 
 def _inert(value: Any) -> Any:
-    """Return a value for CSV; a text that a spreadsheet may take for a formula gets an apostrophe
-    before it.
-    """
+    """Return a value for CSV, with an apostrophe before a text that may run as a formula."""
     value = _joined(value)
     if not isinstance(value, str) or number_in(value) is not None:
         return value
     value = printable(value)
-    # programs read a full-width sign as the usual one
+    if value.startswith(("\t", "\n")):
+        return f"'{value}"
+    # programs read a full-width sign as the usual one, and drop what is before it
     narrow = unicodedata.normalize("NFKC", value)
-    # and drop what is before it
     visible = (sign for sign in narrow if sign.isprintable() and not sign.isspace())
-    may_run = value[:1] in tuple("\t\n") or next(visible, "") in tuple("=+-@")
-    return f"'{value}" if may_run else value
+    return f"'{value}" if next(visible, None) in tuple("=+-@") else value
 
 
 # --- Markdown (GitHub, GitLab, Pandoc, notebooks)
@@ -176,19 +178,17 @@ def markdown(document: Document) -> str:
 def _table(table: Table) -> str:
     blocks = [f"### {in_markdown(table.title)}"]
     if table.rows:
-        rule = ["---" if heading.identifies else "---:" for heading in table.headings]
-        lines = [
-            [in_markdown(one.in_one_line) for one in table.headings],
-            rule,
-            *([*map(_text, row)] for row in table.rows),
-        ]
+        lines = [[in_markdown(heading.in_one_line) for heading in table.headings]]
+        lines.append(["---" if heading.identifies else "---:" for heading in table.headings])
+        lines += [list(map(_text, row)) for row in table.rows]
         blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    notes = [
-        f"{_marks([footnote.mark])} {in_markdown(footnote.text)}".strip()
-        for footnote in table.footnotes
-    ]
-    blocks.append("\n".join(f"- {note}" for note in notes))
-    return "\n\n".join(block for block in blocks if block)
+    notes = []
+    for footnote in table.footnotes:
+        text = f"{_marks([footnote.mark])} {in_markdown(footnote.text)}"
+        notes.append(f"- {text.strip()}")
+    if notes:
+        blocks.append("\n".join(notes))
+    return "\n\n".join(blocks)
 
 
 def _text(text: TableCell) -> str:

@@ -12,9 +12,8 @@ from jembench.experiment.sweep import bare_name
 
 def table_of(file: str) -> dict[str, Any]:
     """Return the content of a TOML file of this package."""
-    return tomllib.loads(
-        resources.files("jembench.report").joinpath(file).read_text(encoding="utf-8")
-    )
+    path = resources.files("jembench.report").joinpath(file)
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 _WORDS = table_of("headings.toml")
@@ -25,25 +24,28 @@ _NETWORK = re.compile(
 
 
 def split(label: str) -> tuple[str, str]:
-    """Return a label without its feature network, and the network: ``fid`` and ``digits-cnn``; "":
-    it names none.
+    """Return a label without its feature network, and the network: ``fid`` and ``digits-cnn``.
+
+    The network is "" where the label names none.
     """
-    found = _NETWORK.fullmatch(label)
-    return (found[1], found[2]) if found else (label, "")
+    parts = _NETWORK.fullmatch(label)
+    return (parts[1], parts[2]) if parts else (label, "")
 
 
 def in_words(label: str) -> str:
-    """Return a label in words: ``pgd-linf@8/255`` as "PGD L∞ at 8/255", ``fid-digits-cnn`` as "FID
-    (digits CNN)".
+    """Return a label in words.
+
+    ``pgd-linf@8/255`` is "PGD L∞ at 8/255", ``fid-digits-cnn`` is "FID (digits CNN)".
     """
     text, network = split(label)
-    words = _KNOWN.sub(lambda found: _WORDS[found[0]], text).replace("-", " ").replace("@", " at ")
+    words = _KNOWN.sub(lambda word: _WORDS[word[0]], text).replace("-", " ").replace("@", " at ")
     return f"{words} ({in_words(network)})" if network else words
 
 
 def known_as(metric: str, label: str = "") -> tuple[str, ...]:
-    """Return the texts that name a column: its label, with or without a feature network, its words
-    and its metric.
+    """Return the texts that name a column.
+
+    They are its label, with and without a feature network, its words and its metric.
 
     Args:
         metric: the spec.

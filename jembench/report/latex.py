@@ -1,6 +1,4 @@
-"""Tables as LaTeX: one float for each, in two columns and scaled down where it is wide, and one
-block of notes.
-"""
+"""Tables as LaTeX: one float for each, scaled down where it is wide, and one block of notes."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -45,52 +43,53 @@ def latex(
     tables = [table for table in tables if table.rows] or tables
     labels = _labels([table.title for table in tables], label)
     alone = len(tables) == 1
-    floats = [
-        _float(one, width, interval, name, notes=alone)
-        for one, name in zip(tables, labels, strict=True)
-    ]
-    to = "and" if len(tables) == 2 else "to"
-    of_all = rf"\textbf{{Notes to Tables~\ref{{{labels[0]}}} {to}~\ref{{{labels[-1]}}}.}}"
-    blocks = [] if alone else _notes(tables, interval, of_all)
-    return "\n\n".join([_HEAD, *floats, *blocks]) + "\n"
+    blocks = [_HEAD]
+    for table, name in zip(tables, labels, strict=True):
+        blocks.append(_float(table, width, interval, name, notes=alone))
+    if not alone:
+        to = "and" if len(tables) == 2 else "to"
+        of_all = rf"\textbf{{Notes to Tables~\ref{{{labels[0]}}} {to}~\ref{{{labels[-1]}}}.}}"
+        blocks += _notes(tables, interval, of_all)
+    return "\n\n".join(blocks) + "\n"
 
 
 def _labels(titles: Sequence[str], label: str) -> list[str]:
     """Return distinct labels of tables; numbered where their names are equal."""
-    names = [
-        slug(re.sub(r"[^a-z0-9]+", "-", title.partition(" · ")[0].lower()), 50) or "table"
-        for title in titles
-    ]
+    labels: list[str] = []
     first = label if ":" in label else f"tab:{label}"
-    names = (
-        [first, *(f"{first}-{name}" for name in names[1:])]
-        if label
-        else [f"tab:{name}" for name in names]
-    )
-    return [
-        f"{name}-{count + 1}" if (count := names[:i].count(name)) else name
-        for i, name in enumerate(names)
-    ]
+    for title in titles:
+        words = re.sub(r"[^a-z0-9]+", "-", title.partition(" · ")[0].lower())
+        name = slug(words, 50) or "table"
+        if not label:
+            labels.append(f"tab:{name}")
+        elif labels:
+            labels.append(f"{first}-{name}")
+        else:
+            labels.append(first)
+    numbered = []
+    for place, name in enumerate(labels):
+        count = labels[:place].count(name)
+        numbered.append(f"{name}-{count + 1}" if count else name)
+    return numbered
 
 
 def _float(table: Table, width: str, interval: Interval, label: str, *, notes: bool) -> str:
     caption = table.title.replace(" · ", ": ", 1).replace(" · ", ", ")
-    star = "*" * (width == "page" or (width == "column" and len(table.headings) > _MOST_IN_COLUMN))
-    widest = width if width[0].isdigit() else r"\linewidth"
-    box = [
-        rf"\begin{{adjustbox}}{{max width={widest}}}",
-        *_tabular(table, interval),
-        r"\end{adjustbox}",
-    ]
+    is_wide = width == "column" and len(table.headings) > _MOST_IN_COLUMN
+    environment = "table*" if width == "page" or is_wide else "table"
     lines = [
-        rf"\begin{{table{star}}}[tp]",
+        rf"\begin{{{environment}}}[tp]",
         r"\centering\footnotesize",
         rf"\caption{{{escaped(caption)}.}}\label{{{label}}}\smallskip",
-        *(box if table.rows else ()),
-        *(_notes([table], interval) if notes else ()),
-        rf"\end{{table{star}}}",
     ]
-    return "\n".join(lines)
+    if table.rows:
+        widest = width if width[0].isdigit() else r"\linewidth"
+        lines.append(rf"\begin{{adjustbox}}{{max width={widest}}}")
+        lines += _tabular(table, interval)
+        lines.append(r"\end{adjustbox}")
+    if notes:
+        lines += _notes([table], interval)
+    return "\n".join([*lines, rf"\end{{{environment}}}"])
 
 
 # --- rows
@@ -101,38 +100,44 @@ def _tabular(table: Table, interval: Interval) -> Iterator[str]:
     alignment = "".join("l" if heading.identifies else "r" for heading in table.headings)
     yield rf"\begin{{tabular}}{{@{{}}{alignment}@{{}}}}"
     yield r"\toprule"
-    yield from _lines(
-        [(_protected(escaped(one.label)), escaped(one.detail)) for one in table.headings]
-    )
+    names = [_protected(escaped(heading.label)) for heading in table.headings]
+    yield from _lines(names, [escaped(heading.detail) for heading in table.headings])
     yield r"\midrule"
     for row in table.rows:
-        pairs = zip(table.headings, row, strict=True)
-        yield from _lines(
-            [_cell(text, interval, name=heading.identifies) for heading, text in pairs]
-        )
+        upper, lower = [], []
+        for heading, cell in zip(table.headings, row, strict=True):
+            text, below = _cell(cell, interval, name=heading.identifies)
+            upper.append(text)
+            lower.append(below)
+        yield from _lines(upper, lower)
     yield r"\bottomrule"
     yield r"\end{tabular}"
 
 
-def _lines(cells: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield a row of upper texts and, where a cell has one, the row of lower texts in small type."""
-    # a table of no results has no cells
-    upper, lower = ([pair[place] for pair in cells] for place in (0, 1))
+def _lines(upper: Sequence[str], lower: Sequence[str]) -> Iterator[str]:
+    """Yield a row of texts and, where a cell has one, the row of lower texts in small type."""
     yield rf"{' & '.join(upper)} \\"
     if any(lower):
         small = [rf"{{\scriptsize {text}}}" if text else "" for text in lower]
         yield rf"{' & '.join(small)} \\[2pt]".lstrip()
 
 
-def _cell(text: TableCell, interval: Interval, *, name: bool) -> tuple[str, str]:
+def _cell(cell: TableCell, interval: Interval, *, name: bool) -> tuple[str, str]:
     """Return the upper and the lower text of a cell."""
-    marks = rf"\textsuperscript{{{escaped(','.join(text.marks))}}}" if any(text.marks) else ""
+    marks = _superscript(",".join(cell.marks))
     if name:
-        return _protected(escaped(text.in_one_line) + marks), ""
-    value = _number(f"{text.value} ± {text.half}" if interval == "pm" and text.half else text.value)
-    value = rf"\textbf{{{value}}}" if text.best else value
-    lower = _number(text.interval) if interval == "below" else ""
-    return _protected(value + (rf"\rlap{{{marks}}}" if marks else "")), lower
+        return _protected(escaped(cell.in_one_line) + marks), ""
+    half = cell.half if interval == "pm" else ""
+    value = _number(f"{cell.value} ± {half}" if half else cell.value)
+    if cell.best:
+        value = rf"\textbf{{{value}}}"
+    if marks:
+        value += rf"\rlap{{{marks}}}"
+    return _protected(value), _number(cell.interval) if interval == "below" else ""
+
+
+def _superscript(mark: str) -> str:
+    return rf"\textsuperscript{{{escaped(mark)}}}" if mark else ""
 
 
 def _protected(text: str) -> str:
@@ -141,22 +146,23 @@ def _protected(text: str) -> str:
 
 
 def _notes(tables: Sequence[Table], interval: Interval, heading: str = "") -> list[str]:
-    """Return the block of notes of some tables: each once, the numbered ones last; none if they
-    have none.
-    """
+    """Return the block of notes of some tables, if any: each once, the numbered ones last."""
     notes = list(dict.fromkeys(note for table in tables for note in table.footnotes))
     notes.sort(key=lambda note: bool(note.mark))
     if interval == "pm":
         notes = [note for note in notes if note.text not in (NOTES["interval"], NOTES["ends"])]
         if any(cell.half for table in tables for row in table.rows for cell in row):
             notes.insert(0, Footnote(NOTES["half"]))
-    marks = [rf"\textsuperscript{{{escaped(note.mark)}}} " if note.mark else "" for note in notes]
-    texts = [
-        f"{mark}{escaped(note.text.rstrip('.'))}." for mark, note in zip(marks, notes, strict=True)
-    ]
-    texts = [re.sub(r"(?<=[/,=:+])(?=\w)", r"\\allowbreak{}", text) for text in texts]
-    begin, end = r"{\par\medskip\footnotesize\raggedright\noindent", r"\par\medskip}"
-    return ["\n".join([begin, *filter(None, [heading]), *texts, end])] if texts else []
+    if not notes:
+        return []
+    lines = [r"{\par\medskip\footnotesize\raggedright\noindent"]
+    if heading:
+        lines.append(heading)
+    for note in notes:
+        text = f"{_superscript(note.mark)} {escaped(note.text.rstrip('.'))}.".lstrip()
+        lines.append(re.sub(r"(?<=[/,=:+])(?=\w)", r"\\allowbreak{}", text))
+    lines.append(r"\par\medskip}")
+    return ["\n".join(lines)]
 
 
 # --- characters
@@ -168,8 +174,9 @@ _CODE = re.compile(r"(?<!\w)`([^`\s](?:[^`]*[^`\s])?)`(?!\w)")
 
 
 def escaped(text: str) -> str:
-    """Return a text for LaTeX, in one line. Greek letters are those of formulas, and text between
-    backticks is code.
+    """Return a text for LaTeX, in one line.
+
+    Greek letters are those of formulas, and text between backticks is code.
     """
     parts = [part.translate(_CHARACTERS) for part in _CODE.split(text.replace("\n", " "))]
     parts[1::2] = [rf"\texttt{{{code}}}" for code in parts[1::2]]
@@ -179,8 +186,4 @@ def escaped(text: str) -> str:
 def _number(text: str) -> str:
     """Return a number with its minus sign, and powers of ten."""
     text = re.sub(r"(?<![\w.])-(?=\d)", r"$-$", escaped(text))
-    return re.sub(
-        r"e([+-])0*(\d+)",
-        lambda found: rf"$\cdot10^{{{found[1].replace('+', '')}{found[2]}}}$",
-        text,
-    )
+    return re.sub(r"e(?:\+|(-))0*(\d+)", r"$\\cdot10^{\1\2}$", text)

@@ -1,4 +1,4 @@
-"""From cells to a report: rows, our tables with published rows below, then the published tables."""
+"""From cells to a report: rows, our tables with published rows, then published tables."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ NO_RESPECT = "No result has a value that stands for a respect of the joint view.
 
 
 class Report(Document):
-    """The results of cells as means over their seeds, with published rows, and below them the
-    published tables.
+    """The results of cells as means over their seeds, with published rows and tables.
 
     Args:
         cells: in the order in which their models shall appear.
@@ -71,86 +70,65 @@ class Report(Document):
         read: Read | None = None,
         page: Callable[[Report], Any] | None = None,
     ) -> None:
-        self.cells, self.names, self._joint, self._read, self._page = (
-            cells,
-            names,
-            joint,
-            read,
-            page,
-        )
+        self.cells, self.names = cells, names
+        self._joint, self._read, self._page = joint, read, page
         seeds = rows(cells, names)
-        labels = list(
-            dict.fromkeys(select("column", selection.columns, [row.column for row in seeds], str))
-        )
+        columns = select("column", selection.columns, [row.column for row in seeds], str)
+        labels = list(dict.fromkeys(columns))
         self.seeds = [row for row in seeds if row.column in labels]
-        means = mark_chance(mark_incomparable(mean(self.seeds)))
-        fits = list(dict.fromkeys(row.fit for row in means))
-        means = spread([*means, *_not_run(means, parts, names)], lambda row: row.metric)
-        means = select(
-            "metric", selection.metrics if means else None, means, lambda row: row.metric
-        )
-        metrics = list(dict.fromkeys(row.metric for row in means))
-        if selection.columns is not None:
-            means = sorted(
-                (row for row in means if row.column in labels),
-                key=lambda row: labels.index(row.column),
-            )
-        self.rows = sorted(means, key=lambda row: fits.index(row.fit))
+        means = _means(self.seeds, parts, names, selection.metrics)
+        self._parts, self._published = list(parts), list(published)
         if selection.metrics is not None:
-            own = [tuple(name for name in metrics if name in part.metrics) for part in parts]
-            parts = [
-                part._replace(metrics=of_part) for part, of_part in zip(parts, own, strict=True)
-            ]
+            metrics = dict.fromkeys(row.metric for row in means)
+            self._parts = [_part_of(part, metrics) for part in parts]
+        if selection.columns is not None:
+            means = [row for row in means if row.column in labels]
+            means.sort(key=lambda row: labels.index(row.column))
+        fits = list(dict.fromkeys(row.fit for row in self.seeds))
+        self.rows = sorted(means, key=lambda row: fits.index(row.fit))
         if selection.metrics is not None or selection.columns is not None:
-            published = [number for number in published if number.quantity in labels]
-        self._parts, self._published, self._order = (
-            parts,
-            published,
-            labels if selection.columns else (),
-        )
+            self._published = [number for number in published if number.quantity in labels]
+        self._order = labels if selection.columns else []
 
     def tables(self, *, paper: bool = False) -> list[Table]:
-        """Return our tables, then the published tables that were asked for; not for a paper: a hint
-        at the others.
+        """Return our tables, then the published tables that were asked for.
+
+        Of those that were not, a hint tells; not in a paper.
         """
-        ours, others = self.tables_of(self.significance if paper or self._joint else None)
-        if others and not all(number.requested for number in self._published):
+        ours, published = self.tables_of(self.significance if paper or self._joint else None)
+        if not published or all(number.requested for number in self._published):
+            return [*ours, *published]
+        if not paper:
             names = ",".join(dict.fromkeys(number.table for number in self._published))
-            hint = Footnote(
-                f"Published numbers that are not comparable with these: --reference {names} shows them."
-            )
-            return (
-                ours
-                if paper
-                else [*ours[:-1], replace(ours[-1], footnotes=(*ours[-1].footnotes, hint))]
-            )
-        return [*ours, *others]
+            hint = "Published numbers that are not comparable with these"
+            note = Footnote(f"{hint}: --reference {names} shows them.")
+            ours[-1] = replace(ours[-1], footnotes=(*ours[-1].footnotes, note))
+        return ours
 
     def tables_of(self, significance: Significance | None) -> tuple[list[Table], list[Table]]:
-        """Return our tables, and the published tables that have numbers without a place in ours.
+        """Return our tables, and the published tables with numbers that have no place in ours.
 
         Args:
             significance: finds the best values; None: none are marked.
         """
-        placed, left = beside(self._published, self.rows)
+        placed, elsewhere = beside(self._published, self.rows)
         if self._joint:
             view = respects.table(self.joined, significance, self._order, self.names)
             ours = [view] if view else []
         else:
             best = significance.best if significance else None
-            ours = list(
-                Tables([*self.rows, *placed], self._parts, self._order, best, self.names).of_parts()
-            )
-        ours = ours or [
-            Table(title="Results", footnotes=(Footnote(NO_RESPECT if self.rows else NOTHING),))
-        ]
-        # which all selected cells share
-        if limit := next((cell.limit for cell in self.cells), None):
-            ours = [
-                replace(table, title=f"{table.title} · {limit:,} test images") for table in ours
-            ]
-        found = numbered([*ours, *(published_table(rest, self.rows) for rest in left)])
-        return found[: len(ours)], found[len(ours) :]
+            every = [*self.rows, *placed]
+            ours = list(Tables(every, self._parts, self._order, best, self.names).of_parts())
+        if not ours:
+            note = Footnote(NO_RESPECT if self.rows else NOTHING)
+            ours = [Table(title="Results", footnotes=(note,))]
+        limit = next((cell.limit for cell in self.cells), None)  # which all of them share
+        if limit:
+            images = f"{limit:,} test images"
+            ours = [replace(table, title=f"{table.title} · {images}") for table in ours]
+        published = [published_table(table, self.rows) for table in elsewhere]
+        tables = numbered([*ours, *published])
+        return tables[: len(ours)], tables[len(ours) :]
 
     @cached_property
     def joined(self) -> list[Row]:
@@ -192,14 +170,30 @@ class PerSeed(Document):
         )
 
 
+def _means(
+    seeds: Sequence[Row],
+    parts: Sequence[Part],
+    names: Names,
+    metrics: Sequence[str] | None,
+) -> list[Row]:
+    """Return the means of selected metrics, and rows for what was not run."""
+    means = mark_chance(mark_incomparable(mean(seeds)))
+    means = spread([*means, *_not_run(means, parts, names)], lambda row: row.metric)
+    return select("metric", metrics, means, lambda row: row.metric) if means else []
+
+
+def _part_of(part: Part, metrics: Iterable[str]) -> Part:
+    """Return a part of a suite with those of its metrics that are selected, in their order."""
+    return part._replace(metrics=tuple(metric for metric in metrics if metric in part.metrics))
+
+
 def _not_run(rows: Sequence[Row], parts: Iterable[Part], names: Names) -> Iterator[Row]:
     """Yield a row for each metric that a part of a suite asks for and a trained model lacks."""
-    known, fits = {(row.fit, row.metric) for row in rows}, {row.fit: row for row in rows}
-    asked = dict.fromkeys(
-        (fit, metric) for part in parts for fit in part.rows for metric in part.rows[fit]
-    )
-    for fit, metric in asked:
-        if fit in fits and (fit, metric) not in known:
+    present = {(row.fit, row.metric) for row in rows}
+    fits = {row.fit: row for row in rows}
+    asked = [(fit, metric) for part in parts for fit in part.rows for metric in part.rows[fit]]
+    for fit, metric in dict.fromkeys(asked):
+        if fit in fits and (fit, metric) not in present:
             model: dict[str, Any] = {name: getattr(fits[fit], name) for name in _MODEL}
             yield headed(Row(**model, metric=metric, status="not run"), names)
 

@@ -1,5 +1,4 @@
-"""Tables of short texts, for people: headings, values with their intervals, numbered footnotes; the
-pivot of rows.
+"""Tables of short texts, for people, with numbered footnotes; the pivot of rows.
 
 A number shows two significant digits of its uncertainty.
 """
@@ -23,8 +22,9 @@ _MOST_DECIMALS = 6
 
 
 class Heading(NamedTuple):
-    """The head of a column. What identifies a row (the model, its dataset) is aligned left, a
-    number right.
+    """The head of a column.
+
+    What identifies a row (the model, its dataset) is aligned left, a number right.
     """
 
     label: str
@@ -53,17 +53,13 @@ class TableCell(NamedTuple):
     @property
     def half(self) -> str:
         """Half the width of the interval, of a value without a deviation over seeds."""
-        shown = self.row
-        if (
-            shown is None
-            or shown.value is None
-            or shown.low is None
-            or shown.high is None
-            or shown.sd is not None
-        ):
+        row = self.row
+        if row is None or row.value is None or row.sd is not None:
             return ""
-        half = (shown.high - shown.low) / 2
-        return fixed(half, decimals_for(shown.value, half))
+        if row.low is None or row.high is None:
+            return ""
+        half = (row.high - row.low) / 2
+        return fixed(half, decimals_for(row.value, half))
 
     @property
     def in_one_line(self) -> str:
@@ -88,39 +84,40 @@ class Table:
     footnotes: tuple[Footnote, ...] = ()
 
     def blocks(self, widths: Sequence[int], gap: int, most: int) -> list[list[int]]:
-        """Return its columns in as few blocks as fit, each with those that identify a row; else one
-        block a column.
+        """Return its columns in as few blocks as fit, or in blocks of one.
 
-        They are evenly filled: six columns read better as 3 + 3 than as 5 + 1.
+        The columns that identify a row are in each block. The blocks are evenly filled: six columns
+        read better as 3 + 3 than as 5 + 1.
 
         Args:
             widths: of the columns.
             gap: between two columns.
             most: the width of a block.
         """
+
+        def fits(block: Sequence[int]) -> bool:
+            return sum(widths[index] for index in block) + gap * (len(block) - 1) <= most
+
         names = [index for index, heading in enumerate(self.headings) if heading.identifies]
         numbers = [index for index in range(len(self.headings)) if index not in names]
         blocks = [names]
         for count in range(1, len(numbers) + 1):
             size = -(-len(numbers) // count)
-            blocks = [
-                names + numbers[start : start + size] for start in range(0, len(numbers), size)
-            ]
-            if all(
-                sum(widths[index] for index in block) + gap * (len(block) - 1) <= most
-                for block in blocks
-            ):
+            starts = range(0, len(numbers), size)
+            blocks = [names + numbers[start : start + size] for start in starts]
+            if all(map(fits, blocks)):
                 break
         return blocks
 
 
 def numbered(tables: Iterable[Table]) -> list[Table]:
-    """Return tables that are shown together, the notes of their cells as numbered footnotes; equal
-    texts have one.
+    """Return tables that are shown together, with the notes of cells as numbered footnotes.
 
-    A remark on a whole table stands below the first that has it.
+    Equal texts have one number. A remark on a whole table stands below the first that has it.
     """
-    numbers, said, found = dict[str, str](), set[str](), list[Table]()
+    numbers: dict[str, str] = {}
+    said: set[str] = set()
+    marked_tables: list[Table] = []
 
     def marked(cell: TableCell) -> TableCell:
         texts = [flat(text) for text in cell.notes if text]
@@ -128,15 +125,16 @@ def numbered(tables: Iterable[Table]) -> list[Table]:
         return cell._replace(marks=(*cell.marks, *marks), notes=())
 
     for table in tables:
-        known = len(numbers)
+        count = len(numbers)
         rows = tuple(tuple(map(marked, line)) for line in table.rows)
-        remarks = [
-            note for note in dict.fromkeys(table.footnotes) if note.mark or note.text not in said
-        ]
-        said.update(note.text for note in remarks)
-        new = [Footnote(text, mark) for text, mark in numbers.items()][known:]
-        found.append(replace(table, rows=rows, footnotes=(*remarks, *new)))
-    return found
+        footnotes = []
+        for note in dict.fromkeys(table.footnotes):
+            if note.mark or note.text not in said:
+                footnotes.append(note)
+        said.update(note.text for note in footnotes)
+        footnotes += [Footnote(text, mark) for text, mark in numbers.items()][count:]
+        marked_tables.append(replace(table, rows=rows, footnotes=tuple(footnotes)))
+    return marked_tables
 
 
 # --- pivot
@@ -152,8 +150,7 @@ def pivot(
     title: str,
     best: Collection[Row] = (),
 ) -> Table:
-    """Return a table with a line for each model, option or source of some rows and a column for
-    each of their values.
+    """Return a table with a line for each model, option or source and a column for each value.
 
     Args:
         rows: in the order of the lines.
@@ -164,39 +161,42 @@ def pivot(
         title: of the table.
         best: the rows that are marked as the best of their columns.
     """
+
+    def line_of(row: Row) -> tuple[object, ...]:
+        return *(text(row) for text in index.values()), row.fit, row.source
+
     lines = []
-    texts = [(tuple(text(row) for text in index.values()), row) for row in rows]
-    for line in grouped(texts, lambda one: (one[0], one[1].fit, one[1].source)):
-        names, values = line[0][0], {column(row): row for _, row in line}
-        notes = tuple(dict.fromkeys(note for _, row in line for note in row.notes))
-        identity = [
-            TableCell(text, notes=notes if name == "model" else ())
-            for name, text in zip(index, names, strict=True)
-        ]
-        cells = [row_cell(values.get(heading)) for heading in columns]
-        lines.append((*identity, *(cell._replace(best=cell.row in best) for cell in cells)))
-    return Table(
-        title=title,
-        headings=(*(Heading(name, identifies=True) for name in index), *columns),
-        rows=tuple(lines),
-    )
+    for group in grouped(rows, line_of):
+        notes = dict.fromkeys(note for row in group for note in row.notes)
+        cells = []
+        for name, text in index.items():
+            cells.append(TableCell(text(group[0]), notes=tuple(notes) if name == "model" else ()))
+        values = {column(row): row for row in group}
+        for heading in columns:
+            cell = row_cell(values.get(heading))
+            cells.append(cell._replace(best=cell.row in best))
+        lines.append(tuple(cells))
+    names = [Heading(name, identifies=True) for name in index]
+    return Table(title=title, headings=(*names, *columns), rows=tuple(lines))
 
 
 def row_cell(row: Row | None) -> TableCell:
-    """Return a value with the digits that its interval allows, or why there is none; None: it is
-    not asked for.
+    """Return a value with the digits that its interval allows, or why there is none.
+
+    None: the value is not asked for.
     """
     if row is None:
         return TableCell(ABSENT)
-    cell = TableCell("", notes=(row.reason,), row=row)
+    notes: tuple[str, ...] = (row.reason,)
     if row.value is None:
-        return cell._replace(value="N/A" if row.status == "na" else row.status)
-    if row.source:  # as printed there
-        return cell._replace(
-            value=f"{row.value:.10g}" if math.isfinite(row.value) else "not finite"
-        )
+        return TableCell("N/A" if row.status == "na" else row.status, notes=notes, row=row)
     if not math.isfinite(row.value):
-        return cell._replace(value="not finite", notes=(row.reason, f"the value is {row.value}"))
+        if not row.source:
+            notes += (f"the value is {row.value}",)
+        return TableCell("not finite", notes=notes, row=row)
+    if row.source:
+        return TableCell(f"{row.value:.10g}", notes=notes, row=row)  # as printed there
+
     decimals = decimals_for(row.value, row.sd)
     interval = ""
     if row.low is not None and row.high is not None:
@@ -206,9 +206,8 @@ def row_cell(row: Row | None) -> TableCell:
     value = fixed(row.value, decimals)
     if row.sd is not None:
         value += f" ± {fixed(row.sd, decimals)}"
-    return cell._replace(
-        value=value, interval=interval, marks=(DAGGER,) if row.comparable is False else ()
-    )
+    marks = (DAGGER,) if row.comparable is False else ()
+    return TableCell(value, interval, marks, notes, row)
 
 
 def flat(text: str) -> str:
@@ -234,8 +233,9 @@ def detail(unit: str, better: Better) -> str:
 
 
 def decimals_for(value: float, uncertainty: float | None) -> int:
-    """Return the decimals that show two significant digits of the uncertainty, or four of the value
-    without one.
+    """Return the decimals that show two significant digits of the uncertainty.
+
+    Without an uncertainty, they show four of the value.
     """
     if uncertainty is not None and math.isfinite(uncertainty) and uncertainty > 0:
         return max(0, 1 - math.floor(math.log10(uncertainty)))
@@ -244,8 +244,7 @@ def decimals_for(value: float, uncertainty: float | None) -> int:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """Return ``value`` with that number of decimals, or in scientific notation if that would be
-    many digits.
+    """Return ``value`` with these decimals, or in scientific notation if it has many digits.
 
     A value whose uncertainty is far smaller has as many decimals as are shown at most.
     """
@@ -254,10 +253,10 @@ def fixed(value: float, decimals: int) -> str:
     if abs(value) >= 10 ** (2 - _MOST_DECIMALS):
         decimals = min(decimals, _MOST_DECIMALS)
     if decimals > _MOST_DECIMALS or abs(value) >= 10**_MOST_DECIMALS:
-        digits = (
-            max(2, decimals + math.floor(math.log10(abs(value))))
-            if 0 < decimals <= _MOST_DECIMALS
-            else 2
-        )
-        return f"{value:.{digits}e}" if value else "0"
+        if not value:
+            return "0"
+        digits = 2
+        if 0 < decimals <= _MOST_DECIMALS:
+            digits = max(2, decimals + math.floor(math.log10(abs(value))))
+        return f"{value:.{digits}e}"
     return f"{round(value, decimals) or 0.0:.{decimals}f}"  # no "-0.0"
