@@ -1,5 +1,6 @@
-"""The conversion of arguments of the API to those of plans and reports: lists, specs, settings, a
-selection.
+"""The conversion of arguments of the API to those of plans and reports.
+
+Lists, specs, settings, a selection.
 """
 
 import functools
@@ -132,8 +133,9 @@ def one_text(given: Any, what: str) -> str | None:
 
 
 def model_specs(given: Any, names: Mapping[str, str]) -> tuple[list[str] | None, Mapping[str, str]]:
-    """Return models as specs, and the display names by specs, with those of a mapping ``{"Mine":
-    model}``.
+    """Return models as specs, and the display names by specs.
+
+    Names include those of a mapping ``{"Mine": model}``.
 
     Raises:
         SpecError: if there is no model, a name is no text, or a mapping has a model twice.
@@ -202,8 +204,9 @@ def selection(
     names: Mapping[str, str] = MappingProxyType({}),
     limit: int | None = None,
 ) -> Selection:
-    """Return the selection of a store's results. None means all; several are a list, or a text with
-    commas.
+    """Return the selection of a store's results.
+
+    None means all; several are a list, or a text with commas.
 
     Args:
         suite: the name of a suite, to show only its metrics; or the file of an experiment, whose

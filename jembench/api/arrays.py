@@ -84,8 +84,9 @@ def _kept(spec: DataSpec, splits: Mapping[SplitName, Split], truth: Any = None) 
 
 
 def _remark_on_images(spec: DataSpec, splits: Mapping[SplitName, Split]) -> None:
-    """Remark on test images that are among the training images, and on images that are almost
-    black.
+    """Remark on suspicious test images.
+
+    They are among the training images, or almost black.
     """
     train, test = (splits[name].images.numpy() for name in _NAMES)
     known = {hash(image.tobytes()) for image in train}
@@ -133,8 +134,9 @@ def _pair(name: str, pair: Any) -> Sequence[Any]:
 
 
 def _array(what: str, values: Any) -> Array:
-    """Return a copy of values as an array in memory, in the order of bytes and axes of this
-    machine.
+    """Return a copy of values as an array in memory.
+
+    It has the order of bytes and axes of this machine.
 
     Raises:
         SpecError: if they are no array, or not filled.

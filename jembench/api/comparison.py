@@ -54,8 +54,9 @@ def compare(
     resamples: int = 10_000,
     **selected: Any,
 ) -> Comparison:
-    """Compare two models of a store, image by image and seed by seed: differences and their
-    significance.
+    """Compare two models of a store, image by image and seed by seed.
+
+    The result has differences and their significance.
 
     Nothing is trained or evaluated. Two sources of randomness are kept apart: other test images (a
     paired bootstrap, McNemar's test for accuracy) and training again with other seeds (Student's

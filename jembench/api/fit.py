@@ -114,8 +114,9 @@ class Fit:
         return self._read("logits", x, "does not classify")
 
     def energy(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
-        """Return the energy E(x) in nats, up to one constant of the model; arguments and errors as
-        for :meth:`logits`.
+        """Return the energy E(x) in nats, up to one constant of the model.
+
+        Arguments and errors are those of :meth:`logits`.
 
         It is -logsumexp of the logits of a JEM (Grathwohl et al., 2020, equation 7), and -log p(x)
         of a model with a normalised density. A lower energy means a higher density.

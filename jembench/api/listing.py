@@ -30,8 +30,9 @@ class Entry(NamedTuple):
 
 
 def entries(kind: Kind | Literal["recipes", "references"]) -> list[Entry]:
-    """Return the installed components or files of a kind. Components are imported, with their
-    output on stderr.
+    """Return the installed components or files of a kind.
+
+    Components are imported, with their output on stderr.
     """
     if kind == "suites":
         described = map(describe, discovery.components("suites"))

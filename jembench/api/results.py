@@ -49,8 +49,9 @@ class Shown:
         return formats.render(self.document, format)
 
     def to_dataframe(self) -> DataFrame:
-        """Return the rows of the format ``csv``, except published numbers, as a
-        ``pandas.DataFrame``.
+        """Return the rows of the format ``csv`` as a ``pandas.DataFrame``.
+
+        Published numbers are left out.
 
         Raises:
             Unavailable: if pandas is not installed.
@@ -78,8 +79,9 @@ class Shown:
 
 
 class Results(Shown, Sequence[Row]):
-    """The results of a run, an attack or a store: a row for each value of each model, the mean over
-    its seeds.
+    """The results of a run, an attack or a store.
+
+    They have a row for each value of each model, the mean over its seeds.
 
     Attributes:
         cells: the outcomes, one for each fit and metric, with protocol and provenance.
@@ -122,8 +124,9 @@ class Results(Shown, Sequence[Row]):
     def of_store(
         cls, store: Store, which: Selection, reference: Sequence[str] | None = None
     ) -> Results:
-        """Return selected results of a store, in the tables of a suite or, without one, in one
-        table.
+        """Return selected results of a store, in tables.
+
+        The tables are those of a suite or, without one, a single one.
 
         Args:
             store: the store.

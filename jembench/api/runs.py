@@ -1,5 +1,6 @@
-"""Training, measuring and attacking models from Python, as ``jembench run``, ``attack`` and
-``train`` do.
+"""Training, measuring and attacking models from Python.
+
+``jembench run``, ``attack`` and ``train`` do the same.
 """
 
 from __future__ import annotations
@@ -329,8 +330,9 @@ def carry_out(
     *,
     progress: bool = True,
 ) -> Results:
-    """Carry out the unfinished part of a plan, and return its results, with the reason if the work
-    ended early.
+    """Carry out the unfinished part of a plan, and return its results.
+
+    And the reason if the work ended early.
     """
     display = functools.partial(Display, plan.names) if progress else nullcontext
     done = session.run_plan(plan, store, how, display)

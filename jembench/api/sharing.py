@@ -48,8 +48,9 @@ def push(
     license: str = LICENSE,
     private: bool = False,
 ) -> Pushed:
-    """Write a trained model with its results and a model card to a folder, a zip archive or a
-    repository.
+    """Write a trained model with its results and a model card.
+
+    The target is a folder, a zip archive or a repository.
 
     Args:
         store: of the model.

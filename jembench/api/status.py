@@ -43,8 +43,9 @@ class UnitStatus(NamedTuple):
 
 
 def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
-    """Return the status of all units whose results are not in the store, on any machine with access
-    to it.
+    """Return the status of all units whose results are not in the store.
+
+    They may run on any machine with access to it.
 
     A unit is ``lost`` when its worker has died, which leaves the unit's lease free.
 

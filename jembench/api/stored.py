@@ -84,8 +84,9 @@ class OpenStore:
         return results
 
     def merge(self, *sources: Location) -> list[Finding]:
-        """Copy fits and results that this store lacks from other stores, as ``jembench store
-        merge`` does.
+        """Copy fits and results that this store lacks from other stores.
+
+        ``jembench store merge`` does the same.
 
         Args:
             sources: their folders.

@@ -30,8 +30,9 @@ ENOUGH_SPACE = 2**30  # bytes: some fits of a wide residual network with their s
 
 
 class Finding(NamedTuple):
-    """A line of the report. jembench works without a ``missing`` part; a ``broken`` one must be
-    fixed.
+    """A line of the report.
+
+    jembench works without a ``missing`` part; a ``broken`` one must be fixed.
     """
 
     area: str

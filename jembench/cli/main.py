@@ -276,8 +276,9 @@ def _check(arguments: Sequence[str]) -> None:
 
 
 def _complete(instruction: str, settings: Settings) -> int:
-    """Print what completes a command line for a shell, and nothing else: an error would stand in
-    the user's line.
+    """Print what completes a command line for a shell, and nothing else.
+
+    An error would stand in the user's line.
 
     Returns:
         The exit code.
@@ -306,8 +307,9 @@ def _show_warning(
     category: type[Warning],
     *place: Any,
 ) -> None:
-    """Print a warning of jembench on one line, unless it is among those ``shown``; "Not compiled"
-    once per training.
+    """Print a warning of jembench on one line.
+
+    Warnings among ``shown`` are left out, and "Not compiled" is printed once per training.
 
     Other warnings are passed to ``show``.
     """

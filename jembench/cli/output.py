@@ -29,8 +29,9 @@ def plugins_aside() -> contextlib.AbstractContextManager[object]:
 
 
 def narrow_width() -> int:
-    """Return the width of the terminal in columns, at most 100; 100 where the output is no
-    terminal.
+    """Return the width of the terminal in columns, at most 100.
+
+    It is 100 where the output is no terminal.
     """
     return min(shutil.get_terminal_size((100, 0)).columns, 100)
 
@@ -43,8 +44,9 @@ def say(text: object, *, err: bool = False) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None
 ) -> None:
-    """Print rows of text under headings, with statuses in colour, as wide as ``width`` or the
-    terminal.
+    """Print rows of text under headings, with statuses in colour.
+
+    The table is as wide as ``width`` or the terminal.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -119,8 +121,7 @@ _ENDINGS = {
 
 
 def check_ending(path: Path, format: str) -> None:
-    """Check that the ending of a file's name does not promise another format than the one of its
-    content.
+    """Check that the ending of a file's name fits the format of its content.
 
     Raises:
         SpecError: if it does.

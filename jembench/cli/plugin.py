@@ -36,8 +36,9 @@ CHECK_EXAMPLES = options.examples(
 )
 @options.listing_format
 def check(subjects: tuple[str, ...], kind: str | None, dataset: str, format: str) -> int:
-    """Check every model, sampler, metric and dataset of a distribution, and import its other
-    components.
+    """Check the components of a distribution, and import those without checks.
+
+    Models, samplers, metrics and datasets have checks.
 
     With --kind, PACKAGE is a spec instead. The exit code is 1 if a check fails.
     """

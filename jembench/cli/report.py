@@ -1,5 +1,6 @@
-"""``jembench report``, ``view`` and ``compare``: the results of a store, also in a browser, and of
-two models.
+"""``jembench report``, ``view`` and ``compare``: the results of a store.
+
+Also in a browser, and those of two models.
 """
 
 import webbrowser

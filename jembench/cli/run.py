@@ -1,5 +1,6 @@
-"""``jembench run`` and ``reproduce``: train and evaluate models on a suite, or measure the results
-of a store again.
+"""``jembench run`` and ``reproduce``: train and evaluate the models of a suite.
+
+``reproduce`` measures the results of a store again.
 """
 
 from __future__ import annotations
@@ -111,8 +112,9 @@ def run(
 def carry_out(
     ctx: click.Context, plan: Plan, published: Sequence[Published], command: RunCommand
 ) -> int:
-    """Carry out the unfinished part of a plan and print its results; with ``--dry-run``, print the
-    work.
+    """Carry out the unfinished part of a plan and print its results.
+
+    With ``--dry-run``, it prints the work.
 
     Returns:
         the exit code.

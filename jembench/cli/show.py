@@ -47,8 +47,9 @@ def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
 
 
 def twins(fits: Sequence[FitPlan], store: Store) -> None:
-    """Print the differences of the fits from models of the store with the same names, before
-    training.
+    """Print how fits differ from models of the store with the same names.
+
+    It is called before training.
     """
     for line in differences(fits, store):
         say(line, err=True)
@@ -99,8 +100,9 @@ def _following(
 
 
 def _given(ctx: click.Context, *names: str) -> list[str]:
-    """Return options of the command line or of the experiment's file as words, without those of the
-    environment.
+    """Return options of the command or of the experiment's file as words.
+
+    Those of the environment are left out.
     """
     sources = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
     stood = [name for name in names if ctx.get_parameter_source(name) in sources]
@@ -108,8 +110,9 @@ def _given(ctx: click.Context, *names: str) -> list[str]:
 
 
 def named(ctx: click.Context, plan: Plan) -> list[str]:
-    """Return the options ``--name`` and ``--heading`` of the command of a plan, those of the
-    environment included.
+    """Return the options ``--name`` and ``--heading`` of a plan's command.
+
+    Those of the environment are included.
     """
     words: list[str] = []
     for text, name in ctx.params.get("names", {}).items():

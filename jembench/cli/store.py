@@ -1,5 +1,6 @@
-"""``jembench store``, ``push`` and ``fetch``: contents, integrity, merges and garbage of stores;
-shared models.
+"""``jembench store``, ``push`` and ``fetch``: the contents of stores, shared models.
+
+Integrity, merges and garbage of stores.
 """
 
 import dataclasses

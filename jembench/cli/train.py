@@ -1,6 +1,4 @@
-"""``jembench train``, ``estimate`` and ``sample``: the training of one model, its cost and its
-images.
-"""
+"""``jembench train``, ``estimate`` and ``sample``: a model, its cost, its images."""
 
 import sys
 from collections.abc import Sequence

@@ -51,8 +51,9 @@ def is_fitted(model: Any) -> bool:
 
 
 def is_differentiable(model: Any) -> bool:
-    """Return whether a model's outputs have gradients towards the images, as its ``differentiable``
-    says.
+    """Return whether a model's outputs have gradients towards the images.
+
+    Its attribute ``differentiable`` says so.
     """
     return bool(getattr(model, "differentiable", True))
 

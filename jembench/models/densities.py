@@ -1,5 +1,6 @@
-"""Common parts of normalised densities: Bayes' rule over classes, the prior of latents,
-initialisation by a batch.
+"""Common parts of normalised densities.
+
+Bayes' rule over classes, the prior of latents, initialisation by a batch.
 
     log p(x) = logsumexp_y log p(x|y) - log K,   p(y|x) = softmax_y log p(x|y)
 
@@ -20,8 +21,9 @@ from jembench.interfaces import DataSpec
 
 
 class ByBayes:
-    """Density, posterior and samples of a class-conditional model, computed from the two methods
-    below.
+    """Density, posterior and samples of a class-conditional model.
+
+    The two methods below suffice for all of them.
 
     It is inherited before the model's own base class, which has the methods of a density without
     classes.
@@ -34,8 +36,9 @@ class ByBayes:
     """Classes (N,) -> samples (N, C, H, W), one of each class given."""
 
     def log_prob_by_class(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return log p(x|y) of every class, in nats: the logits, unless these leave out a term of
-        all classes.
+        """Return log p(x|y) of every class, in nats.
+
+        These are the logits, unless the logits leave out a term of all classes.
         """
         return self.logits(x)
 
@@ -64,8 +67,9 @@ class ByBayes:
 
 
 class ClassGaussians(nn.Module):
-    """Normal distributions N(mean_k, scale_k^2), each value of a latent with its own; standard
-    normal at first.
+    """Normal distributions N(mean_k, scale_k^2), one for each value of a latent.
+
+    They are standard normal at first.
 
     Args:
         shape: (C, H, W) of the latents.

@@ -29,8 +29,9 @@ def execution(
     layout: Literal["auto", "contiguous", "channels_last"] = "auto",
     compile: Literal["auto", "on", "off"] = "auto",
 ) -> Execution:
-    """Return the execution of a network on a device; ``auto`` selects what was measured to be
-    fastest.
+    """Return the execution of a network on a device.
+
+    ``auto`` selects what was measured to be fastest.
 
     Networks are compiled on GPUs alone, and for large images: on CPUs the compiled gradient was
     slower than the plain one, and compiling takes a minute, as long as a whole training on small
@@ -52,9 +53,7 @@ def execution(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let PyTorch, numpy and scipy compute in one thread of the CPU for the duration of the
-    context.
-    """
+    """Limit PyTorch, numpy and scipy to one CPU thread within the context."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -76,8 +76,9 @@ class LogitModel(nn.Module):
 
 
 class JointEnergyModel(LogitModel):
-    """The reading of a model that has E(x, y) alone: f(x)[y] = -E(x, y), which gives E(x) and
-    p(y|x).
+    """A model that has E(x, y) alone, read as f(x)[y] = -E(x, y).
+
+    This gives E(x) and p(y|x).
 
     Args:
         net: has the method ``energy(x, y)``, (B, C, H, W) and (B,) -> (B,).
@@ -96,8 +97,9 @@ class JointEnergyModel(LogitModel):
 
 
 def accepts(method: Callable[..., Any], arguments: int) -> bool:
-    """Return whether a method can be called with a number of positional arguments: 1 for E(x), 2
-    for E(x, y).
+    """Return whether a method takes a number of positional arguments.
+
+    It is 1 for E(x) and 2 for E(x, y).
     """
     with suppress(TypeError):
         inspect.signature(method).bind(*range(arguments))
@@ -157,8 +159,9 @@ def logits_function(model: Any, classes: int) -> Callable[[Tensor], Tensor]:
 
 
 def energy_function(model: Any, *, of_chains: bool = False) -> Callable[..., Tensor]:
-    """Return the function from x, and labels y if given, to E(x) or E(x, y), (B,) in float32 or
-    float64.
+    """Return the function of x, and of labels y if given, that computes energies.
+
+    E(x) or E(x, y), (B,) in float32 or float64.
 
     With ``of_chains`` it is the energy that the model's chains follow: ``chain_energy``, if the
     model has one.
@@ -209,8 +212,9 @@ def grad_energy(
     *,
     of_chains: bool = False,
 ) -> GradEnergy:
-    """Return the function (x, y) -> (E, dE/dx) of a model, which leaves the gradients of its
-    parameters unchanged.
+    """Return the function (x, y) -> (E, dE/dx) of a model.
+
+    It leaves the gradients of the model's parameters unchanged.
 
     E is float32, or float64 if the model's is; dE/dx has the type of x. Gradients of the parameters
     are not computed, except by a compiled function whose caller has not frozen the parameters; it

@@ -31,8 +31,9 @@ case.
 
 @contextmanager
 def mode(model: nn.Module, *, train: bool) -> Iterator[None]:
-    """Put every module into training or evaluation mode, and restore each one's own mode
-    afterwards.
+    """Put every module into training or evaluation mode within the context.
+
+    Each module's own mode is restored afterwards.
     """
     before = {module: module.training for module in model.modules()}
     # for WRN-28-10 it takes half a millisecond
@@ -77,8 +78,9 @@ def at_least_float32(x: torch.Tensor) -> torch.Tensor:
 
 
 def in_full(head: nn.Linear, features: torch.Tensor) -> torch.Tensor:
-    """Apply the last layer, (B, D) -> (B, K), in the precision of its weights, regardless of the
-    caller's autocast.
+    """Apply the last layer, (B, D) -> (B, K), in the precision of its weights.
+
+    The caller's autocast does not change it.
 
     The resolution of bfloat16 around 64 is half a nat, too coarse for differences of energies.
     """
@@ -103,15 +105,17 @@ PLAIN = Execution()
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
-    """Return the context in which the network runs in a precision, regardless of the caller's
-    autocast.
+    """Return the context in which the network runs in a precision.
+
+    The caller's autocast does not change it.
     """
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
 
 
 def to_channels_last(model: Any, data: DataSpec) -> bool:
-    """Convert the model's weights to channels-last, where convolutions are fastest, and return
-    whether that was possible.
+    """Convert weights to channels-last if possible, and return whether it was.
+
+    Convolutions are fastest in this layout.
 
     Two images are passed through the network to test it. Its weights stay contiguous
 
@@ -151,8 +155,9 @@ def to_channels_last(model: Any, data: DataSpec) -> bool:
 def compiled(
     function: Callable[P, T], given_up: list[str] | None = None, *, captured: bool = True
 ) -> Callable[P, T]:
-    """Return the function compiled by ``torch.compile``, or unchanged, with one warning, where that
-    fails.
+    """Return the function compiled by ``torch.compile``.
+
+    Where that fails it returns the function unchanged, with one warning.
 
     Args:
         function: called often, with tensors of the same shapes.
@@ -199,8 +204,9 @@ def compiled(
 
 @contextmanager
 def _without_advice() -> Iterator[None]:
-    """Suppress the compiler's advice to multiply float32 matrices in TF32, which would change
-    results.
+    """Suppress the compiler's advice to use TF32, which would change results.
+
+    It concerns products of float32 matrices.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")
@@ -218,8 +224,9 @@ def forget_compiled() -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether the error, or one that it wraps as compilers do, says that the device's memory
-    was too small.
+    """Return whether an error says that the device's memory was too small.
+
+    The error may be one that compilers wrap in another.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, torch.OutOfMemoryError):

@@ -31,8 +31,9 @@ def network(
 
 
 def weights(*, prefix: str = "", entry: str = "") -> StateDict:
-    """Plain state dictionaries (.pt, .safetensors) of a model here, or of its network; `prefix`
-    comes off names.
+    """Plain state dictionaries (.pt, .safetensors) of a model, or of its network.
+
+    `prefix` comes off names.
 
     ``entry`` says which one, where a file holds several: ``entry=ema``, ``entry=checkpoint.model``.
     """

@@ -1,5 +1,6 @@
-"""Weights that other programs wrote, read without running code from the file and checked against a
-model.
+"""Weights of other programs, read without running code and checked.
+
+They are checked against a model.
 """
 
 import argparse
@@ -148,8 +149,9 @@ def _state_dicts(
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Return whether a tensor is stored as plain numbers: neither quantized nor sparse, and with
-    values.
+    """Return whether a tensor is stored as plain numbers.
+
+    It is neither quantized nor sparse, and has values.
     """
     return (
         not tensor.is_quantized and tensor.layout is torch.strided and tensor.device.type == "cpu"
@@ -157,8 +159,9 @@ def is_plain(tensor: Tensor) -> bool:
 
 
 def unwrapped(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights without the prefixes that nn.DataParallel and torch.compile put before
-    every name.
+    """Return weights without the prefixes of nn.DataParallel and torch.compile.
+
+    They stand before every name.
     """
     bare = dict(weights)
     while prefix := next(
@@ -169,8 +172,9 @@ def unwrapped(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 class StateDict(NamedTuple):
-    """The importer of ``torch.save(model.state_dict(), ...)`` and safetensors, of a model or of its
-    network ``net``.
+    """The importer of state dictionaries of a model or of its network ``net``.
+
+    Files are those of ``torch.save(model.state_dict(), ...)``, or safetensors.
 
     Args:
         prefix: of the names to read; it is removed from them. "": all names are read unchanged.
@@ -355,8 +359,9 @@ def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:
 
 
 def non_finite(state: Mapping[str, Tensor], owner: Any) -> list[str]:
-    """Return the names of tensors with NaN or infinity, before or after conversion to the model's
-    types.
+    """Return the names of tensors with NaN or infinity.
+
+    They count before and after conversion to the model's types.
     """
     own = owner.state_dict()
     return sorted(

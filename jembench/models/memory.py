@@ -15,8 +15,9 @@ GIB = 2**30
 
 
 def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> None:
-    """Check that a component fits into a device's memory: a model with its gradients and two
-    moments of each parameter.
+    """Check that a component fits into a device's memory.
+
+    A model needs room for its gradients and two moments of each parameter.
 
     The component is made on PyTorch's meta device, where tensors have shapes and no values. A
     component whose factory fails there, because it computes with values, is not checked.

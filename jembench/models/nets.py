@@ -50,8 +50,9 @@ def small(width: int, stride: int = 1) -> Shape:
 
 
 class Perceptron(nn.Module):
-    """Two hidden layers with SiLU and a linear head on all numbers of an image: smooth energies,
-    for any shape.
+    """Two hidden layers with SiLU and a linear head on all numbers of an image.
+
+    Its energies are smooth, and it takes any shape.
 
     The numbers are tripled first, so that bounds of [-1, 1] reach the curved parts of SiLU at
     PyTorch's initialisation.
@@ -86,8 +87,9 @@ def build_net(
     dropout: float = 0.0,
     momentum: float = MOMENTUM,
 ) -> nn.Module:
-    """Return the network that ``text`` names, (B, C, H, W) -> (B, K) for the images and classes of
-    ``data``.
+    """Return the network that ``text`` names, (B, C, H, W) -> (B, K).
+
+    It is for the images and classes of ``data``.
 
     ``half`` halves the image in its first convolution, a quarter of the work; ``scaled`` makes maps
     of about 16 pixels whatever the size of the images, so that their cost is about the same.

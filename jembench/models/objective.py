@@ -158,8 +158,9 @@ def has_batch_norm(model: Classifier) -> bool:
 
 
 class PlainClassifier(LogitModel):
-    """Any network that returns logits, trained by cross-entropy: torchvision's, timm's, Hugging
-    Face's, one's own.
+    """Any network that returns logits, trained by cross-entropy.
+
+    Networks of torchvision, timm, Hugging Face, or one's own.
     """
 
     chains: Chains = "none"
@@ -170,8 +171,9 @@ class PlainClassifier(LogitModel):
 
 
 def as_model(made: Any, data: DataSpec, name: str) -> Any:
-    """Return a network without the methods of a model as a classifier, after a check on two images;
-    else ``made``.
+    """Return a network without the methods of a model as a classifier.
+
+    Two images check it. Other modules are returned as ``made``.
 
     A model that is not trained here and has only E(x, y) becomes a :class:`JointEnergyModel`.
     Weights in half precision become float32, as images are.

@@ -55,8 +55,9 @@ def read(
     wanted: Set[Quantity],
     seed: int = 0,
 ) -> Readings:
-    """Return every wanted quantity of every image, each image passing through the network once, in
-    evaluation mode.
+    """Return every wanted quantity of every image, in evaluation mode.
+
+    Each image passes through the network once.
 
     Logits and energy come from one forward pass where the energy is that of the logits (a
     :class:`~jembench.models.energies.LogitModel`), and one backward pass, towards the images alone,
@@ -87,8 +88,9 @@ def read(
 
 
 def noisy(images: UInt8[Tensor, "N C H W"], std: float, bounds: Bounds) -> Float[Tensor, "N C H W"]:
-    """Return the images in the model's units with Gaussian noise, not clamped, as in the reference
-    code of JEM.
+    """Return images in the model's units with Gaussian noise, not clamped.
+
+    The reference code of JEM does the same.
 
     ``std`` is its standard deviation on [-1, 1], whatever the bounds are. Each image has its own
     generator, derived from the content of the set and the image's position in it: every model gets
@@ -105,8 +107,9 @@ def noisy(images: UInt8[Tensor, "N C H W"], std: float, bounds: Bounds) -> Float
 
 
 def batch(device: torch.device, shape: Sequence[int], copies: int = 1) -> int:
-    """Return the number of images of a shape (C, H, W) per pass, each of which takes ``copies``
-    rows of the batch.
+    """Return the number of images of a shape (C, H, W) per pass.
+
+    Each takes ``copies`` rows of the batch.
 
     The environment variable JEMBENCH_BATCH sets it, for networks that take more of a GPU's memory
     than WRN-28-10.
@@ -130,8 +133,9 @@ def in_parts(
     shape: Sequence[int],
     copies: int = 1,
 ) -> list[Done]:
-    """Return the results of ``work`` for each batch of ``count`` images; for one empty batch, if
-    there are none.
+    """Return the results of ``work`` for each batch of ``count`` images.
+
+    Without images it is called for one empty batch.
 
     ``shape`` and ``copies`` as for :func:`batch`.
     """
@@ -146,8 +150,9 @@ def in_parts(
 
 
 def batched(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
-    """Return the function that evaluates energies and gradients in batches. No random number
-    depends on their size.
+    """Return the function that evaluates energies and gradients in batches.
+
+    No random number depends on the size of batches.
     """
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -28,8 +28,9 @@ and SADA-JEM.
 
 
 class Shape(NamedTuple):
-    """The channels of a residual network's first convolution and of its three groups, and the
-    blocks of a group.
+    """The channels and blocks of a residual network.
+
+    Channels are those of the first convolution and of the three groups; blocks those of a group.
     """
 
     stem: int
@@ -78,8 +79,9 @@ class Block(nn.Module):
 
 
 class ResidualNet(nn.Module):
-    """A first convolution, three groups of blocks at full, half and quarter size, mean pooling, a
-    linear head.
+    """A residual network: a convolution, three groups of blocks, mean pooling, a head.
+
+    Groups are at full, half and quarter size, and the head is linear.
 
     With a stride of s > 1, the first convolution is 2s x 2s and divides all these sizes by s.
 

@@ -1,3 +1,4 @@
-"""The execution of a plan: the driver, workers and executors, fits, evaluation, events and
-provenance.
+"""The execution of a plan.
+
+The driver, workers and executors, fits, evaluation, events and provenance.
 """

@@ -108,8 +108,9 @@ def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: An
 
 
 def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
-    """Fit a :class:`~jembench.interfaces.Fittable` model to the training images, without the
-    validation images.
+    """Fit a :class:`~jembench.interfaces.Fittable` model to the training images.
+
+    Validation images are left out.
 
     Raises:
         PluginError: if its method fails, or the model has no buffers.

@@ -25,8 +25,9 @@ WAIT = 0.2
 
 @contextmanager
 def when_free(store: Store, lease: str) -> Iterator[None]:
-    """Hold a lease, after waiting for other processes to release it. Their results can be read
-    then.
+    """Hold a lease, after waiting for other processes to release it.
+
+    Their results can be read then.
     """
     while True:
         with store.lease(lease) as mine:
@@ -102,8 +103,9 @@ class FeatureBank:
     _features: dict[str, Features] = field(default_factory=dict, init=False)
 
     def network(self, spec: str) -> FeatureNetwork:
-        """Return the feature network of a spec, ready for use. Only one process of a store trains a
-        network.
+        """Return the feature network of a spec, ready for use.
+
+        Only one process of a store trains a network.
 
         Raises:
             Unavailable: if its weights are missing.

@@ -1,5 +1,6 @@
-"""The check of a plan before training: it reads every dataset, builds every model and checks every
-metric.
+"""The check of a plan before training.
+
+It reads every dataset, builds every model and checks every metric.
 """
 
 from __future__ import annotations
@@ -88,8 +89,9 @@ class Datasets:
     data: dict[tuple[str, int | None], PlannedFit | None] = field(default_factory=dict)
 
     def find(self, fit: FitPlan, limit: int | None) -> PlannedFit | None:
-        """Return the fits' dataset; with ``dry``, blank images for a missing one, or None if its
-        size is unknown.
+        """Return the fits' dataset.
+
+        With ``dry``, a missing one has blank images, or is None if its size is unknown.
 
         Raises:
             Unavailable: if it is missing and ``dry`` is False.
@@ -130,8 +132,9 @@ def _remark_on_flips(fit: FitPlan) -> None:
 
 
 def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
-    """Read every dataset, build every model and check every metric, so that errors are known before
-    training.
+    """Read every dataset, build every model and check every metric.
+
+    Errors are then known before training.
 
     Args:
         plan: the cells to compute.

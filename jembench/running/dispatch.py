@@ -1,5 +1,6 @@
-"""The submission of the units of a run to an executor, and their states, until all have ended.
-Imports no torch.
+"""The units of a run, submitted to an executor, and their states.
+
+It follows them until all have ended. Imports no torch.
 """
 
 from __future__ import annotations
@@ -132,8 +133,9 @@ class Dispatch:
             self.events.send(Event(kind="queued", text=reason), self.units[unit].fit, unit)
 
     def _record(self, ended: Ended) -> None:
-        """Record the ending of a unit. Results in the store count: another run may have done the
-        unit.
+        """Record the ending of a unit.
+
+        Results in the store count: another run may have done the unit.
         """
         if self._running.pop(ended.id, None) is None:
             return
@@ -181,8 +183,9 @@ class Dispatch:
             del self._open[unit]
 
     def _drop(self, unit: str, fit: str = "") -> None:
-        """Leave out a unit and the units that depend on it; ``fit``: only those of the fit with
-        this id.
+        """Leave out a unit and the units that depend on it.
+
+        ``fit``: only those of the fit with this id.
         """
         del self._open[unit]
         for follower in [other for other in self._open if unit in self.units[other].after]:
@@ -271,8 +274,9 @@ def is_done(work: Work, store: Store) -> bool:
 
 
 def sweep(store: Store) -> None:
-    """Remove the files of units that are done, left by killed runs, and the logs of workers if no
-    unit is left.
+    """Remove files of done units, and the logs of workers if no unit is left.
+
+    Killed runs leave such files.
     """
     for unit in store.works.ids():
         with suppress(JembenchError):

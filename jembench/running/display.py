@@ -1,5 +1,6 @@
-"""The display of a run's progress on stderr: a bar per running unit of work on a terminal, lines in
-a log.
+"""The display of a run's progress on stderr.
+
+A bar per running unit of work on a terminal, lines in a log.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ it is a unit.
 
 
 class _Note(TextColumn):
-    """A column with the work of each unit and, while none runs, with that of this process beside
-    the whole run.
+    """A column with the work of each unit.
+
+    While none runs it shows that of this process, beside the whole run.
     """
 
     def render(self, task: Task) -> Text:
@@ -54,8 +56,9 @@ class _Note(TextColumn):
 
 
 class Display:
-    """A :class:`~jembench.interfaces.Tracker` that shows the running units of work, and prints
-    their endings.
+    """A tracker that shows the running units of work, and prints their endings.
+
+    It is a :class:`~jembench.interfaces.Tracker`.
 
     Each running unit is a task of rich; the first task is the whole run. Events may come from
     several threads.

@@ -39,8 +39,9 @@ class RunOptions(NamedTuple):
 
     @property
     def deadline(self) -> float | None:
-        """The time after ``max_hours`` from now, UTC in seconds since 1970; None: there is no
-        limit.
+        """The time after ``max_hours`` from now; None: no limit.
+
+        UTC in seconds since 1970.
         """
         return None if self.max_hours is None else time.time() + 3600 * self.max_hours
 
@@ -51,8 +52,9 @@ _DEFAULT = RunOptions()
 def run_units(
     plan: Plan, store: Store, executor: Executor, events: Events, how: RunOptions = _DEFAULT
 ) -> None:
-    """Carry out the units of the pending part of a plan. A failure of a cell or fit is recorded and
-    stops no other.
+    """Carry out the units of the pending part of a plan.
+
+    A failure of a cell or fit is recorded and stops no other.
 
     Args:
         plan: the cells that the store does not have.

@@ -1,5 +1,6 @@
-"""The cost of a training, from a few of its iterations with short chains, and the remaining work of
-a plan.
+"""The cost of a training, and the remaining work of a plan.
+
+The cost is that of a few iterations with short chains, extrapolated.
 
 Its images are blank: times do not depend on their content, and a dataset need not be available. The
 time of an attack depends on when it succeeds, and is taken from short attacks on a trained model.
@@ -110,8 +111,9 @@ def estimate(fit: FitPlan, device: torch.device) -> TrainingCost:
 
 
 def _seconds(trainer: _Probe) -> float:
-    """Time iterations with short and longer chains, and return the seconds of an iteration of the
-    recipe.
+    """Time iterations with short and longer chains.
+
+    Returns the seconds of an iteration of the recipe.
     """
     steps, times = trainer.sampling_steps, []
     untimed = WARM_UP if trainer.execution.compiled or trainer.execution.captured else 1
@@ -138,8 +140,9 @@ def _duration(work: Callable[[], object], device: torch.device) -> float:
 
 
 def attack_seconds(metric: Attack, trained: TrainedFit) -> float:
-    """Estimate the seconds of an attack on a trained model by one process, without keeping its
-    results.
+    """Estimate the seconds of an attack on a trained model by one process.
+
+    Its results are not kept.
 
     A shard is attacked in ``STEPS`` steps, or in a tenth of the steps or queries, and the time is
     extrapolated in proportion. It is an upper limit for attacks that end before their last step or
@@ -184,8 +187,9 @@ class FitPreview(NamedTuple):
 
 
 def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPreview], Outlook]:
-    """Check the part of a plan that is not in the store, without training, downloading or writing
-    anything.
+    """Check the part of a plan that is not in the store.
+
+    It does not train, download or write anything.
 
     Attacks on trained models are timed on the device.
 

@@ -61,8 +61,9 @@ _NO_CACHE = TensorCache(None)
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedFit:
-    """A trained model, its data and its training, with caches that the evaluations of all metrics
-    share.
+    """A trained model, its data and its training.
+
+    The evaluations of all metrics share its caches.
     """
 
     model: Any  # the nn.Module, on the device, in evaluation mode
@@ -149,8 +150,9 @@ class TrainedFit:
         return running_statistics.remark(**correct, images=len(counted.images), judged_on=judged_on)
 
     def samples(self, source: Source = KEPT) -> Samples:
-        """Return generated images, computed once: direct samples, the kept chains, or the ends of
-        new ones.
+        """Return generated images, computed once.
+
+        They are direct samples, the kept chains, or the ends of new ones.
         """
         if source not in self.drawn:
             self.drawn[source] = self._draw(source)
@@ -268,8 +270,9 @@ class FitAccess:
         return getattr(self.fit.dataset, "truth", None)
 
     def part(self, name: str) -> Split:
-        """Return the test, validation or training images, or an OOD set, which is drawn once for
-        all metrics.
+        """Return test, validation or training images, or an OOD set.
+
+        A set is drawn once for all metrics.
 
         Raises:
             SpecError: if there is no OOD set or dataset of that name.
@@ -363,8 +366,9 @@ class FitAccess:
         return self.fit.bank.of_images(spec, images)
 
     def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """Return the result of ``compute``, cached on disk under the name and the version of the
-        metric's code.
+        """Return the result of ``compute``, cached on disk.
+
+        The key is the name and the version of the metric's code.
         """
         return self.fit.once(f"{name}-{self.code}" if self.code else name, compute)
 
@@ -379,8 +383,9 @@ def _cache_name(prefix: str, images: Tensor, noise: float) -> str:
 
 
 def limited(test: Split, limit: int | None) -> Split:
-    """Return the test images under evaluation: all, or ``limit`` at random, the same for every
-    model and seed.
+    """Return the test images under evaluation.
+
+    All, or ``limit`` at random, the same for every model and seed.
     """
     if limit is None:
         return test

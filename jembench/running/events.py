@@ -97,8 +97,9 @@ class Events(AbstractContextManager["Events"]):
 
     @contextmanager
     def reporting(self, fit: FitKey, work: Work | None = None) -> Iterator[Report]:
-        """Give the function that sends the events of a fit, or of a unit of work on it, whose
-        status it keeps.
+        """Give the function that sends the events of a fit or of a unit of work on it.
+
+        It keeps the status of the unit.
 
         Within the context, another thread sends the progress of this process every ``PERIOD`` if it
         has changed.
@@ -153,8 +154,9 @@ class Events(AbstractContextManager["Events"]):
             thread.join()
 
     def send(self, event: Event, fit: FitKey, work: str = "") -> None:
-        """Send an event of a fit, or of a unit of work on it: to the display, and to trackers
-        unless it is progress.
+        """Send an event of a fit, or of a unit of work on it.
+
+        The display receives it, and trackers unless it is progress.
         """
         about = {
             "model": fit.model,
@@ -191,8 +193,9 @@ def measurement_event(cell: Cell, fit: FitRecord | None) -> Event | None:
 
 
 class Tracked:
-    """A tracker that receives events from a queue in a thread of its own, so that it cannot delay a
-    training.
+    """A tracker that receives events from a queue in a thread of its own.
+
+    It cannot delay a training.
 
     Args:
         spec: the tracker.

@@ -24,8 +24,9 @@ FRESH_SAMPLES = 1000
 def source_of(
     model: nn.Module, fit: FitPlan, steps: int | None, sampler: str | None, n: int | None = None
 ) -> Source:
-    """Return the source of a model's images: kept or direct ones; with steps or a sampler, the ends
-    of n new chains.
+    """Return the source of a model's images.
+
+    Kept or direct ones; with steps or a sampler, the ends of n new chains.
 
     Raises:
         SpecError: if the model has none of these, or there is no such sampler.
@@ -55,8 +56,9 @@ def source_of(
 def way_of(
     source: Source, model: Any, *, chains: bool, pretrained: bool, buffers: int
 ) -> Literal["new", "pooled", "direct", "kept"]:
-    """Return how a model gives the images of a source: by new chains, pooled buffers, directly, or
-    by kept chains.
+    """Return how a model gives the images of a source.
+
+    By new chains, pooled buffers, directly, or by kept chains.
 
     Args:
         source: of the images.
@@ -91,8 +93,9 @@ def way_of(
 
 
 def drawn_name(n: int, steps: int, conditional: bool, sampler: registry.Resolved | None) -> str:
-    """Return the name of the stored ends of n new chains, by the sampler of the training unless one
-    is named.
+    """Return the name of the stored ends of n new chains.
+
+    They are by the sampler of the training unless one is named.
     """
     return f"samples-{n}-{steps}-{conditional}{f'-{sampler.id}' if sampler else ''}"
 

@@ -140,8 +140,9 @@ class FitWork:
         )
 
     def _start(self, model: nn.Module, *, begins: bool) -> dict[str, dict[str, str]]:
-        """Load the weights that training starts from; buffers that only this model has keep their
-        values.
+        """Load the weights that training starts from.
+
+        Buffers that only this model has keep their values.
 
         Args:
             model: before its training.
@@ -170,8 +171,9 @@ class FitWork:
         return {"started_from": {"fit": start.key.id, "model": str(start.key), "weights": sha256}}
 
     def _fit(self, model: Any, blank: FitRecord, folder: Path) -> FitRecord:
-        """Fit the model at once, unless it was trained elsewhere, and write the files of a
-        training.
+        """Fit the model at once, and write the files of a training.
+
+        A model that was trained elsewhere is not fitted.
         """
         dataset, start, seconds = self.bank.dataset, time.perf_counter(), 0.0
         if not self.fit.model.is_pretrained:
@@ -254,8 +256,9 @@ def new_record(
 
 
 def _seconds_of_last_attempt(history: Sequence[Mapping[str, float]]) -> list[float]:
-    """Return the mean seconds per iteration of each window since the last intervention of the
-    guard.
+    """Return the seconds per iteration of each window since the last intervention.
+
+    The interventions are those of the guard.
 
     The first window contains the warm-up, and is left out if there are others.
     """

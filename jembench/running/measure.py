@@ -163,8 +163,9 @@ def _check_array(label: object, array: np.ndarray[Any, Any]) -> None:
 
 
 def not_applicable(reason: Unavailable) -> Outcome:
-    """Return the outcome of a cell that cannot be computed, permanently or because something is
-    missing.
+    """Return the outcome of a cell that cannot be computed.
+
+    The cause is permanent, or something is missing.
     """
     settled = {"settled": True} if isinstance(reason, NotApplicable) else {}
     return Outcome(status="na", reason=str(reason), details=settled)

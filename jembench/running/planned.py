@@ -32,8 +32,9 @@ from jembench.training import snapshots
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedFit:
-    """The :class:`~jembench.interfaces.Planned` of a model at its start; without a model, what all
-    models share.
+    """The :class:`~jembench.interfaces.Planned` of a model at its start.
+
+    Without a model it is what all models share.
     """
 
     dataset: Dataset
@@ -98,8 +99,9 @@ class PlannedFit:
         return len(self.test.images) if images == "test" else count(self.dataset, "train")
 
     def samples(self, source: Source = KEPT) -> int | None:
-        """Return the number of generated images that the model will have; None if its sampler has
-        no ``capacity``.
+        """Return the number of generated images that the model will have.
+
+        None if its sampler has no ``capacity``.
         """
         if source.sampler and isinstance(self.model, PlainClassifier):
             raise NotApplicable(
@@ -127,8 +129,9 @@ class PlannedFit:
         return kept * snapshots.COUNT if source.pooling == "five" else kept or FRESH_SAMPLES
 
     def _kept(self) -> int | None:
-        """Return the number of chains that training will keep; None if the sampler has no
-        ``capacity``.
+        """Return the number of chains that training will keep.
+
+        None if the sampler has no ``capacity``.
         """
         if self.sampler is None:
             return 0

@@ -1,5 +1,6 @@
-"""The executor ``processes``, with workers on this machine for each GPU, or for the cores of the
-CPU.
+"""The executor ``processes``, with workers on this machine.
+
+One for each GPU, or for the cores of the CPU.
 """
 
 import ctypes
@@ -183,8 +184,9 @@ class Processes(Queued):
         return jobs
 
     def _start(self) -> bool:
-        """Start a worker for the first waiting units if there are free places, each with its own
-        GPU.
+        """Start a worker for the first waiting units if there are free places.
+
+        Each worker has its own GPU.
         """
         gpus, most = self._queue[0].gpus, len(self._gpus[: self.slots])
         if gpus > most > 0:

@@ -54,8 +54,9 @@ def collect(
 
 @functools.cache
 def _of_process(device: str) -> dict[str, Any]:
-    """Return the commit, the versions of jembench and of the installed packages that it needs, and
-    the machine.
+    """Return the commit, the versions of packages, and the machine.
+
+    Packages are jembench and those that it needs.
     """
     import torch
 

@@ -1,5 +1,6 @@
-"""The selection of a checkpoint, and of the length of chains that generate images, by a metric on
-validation images.
+"""The selection of a checkpoint and of the length of chains.
+
+A metric on validation images decides. The chains are those that generate images.
 """
 
 from collections.abc import Callable
@@ -38,8 +39,9 @@ class HeldOut(NamedTuple):
 
 
 def metrics(recipe: Recipe) -> dict[int | None, Metric]:
-    """Make the metric by which a recipe selects, for each length of chains or for None; {}: it
-    selects by accuracy.
+    """Make the metric by which a recipe selects; {}: it selects by accuracy.
+
+    There is one for each length of chains, or for None.
 
     Raises:
         SpecError: if there is no such metric or option.
@@ -57,8 +59,9 @@ def metrics(recipe: Recipe) -> dict[int | None, Metric]:
 
 
 def selector(fit: FitPlan, bank: FeatureBank, trainer: Trainer) -> Callable[[], Selected] | None:
-    """Return the function that measures the model of a trainer, with averaged weights if the recipe
-    has them.
+    """Return the function that measures the model of a trainer.
+
+    Weights are averaged if the recipe averages them.
 
     None: the recipe selects by accuracy.
     """

@@ -138,8 +138,9 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
 
 
 def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
-    """Return the executor of ``auto``: a process per GPU of several, or per training on the CPU, or
-    this process.
+    """Return the executor of ``auto``.
+
+    A process per GPU of several, or per training on the CPU, or this process.
 
     Objects of this program and code on its path, which other processes may not find, are trained in
     this process.
@@ -165,8 +166,9 @@ def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
 def open_fit(
     fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay = nullcontext
 ) -> Iterator[Evaluation]:
-    """Open a model, after training it if the store does not have it; arguments as for
-    :func:`run_plan`.
+    """Open a model, after training it if the store does not have it.
+
+    Arguments are those of :func:`run_plan`.
 
     Within the context the display is shown, and the number of threads is that of the dataset's
     images.

@@ -47,8 +47,9 @@ from jembench.training import processes
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker that carries out units one after the other. Datasets and feature networks are read
-    once for all units.
+    """A worker that carries out units one after the other.
+
+    Datasets and feature networks are read once for all units.
 
     Args:
         store: of the results.
@@ -346,8 +347,9 @@ def _wanted(cells: Sequence[CellPlan]) -> frozenset[Quantity]:
 
 
 def serve_fits(fits: Sequence[FitPlan], device: torch.device) -> None:
-    """Take part in each training of rank 0 until rank 0 has ended, without reading or writing the
-    store.
+    """Take part in each training of rank 0, until rank 0 has ended.
+
+    It neither reads nor writes the store.
 
     Raises:
         ProcessLost: if a process of the group failed or has ended.

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 def encode(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
-    """Encode arrays as ``np.savez_compressed`` does, for labels of any name, without a pickle or
-    the time of day.
+    """Encode arrays as ``np.savez_compressed`` does.
+
+    Labels may have any name. The result has no pickle and no time of day.
 
     They are sorted by label: an attack that is resumed reads its former parts in the order of a
     file.

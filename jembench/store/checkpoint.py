@@ -52,8 +52,9 @@ def read(path: Path, remedy: str = REMEDY, *, placed: bool = False) -> Any:
 
 
 def read_with_digest(path: Path, remedy: str = REMEDY, *, placed: bool = False) -> tuple[Any, str]:
-    """Return a state, as :func:`read` does, and the digest of the file: the SHA-256 of its tensors
-    and its record.
+    """Return a state and the digest of its file; see :func:`read`.
+
+    The digest is the SHA-256 of its tensors and its record.
     """
     contents = tensors.read(path, remedy, placed=placed)
     record = contents.seal.record
@@ -72,8 +73,9 @@ def read_with_digest(path: Path, remedy: str = REMEDY, *, placed: bool = False) 
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Load a state dictionary whose names and shapes must all fit; nothing is loaded if one does
-    not.
+    """Load a state dictionary whose names and shapes must all fit.
+
+    Nothing is loaded if one does not.
 
     Buffers of a model that is fitted at once take their shapes from it.
 
@@ -95,8 +97,9 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
-    """List names, shapes and kinds of numbers of a state dictionary that do not fit a model,
-    sorted.
+    """List what does not fit a model in a state dictionary, sorted.
+
+    Names, shapes and kinds of numbers.
     """
     own = model.state_dict()
     wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]
@@ -116,8 +119,9 @@ def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
 
 
 def _pack(value: Any, path: str, found: dict[str, Tensor]) -> Any:
-    """Return a value as JSON: tensors become {"tensor": key}, dictionaries lists of pairs, so that
-    keys keep types.
+    """Return a value as JSON.
+
+    Tensors become {"tensor": key}, dictionaries lists of pairs, so that keys keep types.
     """
     if isinstance(value, Tensor):
         found[path] = value

@@ -1,5 +1,6 @@
-"""The folder of a fit: its record, the files that training leaves, and its checkpoints. Imports no
-torch.
+"""The folder of a fit: its record, the files of its training, its checkpoints.
+
+Imports no torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,8 +52,9 @@ class FitRecord(NamedTuple):
 
     @property
     def import_name(self) -> str:
-        """The name under which the weights were imported; "": they were not, or it is not one line
-        of text.
+        """The name under which the weights were imported.
+
+        "": they were not, or it is not one line of text.
         """
         source = self.provenance.get("imported") if self.status == "imported" else None
         name = source.get("name") if isinstance(source, Mapping) else None

@@ -32,8 +32,9 @@ def parse(text: str) -> tuple[str, str]:
 
 
 def upload(folder: Path, to: str, *, private: bool = False) -> str:
-    """Upload the files of a shared model to a repository in one commit; the repository is created
-    if need be.
+    """Upload the files of a shared model to a repository in one commit.
+
+    The repository is created if need be.
 
     Files of a model that was there before are removed; all others are left alone.
 
@@ -59,8 +60,9 @@ def upload(folder: Path, to: str, *, private: bool = False) -> str:
 
 
 def download(source: str) -> Path:
-    """Return the folder of a repository in the cache of the hub's client; files that are there are
-    not loaded again.
+    """Return the folder of a repository in the cache of the hub's client.
+
+    Files that are there are not loaded again.
 
     Only files that the manifest names are loaded. They are links to files of the cache.
 

@@ -55,8 +55,9 @@ def id_of(path: Path) -> str:
 
 
 def listed(folder: Path) -> list[Path]:
-    """List the files in a folder of a store, by name and without hidden ones; none if there is no
-    such folder.
+    """List the files in a folder of a store, by name and without hidden ones.
+
+    None if there is no such folder.
 
     Raises:
         StoreError: if it cannot be listed.

@@ -136,8 +136,9 @@ def in_work(folder: Path) -> set[str]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the leases in ``folder`` that no living process holds, and the remains of old
-    take-overs.
+    """Remove the leases in ``folder`` that no living process holds.
+
+    And the remains of old take-overs.
     """
     for path in folder.glob("*.json"):
         with suppress(OSError), _seized(path) as free:
@@ -199,8 +200,9 @@ def _publish(new: Path, path: Path) -> None:
 
 @contextmanager
 def _seized(path: Path) -> Iterator[bool]:
-    """Give whether a lease is free. If so, this process alone may replace or remove it within the
-    context.
+    """Give whether a lease is free.
+
+    If so, this process alone may replace or remove it within the context.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -220,8 +222,9 @@ def _seized(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def _claimed(path: Path) -> Iterator[bool]:
-    """Give whether no living process has a claim of this name; if so, this one has it within the
-    context.
+    """Give whether no living process has a claim of this name.
+
+    If so, this one has it within the context.
     """
     for attempt in itertools.count():
         claim = path.with_name(f"{path.name}.{attempt}")

@@ -1,5 +1,6 @@
-"""The manifest of a shared model: the SHA-256 of each of its files, whose paths are of a fixed
-list.
+"""The manifest of a shared model: the SHA-256 of each of its files.
+
+The paths of files are from a fixed list.
 """
 
 import re

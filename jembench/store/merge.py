@@ -91,8 +91,9 @@ class _Merge:
         self.findings.append(Finding(str(path.relative_to(self.source.root)), status, str(reason)))
 
     def place(self, path: Path) -> Path:
-        """Return where a file belongs in the target, in which a fit or a cell may have another
-        name.
+        """Return where a file belongs in the target.
+
+        A fit or a cell may have another name there.
         """
         part, name, *rest = path.relative_to(self.source.root).parts
         return self.places.place(part, name, listed=True).joinpath(*rest)
@@ -180,8 +181,9 @@ class _Merge:
 
 
 def _order(item: Item) -> tuple[str, int]:
-    """Return the sort key of a file in a unit: arrays and files of training, checkpoints by age,
-    cells and records.
+    """Return the sort key of a file in a unit.
+
+    Arrays and files of training, checkpoints by age, cells and records.
     """
     kinds = {"checkpoint": "b", "record": "c", "cell": "c"}
     return kinds.get(item.kind, "a"), tensors.age_of(item.path) if item.kind == "checkpoint" else 0

@@ -1,5 +1,6 @@
-"""The outcome of a cell, one fit measured by one metric: the plain values that the store writes and
-the report reads.
+"""The outcome of a cell: one fit measured by one metric.
+
+The store writes these plain values, and the report reads them.
 
 In JSON, a number that is not finite is one of the strings "nan", "inf" and "-inf".
 """
@@ -89,8 +90,9 @@ class Outcome:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether it need not be computed again: it has values, or its model cannot have
-        any.
+        """Return whether a cell need not be computed again.
+
+        It has values, or its model cannot have any.
 
         An outcome that failed, that waits for something to be installed, or that had no time for
         all images is not.
@@ -168,8 +170,9 @@ def _check_contents(record: Record, outcome: Outcome) -> None:
 
 
 def encode(value: Any) -> Any:
-    """Return a value with plain containers, and with strings for the floats that JSON does not
-    know.
+    """Return a value with plain containers.
+
+    Floats that JSON does not know are strings.
     """
     if dataclasses.is_dataclass(value):
         return {one.name: encode(getattr(value, one.name)) for one in dataclasses.fields(value)}

@@ -51,8 +51,9 @@ def check(path: Path, largest: int | None = None) -> bytes:
 
 
 def _text(content: bytes) -> str | None:
-    """Return the text under the keyword; None if there is none, or if a chunk of the file is
-    damaged.
+    """Return the text under the keyword of a picture.
+
+    None if there is none, or if a chunk of the file is damaged.
     """
     text, at = None, len(_SIGNATURE)
     if not content.startswith(_SIGNATURE):

@@ -38,8 +38,9 @@ class Record(NamedTuple):
     where: str  # the file
 
     def read(self, cls: type[T], *path: str) -> T:
-        """Return the record, or the object that the keys ``path`` lead to, as a dataclass or a
-        named tuple.
+        """Return a record, or a part of it, as a dataclass or a named tuple.
+
+        The part is the object that the keys ``path`` lead to.
 
         Raises:
             DamagedError: if it does not fit the class.
@@ -58,8 +59,9 @@ class _Head(NamedTuple):
 
 
 def write(path: Path, fields: Mapping[str, Any], *, durable: bool = True) -> None:
-    """Write a record, atomically. One that need not be ``durable`` may be lost when the machine
-    fails.
+    """Write a record, atomically.
+
+    One that need not be ``durable`` may be lost when the machine fails.
 
     Raises:
         StoreError: if it cannot be written.
@@ -68,8 +70,9 @@ def write(path: Path, fields: Mapping[str, Any], *, durable: bool = True) -> Non
 
 
 def text(fields: Mapping[str, Any]) -> str:
-    """Return a record as text, with its schema and its digest. Numbers that are not finite are a
-    bug of the caller.
+    """Return a record as text, with its schema and its digest.
+
+    Numbers that are not finite are a bug of the caller.
     """
     whole = json.dumps({"schema": SCHEMA, **fields}, indent=2, allow_nan=False, ensure_ascii=False)
     whole = whole.removesuffix("\n}")

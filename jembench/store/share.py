@@ -36,8 +36,9 @@ _CHAINS = re.compile(r"(sampler|buffer-.)\.safetensors")
 def build(
     store: Store, fit: FitKey, folder: Path, *, chains: bool = True
 ) -> tuple[FitRecord, list[Cell]]:
-    """Merge a fit and its current results into an empty folder. Failed and unfinished results are
-    left out.
+    """Merge a fit and its current results into an empty folder.
+
+    Failed and unfinished results are left out.
 
     Args:
         store: that has the fit.

@@ -87,8 +87,9 @@ class Store:
             raise SpecError(f"There is no store {self.root}. Name the folder of a store.")
 
     def sweep(self) -> None:
-        """Remove temporary files and leases of processes that were killed. Those of living
-        processes stay.
+        """Remove temporary files and leases of processes that were killed.
+
+        Those of living processes stay.
         """
         files.sweep(self.root, below=False)  # its other folders may be of other programs
         for folder in (*PARTS, "works"):
@@ -119,8 +120,9 @@ class Store:
         )
 
     def place(self, part: str, name: str, *, listed: bool = False) -> Path:
-        """Return the path of a file, which may have another name in its folder: the id at the end
-        of the name decides.
+        """Return the path of a file, by the id at the end of its name.
+
+        It may have another name in its folder.
 
         ``listed``: a former listing of the folder is enough, because each write changes the folder.
         """
@@ -216,8 +218,9 @@ class Store:
     # ----------------------------------------------------------------------------------------------
 
     def read_cell(self, cell: AnyCell) -> Cell | None:
-        """Read a cell; None if there is none. One that is damaged, or whose arrays are, gives a
-        warning and None.
+        """Read a cell; None if there is none.
+
+        One that is damaged, or whose arrays are, gives a warning and None.
 
         Raises:
             StoreError: if it was written by a newer version.
@@ -267,8 +270,9 @@ class Store:
             return array_files.decode(path, content)
 
     def check_arrays(self, cell: Cell) -> None:
-        """Check that the file of a cell's arrays is the one that was written with it. Imports no
-        NumPy.
+        """Check that the file of a cell's arrays was written with the cell.
+
+        Imports no NumPy.
 
         Raises:
             DamagedError: if not.
@@ -306,8 +310,9 @@ class Store:
 
     @contextmanager
     def lease(self, name: str) -> Iterator[Held | None]:
-        """Hold the right to train a fit or to compute a cell; gives None while another process
-        holds it.
+        """Hold the right to train a fit or to compute a cell.
+
+        Gives None while another process holds it.
 
         Args:
             name: the id of the fit or of the cell, or the name of another thing that one process at

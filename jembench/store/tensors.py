@@ -1,5 +1,6 @@
-"""Files of tensors: safetensors with a record in the header, and a digest of both that is checked
-on every reading.
+"""Files of tensors: safetensors with a record in the header, and a digest.
+
+The digest is of both, and is checked on every reading.
 
 The header's metadata has one key. Its value is a JSON object: the record and ``digest``, the
 SHA-256 of the tensors' names, types, shapes and bytes and of the rest of the record. Equal content
@@ -114,8 +115,9 @@ def _digest(layout: Mapping[str, Any], record: Mapping[str, Any], data: memoryvi
 
 
 def read(path: Path, remedy: str, *, placed: bool = False) -> Contents:
-    """Read tensors to the CPU, and the record, after the digest was checked on the bytes that they
-    are made of.
+    """Read tensors to the CPU, and the record.
+
+    The digest is checked on the bytes that the tensors are made of.
 
     Args:
         path: of the file.
@@ -163,8 +165,9 @@ def read_seal(path: Path, remedy: str = "") -> Seal:
 
 
 def age_of(path: Path) -> int:
-    """Return the age that a state was written with; -1 for a file that cannot be read. Reads the
-    header alone.
+    """Return the age that a state was written with; -1 if it cannot be read.
+
+    Reads the header alone.
     """
     try:
         return int(read_seal(path).record.get("age", 0))
@@ -173,8 +176,9 @@ def age_of(path: Path) -> int:
 
 
 def _checked(path: Path, remedy: str, *, placed: bool) -> tuple[bytes, Seal]:
-    """Return the bytes of a file and its seal, after a check of the digest, if any, and of its
-    place.
+    """Return the bytes of a file and its seal.
+
+    The digest, if any, and the place are checked.
     """
     try:
         content = read_bytes(path)

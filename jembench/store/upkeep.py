@@ -84,8 +84,9 @@ _REASONS = {
 
 
 def garbage(store: Store) -> list[Garbage]:
-    """List the files of a store that no result, no training and no later run needs, in the order of
-    their names.
+    """List the files that no result, no training and no later run needs.
+
+    In the order of their names.
 
     These are checkpoints of trainings that have ended, arrays without a cell, predictions of
     weights that no model in the store has, and units of work that ended more than a day ago, which
@@ -114,8 +115,9 @@ def garbage(store: Store) -> list[Garbage]:
 
 
 def remove(store: Store, found: Sequence[Garbage]) -> list[Garbage]:
-    """Remove files that :func:`garbage` has listed just before, and what killed processes left in
-    the store.
+    """Remove the files that :func:`garbage` has listed just before.
+
+    And what killed processes left in the store.
 
     Returns:
         Those that are left, because a process now works on their models.

@@ -114,8 +114,9 @@ def walk(store: Store) -> Iterator[Item]:
 
 
 def _fit(store: Store, folder: Path, *, is_busy: bool) -> Iterator[Item]:
-    """Yield every file in the folder of a fit, including those that its record names and that are
-    missing.
+    """Yield every file in the folder of a fit.
+
+    Files that its record names and that are missing are included.
     """
     if not folder.is_dir():
         yield _stray(folder)
@@ -189,8 +190,9 @@ def _list(folder: Path) -> list[Path]:
 
 
 def _attempt(read: Callable[[], T]) -> tuple[T | None, Callable[[], T]]:
-    """Read a file; return its content, None if it cannot be read, and a check that returns it or
-    raises the error.
+    """Read a file; return its content, and a check that returns it or raises.
+
+    The content is None if the file cannot be read.
     """
     try:
         content = read()

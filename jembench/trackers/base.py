@@ -1,5 +1,6 @@
-"""The conversion of events to runs of a tracking library: one per fit, with windows, divergences
-and results.
+"""The conversion of events to runs of a tracking library, one per fit.
+
+Runs have windows, divergences and results.
 """
 
 from collections.abc import Callable, Mapping

@@ -10,8 +10,9 @@ from jembench.trackers.wandb import WandbRun
 
 
 def tensorboard(*, folder: str = "tensorboard") -> Tracker:
-    """Event files for TensorBoard, in a folder for each fit; `tensorboard --logdir` shows
-    ``folder``.
+    """Event files for TensorBoard, in a folder for each fit.
+
+    `tensorboard --logdir` shows ``folder``.
     """
     from jembench.trackers.tensorboard import TensorBoardRun  # imports NumPy
 
@@ -20,8 +21,9 @@ def tensorboard(*, folder: str = "tensorboard") -> Tracker:
 
 
 def mlflow(*, uri: str = "", experiment: str = "jembench") -> Tracker:
-    """Runs of MLflow, one for each fit; ``uri`` is a server or sqlite:///FILE, by default
-    MLFLOW_TRACKING_URI.
+    """Runs of MLflow, one for each fit.
+
+    ``uri`` is a server or sqlite:///FILE, by default MLFLOW_TRACKING_URI.
     """
     require("mlflow")
     return PerFit(lambda name, about: MLflowRun(uri, experiment, name, about))
@@ -33,8 +35,9 @@ def wandb(
     folder: str = ".",
     mode: Annotated[Literal["", "offline", "online"], NotInFiles()] = "",
 ) -> Tracker:
-    """Runs of Weights & Biases, one for each fit; offline unless ``mode`` or WANDB_MODE say
-    otherwise: `wandb sync`.
+    """Runs of Weights & Biases, one for each fit, offline by default.
+
+    ``mode`` and WANDB_MODE replace the default; `wandb sync` uploads them.
     """
     require("wandb")
     return PerFit(lambda name, about: WandbRun(project, folder, mode, name, about))

@@ -1,5 +1,6 @@
-"""The batches of a training: images of p(x), labelled images, or one batch for both, in a random
-order that resumes.
+"""The batches of a training, in a random order that resumes.
+
+Images of p(x), labelled images, or one batch for both.
 
 Legend: N examples, B batch, C channels, H height, W width.
 """
@@ -22,8 +23,9 @@ from jembench.interfaces import Batch, DataSpec, Split, Start
 
 
 class IndexStream:
-    """Endless batches of indices 0..n-1: each epoch a fresh permutation, its incomplete last batch
-    dropped.
+    """Endless batches of indices 0..n-1.
+
+    Each epoch is a fresh permutation, whose incomplete last batch is dropped.
 
     The generator is the stream's own and lies on the CPU, so that the order of the data is the same
     on every device.
@@ -146,8 +148,9 @@ class Batches:
         }
 
     def draw(self) -> Batch:
-        """Draw the next batch on the device of training, where the images lie: no worker processes
-        are needed.
+        """Draw the next batch on the device of training.
+
+        The images lie there: no worker processes are needed.
         """
         drawn: dict[str, tuple[Float[Tensor, "B C H W"], Int[Tensor, " B"]]] = {}
         for kind, stream in self.streams.items():

@@ -1,5 +1,6 @@
-"""A fit's checkpoints on disk: the start and the last two. A kill or a full disk leaves the former
-ones intact.
+"""A fit's checkpoints on disk: the start and the last two.
+
+A kill or a full disk leaves the former ones intact.
 """
 
 import warnings
@@ -24,8 +25,9 @@ class Checkpoints:
         self._damaged: set[Path] = set()
 
     def begin(self, state: Any) -> None:
-        """Remove all checkpoints, and keep the state before the first iteration, until
-        :meth:`tidy`.
+        """Remove all checkpoints, and keep the state before the first iteration.
+
+        It is kept until :meth:`tidy`.
         """
         for path in self._newest_first():
             path.unlink()
@@ -43,8 +45,9 @@ class Checkpoints:
         self._damaged.discard(path)
 
     def newest(self) -> Any | None:
-        """Read the newest state that is intact; None if there is no file. A damaged file is skipped
-        with a warning.
+        """Read the newest state that is intact; None if there is no file.
+
+        A damaged file is skipped with a warning.
 
         Raises:
             CheckpointError: if there are files and all are damaged.

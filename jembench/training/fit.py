@@ -1,5 +1,6 @@
-"""From a trainer to a trained model on disk: checkpoints, the choice of the best one, resuming, and
-the guard.
+"""From a trainer to a trained model on disk.
+
+Checkpoints, the choice of the best one, resuming, and the guard.
 
 A fit's folder holds the checkpoints to go on from (:mod:`jembench.training.checkpoints`),
 ``model.safetensors`` and ``sampler.safetensors`` (the chosen model and its chains), the chains of
@@ -195,8 +196,9 @@ def train(
 
 
 def _resume(run: _Run) -> None:
-    """Load the newest checkpoint; a fit without one, or whose chosen model was removed, starts and
-    writes its first.
+    """Load the newest checkpoint, or start and write the first one.
+
+    A fit starts without a checkpoint, or if its chosen model was removed.
 
     Raises:
         CheckpointError: if the chosen model or its chains are damaged.
@@ -241,8 +243,9 @@ def _load(run: _Run, state: Mapping[str, Any]) -> None:
 
 
 def _repair(run: _Run, reason: str) -> bool:
-    """Go back to a good state and apply the next remedy; without a ladder, record the first
-    divergence.
+    """Go back to a good state and apply the next remedy.
+
+    Without a ladder, it records the first divergence.
 
     Training goes back to the state before the newest if that one is doubtful or has led to
     divergence before.
@@ -382,8 +385,9 @@ def _judge(run: _Run, rows: Sequence[Mapping[str, float]], starts: Starts | None
 
 
 def _choose(run: _Run) -> dict[str, float]:
-    """Validate, and keep the model if it is the best so far; without validation images, keep the
-    last one.
+    """Validate, and keep the model if it is the best so far.
+
+    Without validation images, it keeps the last one.
 
     Returns:
         the accuracy and NLL on the validation images, and the measurement that selects, for the
@@ -412,8 +416,9 @@ def _choose(run: _Run) -> dict[str, float]:
 
 
 def _save(run: _Run) -> None:
-    """Write a checkpoint, in place of the newest if that one is doubtful, so that a good one is
-    kept.
+    """Write a checkpoint, so that a good one is kept.
+
+    It takes the place of the newest if that one is doubtful.
     """
     _save_history(run)
     run.checkpoints.write(_state(run), run.trainer.iteration, over_newest=run.doubtful)

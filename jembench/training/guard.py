@@ -161,8 +161,9 @@ def adjustment(interventions: Sequence[Intervention]) -> Adjustment:
 
 
 def describe(adjustment: Adjustment, recipe: Recipe, sampling_steps: int) -> str:
-    """Describe the differences from the recipe in words, such as "20 sampling steps, 0.3 times the
-    learning rate".
+    """Describe the differences from the recipe in words.
+
+    An example is "20 sampling steps, 0.3 times the learning rate".
     """
     differences = {
         f"{sampling_steps} sampling steps": adjustment.steps > 1,
@@ -173,8 +174,9 @@ def describe(adjustment: Adjustment, recipe: Recipe, sampling_steps: int) -> str
 
 
 def remedies(recipe: Recipe, *, chains: bool) -> tuple[Remedy, ...]:
-    """Return the remedies to try in turn: none if the guard only watches, none of chains without
-    ``chains``.
+    """Return the remedies to try in turn.
+
+    None if the guard only watches, and none of chains without ``chains``.
     """
     ladder = recipe.guard.ladder if recipe.guard.mode == "repair" else ()
     return tuple(remedy for remedy in ladder if chains or remedy in ("seed", "rate"))
@@ -188,8 +190,9 @@ class Starts(NamedTuple):
 
 
 def verdict(rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str | None:
-    """Return the reason why a window of iterations has diverged, in a few words; None if it has
-    not.
+    """Return the reason why a window has diverged; None if it has not.
+
+    The reason has a few words.
 
     Args:
         rows: the loss, its parts, and the highest energies of samples and data, of each iteration.
@@ -218,8 +221,9 @@ def _prefix(row: Mapping[str, float]) -> str:
 def _misplaced(
     rows: Sequence[Mapping[str, float]], starts: Starts, data: str, samples: str
 ) -> str | None:
-    """Return the reason if samples lie too far from the data, given the names of the columns of
-    mean energies.
+    """Return the reason if samples lie too far from the data.
+
+    ``data`` and ``samples`` name the columns of mean energies.
     """
     image = max(row[HIGHEST_DATA] - row[data] for row in rows)
     highest_start, mean_start = (max(start - rows[-1][data], image) for start in starts)

@@ -106,8 +106,9 @@ class Trainer:
 
     @cached_property
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """The phases' optimisers, made when training begins: PyTorch's import its compiler, which
-        takes seconds.
+        """The phases' optimisers, made when training begins.
+
+        PyTorch's import its compiler, which takes seconds.
         """
         options = {
             name: dataclasses.replace(self.recipe.optimizer, **one.settings)
@@ -119,14 +120,16 @@ class Trainer:
         }
 
     def _chance(self, purpose: str) -> str:
-        """Return the purpose that this iteration's random numbers are derived from, with the rank
-        and past remedies.
+        """Return the purpose that this iteration's random numbers are derived from.
+
+        It has the rank and past remedies.
         """
         return f"{purpose}@{self.group.rank}/{self.adjustment.seeds}/{self.iteration}"
 
     def _prepare(self, precision: str = "") -> None:
-        """Make the functions of the network that iterations call: dE/dx for the chains, and the
-        loss.
+        """Make the functions of the network that iterations call.
+
+        dE/dx for the chains, and the loss.
 
         ``precision`` is that of the checkpoint, if there is one.
         """
@@ -171,8 +174,9 @@ class Trainer:
 
     @property
     def computed(self) -> dict[str, Any]:
-        """The precision, layout, compilation and algorithms of the iterations so far, for the
-        record.
+        """The execution of the iterations so far, for the record.
+
+        Precision, layout, compilation and algorithms.
         """
         return {
             "precision": self.execution.precision,
@@ -220,8 +224,9 @@ class Trainer:
 
     @torch.no_grad()
     def prepare(self) -> None:
-        """Give the training images to a :class:`~jembench.interfaces.models.Prepared` model, before
-        iteration 1.
+        """Give the training images to a model that prepares itself, before iteration 1.
+
+        It is a :class:`~jembench.interfaces.models.Prepared` model.
         """
         if hasattr(self.model, "prepare"):
             images, _ = self.batches.sources["marginal"]
@@ -254,8 +259,9 @@ class Trainer:
         return each, None if starts is None else Starts(float(starts.max()), float(starts.mean()))
 
     def iterate(self) -> dict[str, Tensor]:
-        """Take a step of each optimiser, and return the losses and their parts, still on the
-        device.
+        """Take a step of each optimiser, and return the losses and their parts.
+
+        They are still on the device.
 
         The network's own randomness, such as dropout, depends on the seed and the iteration only,
         also after a resume.
@@ -281,8 +287,9 @@ class Trainer:
     def _step(
         self, phase: str, first: Batch, batch: Batch, negatives: Negatives | None
     ) -> dict[str, Tensor]:
-        """Take the optimiser step of a phase; ``first`` is the batch with the logits that were
-        computed already.
+        """Take the optimiser step of a phase.
+
+        ``first`` is the batch with the logits that were computed already.
         """
         for group in self.optimizers[phase].param_groups:
             group["lr"] = self.learning_rate(phase)
@@ -302,8 +309,9 @@ class Trainer:
     def _differentiate(
         self, phase: str, batch: Batch, negatives: Negatives | None
     ) -> dict[str, Tensor]:
-        """Compute the gradients of a phase's parameters, and return the loss, its parts and the
-        highest energies.
+        """Compute the gradients of a phase's parameters.
+
+        Returns the loss, its parts and the highest energies.
 
         The first iteration's loss is not compiled: a network may initialise itself by its first
         images, and that code would be compiled for one use.
@@ -332,8 +340,9 @@ class Trainer:
         return {f"{phase}_loss".removeprefix("_"): total.detach(), **loss.parts, **extremes}
 
     def _agree(self) -> None:
-        """Average gradients and the running statistics of norms over all processes, which hold one
-        model.
+        """Average gradients and running statistics over all processes.
+
+        The processes hold one model.
         """
         gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
         running = ("running_mean", "running_var")
@@ -374,8 +383,9 @@ class Trainer:
 
     @torch.no_grad()
     def random_starts(self) -> Tensor | None:
-        """Return the energies of a batch of new chains, float32 (B,); None for a model without
-        chains.
+        """Return the energies of a batch of new chains, float32 (B,).
+
+        None for a model without chains.
 
         Training is not affected: its random streams are not used, and no statistics of a norm
         change.
@@ -407,8 +417,9 @@ class Trainer:
         self.generator = seeds.generator(self.seed, f"chains{again}", self.device)
 
     def validate(self) -> dict[str, float]:
-        """Return accuracy and NLL on the held-out images; nothing without such images or for a
-        model without logits.
+        """Return accuracy and NLL on the held-out images.
+
+        Nothing without such images, or for a model without logits.
         """
         held = self.held.validation
         if held is None or held.labels is None or not hasattr(self.model, "logits"):

@@ -19,8 +19,9 @@ TINY = 1e-12
 
 
 def phases_of(model: Any) -> dict[str, Phase]:
-    """Return the turns of an iteration: that of ``training_loss``, named "", and those of the
-    model's phases.
+    """Return the turns of an iteration.
+
+    That of ``training_loss``, named "", and those of the model's phases.
     """
     further = model.phases() if isinstance(model, Phased) else {}
     taken = {parameter for phase in further.values() for parameter in phase.parameters}
@@ -59,8 +60,9 @@ def make_optimizer(parameters: Iterable[nn.Parameter], options: Optimizer) -> to
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Load a copy of the state of an optimiser, its tensors in the memory layout of their
-    parameters.
+    """Load a copy of the state of an optimiser.
+
+    Its tensors take the memory layout of their parameters.
 
     A fused step goes through the memory of both in the same order: in another layout it would
     combine a weight with the momentum of another one.
@@ -77,8 +79,9 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -
 
 @contextmanager
 def sam_perturbation(model: nn.Module, radius: float, *, adaptive: bool) -> Iterator[None]:
-    """Move the weights along their gradients, about to the highest loss within a ball, for the
-    duration of the context.
+    """Move the weights along their gradients within the context.
+
+    They reach about the highest loss within a ball.
 
     The gradient that is computed inside is the one that the optimiser then follows: sharpness-aware
     minimisation (Foret et al., 2021), w + rho g / |g|. Adaptive measures the ball relative to each
@@ -109,8 +112,9 @@ def sam_perturbation(model: nn.Module, radius: float, *, adaptive: bool) -> Iter
 
 
 class WeightAverage:
-    """The exponential moving average of a model's weights: less noisy than the weights of any one
-    iteration.
+    """The exponential moving average of a model's weights.
+
+    It is less noisy than the weights of any one iteration.
 
     The decay grows from .1 at the first step to its value, so that the initial weights are soon
     forgotten.
@@ -126,8 +130,9 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, model: nn.Module, number: int) -> None:
-        """Update the average by the model's present weights; ``number`` counts the updates, this
-        one included.
+        """Update the average by the model's present weights.
+
+        ``number`` counts the updates, this one included.
         """
         weight = 1 - min(self.decay, number / (number + 9))
         current = model.state_dict()

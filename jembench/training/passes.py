@@ -28,8 +28,9 @@ def of_losses(
     *,
     shared: bool,
 ) -> int:
-    """Count the passes of one computation of all losses, at the first layer that has parameters of
-    each phase.
+    """Count the passes of one computation of all losses.
+
+    They are counted at the first layer with parameters of each phase.
 
     The images are blank. Buffers and random numbers are unchanged.
 

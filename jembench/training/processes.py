@@ -34,8 +34,9 @@ ends the others.
 
 @dataclass(frozen=True)
 class Group:
-    """The processes that train one model. By default this process alone, for which its methods have
-    no effect.
+    """The processes that train one model.
+
+    By default it is this process alone, for which its methods have no effect.
     """
 
     rank: int = 0
@@ -98,8 +99,9 @@ class Group:
         return value if self.rank == 0 else values[0]
 
     def call(self, method: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-        """Call a method of the trainer in every process, as rank 0, while the others
-        :meth:`follow`.
+        """Call a method of the trainer in every process.
+
+        Rank 0 calls it, while the others :meth:`follow`.
 
         Raises:
             ProcessLost: if it fails in one of several processes.
@@ -118,8 +120,9 @@ class Group:
 
     @contextmanager
     def leading(self, work: str = "") -> Iterator[None]:
-        """Let the other processes take part in ``work``, if it is given, and end their part at the
-        end of the context.
+        """Let the other processes take part in ``work``, if it is given.
+
+        Their part ends at the end of the context.
 
         Raises:
             ProcessLost: if another process has ended.
@@ -165,8 +168,9 @@ group = Group()
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> Group:
-    """Return the group that torchrun has started this process in; without torchrun, that of this
-    process alone.
+    """Return the group that torchrun has started this process in.
+
+    Without torchrun, it is that of this process alone.
     """
     if "TORCHELASTIC_RUN_ID" not in environment:
         return Group()

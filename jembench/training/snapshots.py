@@ -1,5 +1,6 @@
-"""The replay buffers of the last five epochs of training as images, which are scored together or
-averaged.
+"""The replay buffers of the last five epochs of training as images.
+
+They are scored together or averaged.
 
 Grathwohl et al. (2020), Appendix, pool the buffers of the last five epochs; the reproducibility
 report averages them. ``buffer-1.safetensors`` to ``buffer-5.safetensors`` of a fit's folder hold
@@ -24,8 +25,9 @@ COUNT = 5
 
 
 def due(trainer: Trainer) -> int | None:
-    """Return the number of the buffer, 1 to 5, to keep at the end of this window of ``log_every``
-    iterations, if any.
+    """Return the number of the buffer, 1 to 5, to keep after this window, if any.
+
+    A window has ``log_every`` iterations.
 
     They are an epoch apart, or a window where that is longer, so that no two of them are the same;
     the last one is of the end of training.
@@ -39,8 +41,9 @@ def due(trainer: Trainer) -> int | None:
 
 
 def moments(trainer: Trainer) -> dict[int, int]:
-    """Return the iteration after which each buffer is kept, if the sampler keeps chains; a short
-    training has fewer.
+    """Return the iteration after which each buffer is kept.
+
+    A short training has fewer; a sampler that keeps no chains none.
     """
     apart = max(trainer.batches.per_epoch, trainer.recipe.log_every)
     iterations = {
@@ -91,8 +94,9 @@ def together(buffers: Sequence[Samples]) -> Samples:
 
 
 def pixelwise_mean(buffers: Sequence[Samples]) -> Samples:
-    """Average five buffers, slot by slot and pixel by pixel, rounded: N images. A slot keeps its
-    class.
+    """Average five buffers, slot by slot and pixel by pixel, rounded: N images.
+
+    A slot keeps its class.
     """
     total = torch.stack([buffer.images for buffer in buffers]).sum(0)
     count = len(buffers)
