@@ -36,9 +36,9 @@ CHECK_EXAMPLES = options.examples(
 )
 @options.listing_format
 def check(subjects: tuple[str, ...], kind: str | None, dataset: str, format: str) -> int:
-    """Check the components of a distribution, and import those without checks.
+    """Check the components of a distribution.
 
-    Models, samplers, metrics and datasets have checks.
+    Models, samplers, metrics and datasets are checked by the conformance kit, and others imported.
 
     With --kind, PACKAGE is a spec instead. The exit code is 1 if a check fails.
     """
