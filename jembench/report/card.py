@@ -1,6 +1,4 @@
-"""The model card of a trained model that is shared: what it is, how good, how it was made and how
-it is loaded.
-"""
+"""The model card of a trained model that is shared: what it is, how good, how it was made."""
 
 import json
 import math
@@ -11,7 +9,7 @@ from typing import Any
 
 from jembench.catalog import spec
 from jembench.report.formats import in_markdown
-from jembench.report.rows import rows
+from jembench.report.rows import Row, rows
 from jembench.report.table import row_cell
 from jembench.store.fits import FitRecord
 from jembench.store.manifest import MANIFEST
@@ -34,67 +32,88 @@ def card(
         license: of the weights.
     """
     from jinja2 import Environment
-    from markupsafe import Markup
 
-    def plain(value: Any) -> Any:
-        """Return a text in one line that ends no code; Markup as it is."""
-        is_text = isinstance(value, str) and not isinstance(value, Markup)
-        return " ".join(value.splitlines()).replace("`", "'") if is_text else value
-
-    measured = [cell for cell in cells if cell.outcome.status == "ok"]
-    values = []
-    for row in rows(measured):
-        numbers = [number for number in (row.value, row.low, row.high) if number is not None]
-        finite = all(map(math.isfinite, numbers))  # a hub takes no other numbers
-        name, text = spec.parse(row.metric).name, row_cell(row)
-        values.append({"type": name, "of": row, "finite": finite, "text": text})
-    limits = {cell.limit for cell in measured if cell.limit}
-    pictures = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
-    provenance = {
-        "command": "not known",
-        "python": "",
-        "packages": {},
-        "hardware": {},
-        **of.provenance,
-    }
-    for name in ("packages", "hardware"):
-        if not isinstance(provenance[name], Mapping):  # of a record that somebody else wrote
-            provenance[name] = {}
-    hardware = provenance["hardware"]
-    device = str(hardware.get("device") or "a device that is not known")
-    processor = f": {hardware['processor']}" if hardware.get("processor") else ""
-    gpu = f", {hardware['gpu']}" if hardware.get("gpu") else ""
-    # a part without a distribution is named with its file
-    parts = [
-        "jembench",
-        *(str(line).partition(" [")[0] for line in of.provenance.get("plugins", ())),
-    ]
     environment = Environment(
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, finalize=plain
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, finalize=_plain
     )
-    environment.filters["prose"] = lambda text: Markup(in_markdown(str(text)))
-    return environment.from_string(
-        resources.files("jembench.report").joinpath("card.md.jinja").read_text()
-    ).render(
+    environment.filters["prose"] = _prose
+    template = resources.files("jembench.report").joinpath("card.md.jinja").read_text()
+    measured = [cell for cell in cells if cell.outcome.status == "ok"]
+    pictures = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
+    provenance = _provenance(of)
+    return environment.from_string(template).render(
         record=of,
         fit=of.key,
         model=spec.parse(of.key.model).name,
         dataset=spec.parse(of.key.dataset).name,
         license=license,
-        rows=values,
+        rows=[_value(row) for row in rows(measured)],
         cells=cells,
-        limits=sorted(limits),
+        limits=sorted({cell.limit for cell in measured if cell.limit}),
         whole=any(not cell.limit for cell in measured),
         pictures=pictures,
         source=source,
         manifest=MANIFEST,
         provenance=provenance,
-        hardware=f"{device}{processor}{gpu}",
-        distributions=dict.fromkeys(
-            Markup(f"`{plain(part)}`") for part in parts if not part.startswith("jembench ")
-        ),
+        hardware=_hardware(provenance["hardware"]),
+        distributions=_distributions(of),
         recipe=list(_toml(of.recipe)),
     )
+
+
+def _plain(value: Any) -> Any:
+    """Return a text in one line that ends no code; Markup as it is."""
+    from markupsafe import Markup
+
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return " ".join(value.splitlines()).replace("`", "'")
+    return value
+
+
+def _prose(text: Any) -> Any:
+    from markupsafe import Markup
+
+    return Markup(in_markdown(str(text)))
+
+
+def _value(row: Row) -> dict[str, Any]:
+    """Return a value for the front matter; a hub takes no numbers that are not finite."""
+    numbers = [number for number in (row.value, row.low, row.high) if number is not None]
+    return {
+        "type": spec.parse(row.metric).name,
+        "of": row,
+        "finite": all(map(math.isfinite, numbers)),
+        "text": row_cell(row),
+    }
+
+
+def _provenance(record: FitRecord) -> dict[str, Any]:
+    provenance = {"command": "not known", "python": "", **record.provenance}
+    for name in ("packages", "hardware"):
+        if not isinstance(provenance.get(name), Mapping):  # of a record that somebody else wrote
+            provenance[name] = {}
+    return provenance
+
+
+def _hardware(hardware: Mapping[str, Any]) -> str:
+    text = str(hardware.get("device") or "a device that is not known")
+    if hardware.get("processor"):
+        text += f": {hardware['processor']}"
+    if hardware.get("gpu"):
+        text += f", {hardware['gpu']}"
+    return text
+
+
+def _distributions(record: FitRecord) -> list[Any]:
+    """Return the distributions that the fit needs; a part without one is named with its file."""
+    from markupsafe import Markup
+
+    parts = ["jembench"]
+    for line in record.provenance.get("plugins", ()):
+        part = str(line).partition(" [")[0]
+        if not part.startswith("jembench "):
+            parts.append(part)
+    return [Markup(f"`{_plain(part)}`") for part in dict.fromkeys(parts)]
 
 
 def _toml(fields: Mapping[str, Any], path: str = "") -> Iterator[str]:

@@ -1,6 +1,4 @@
-"""Tables on a terminal, with ``rich``. What does not fit into the width goes on below; nothing is
-cut off.
-"""
+"""Tables on a terminal, with ``rich``. What does not fit into the width goes on below."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,45 +23,49 @@ _GAP = 2  # between two columns of a table
 
 
 def render(document: Document, *, width: int = 0) -> str:
-    """Return tables for the terminal, in colour if it shows colours; ``width=0`` means the
-    terminal's own width.
+    """Return tables for the terminal, in colour if it shows colours.
+
+    Args:
+        document: the tables.
+        width: of the lines; 0: the terminal's own width.
     """
     console = Console(width=width or None)
     with console.capture() as capture:
-        numbers = dict[str, str]()
-        for whole in document.tables():
-            table = _in_order(whole, console.width, numbers) if whole.rows else whole
-            console.print()
-            console.print(RichText(table.title, style="bold"))
-            console.print()
-            for block in _blocks(table, console.width) if table.rows else ():
-                console.print(block)
-                console.print()
-            for footnote in table.footnotes:
-                text = RichText(style="dim")
-                if footnote.mark:
-                    text.append(f"{footnote.mark.translate(_SUPERSCRIPT)} ", style="not dim yellow")
-                console.print(text.append(footnote.text), overflow="fold")
+        numbers: dict[str, str] = {}
+        for table in document.tables():
+            _print(console, table, numbers)
     return capture.get()
 
 
+def _print(console: Console, table: Table, numbers: dict[str, str]) -> None:
+    console.print()
+    console.print(RichText(table.title, style="bold"))
+    console.print()
+    if table.rows:
+        table = _in_order(table, console.width, numbers)
+        for block in _blocks(table, console.width):
+            console.print(block)
+            console.print()
+    for footnote in table.footnotes:
+        text = RichText(style="dim")
+        if footnote.mark:
+            text.append(f"{footnote.mark.translate(_SUPERSCRIPT)} ", style="not dim yellow")
+        console.print(text.append(footnote.text), overflow="fold")
+
+
 def _in_order(table: Table, width: int, numbers: dict[str, str]) -> Table:
-    """Return a table whose footnotes are numbered in the order in which its blocks show their
-    marks.
+    """Return a table whose footnotes are numbered as its blocks show their marks.
 
     Args:
         table: with numbers in the order of its lines.
         width: of the terminal.
         numbers: of the tables before it, by their former numbers, to which its own are added.
     """
-    cells = [
-        row[index]
-        for columns in _layout(table, width).blocks
-        for row in table.rows
-        for index in columns
-    ]
-    for mark in (mark for cell in cells for mark in cell.marks if mark.isdecimal()):
-        numbers.setdefault(mark, str(len(numbers) + 1))
+    for columns in _layout(table, width).blocks:
+        for row in table.rows:
+            for mark in (mark for index in columns for mark in row[index].marks):
+                if mark.isdecimal():
+                    numbers.setdefault(mark, str(len(numbers) + 1))
 
     def renumbered(cell: TableCell) -> TableCell:
         return cell._replace(marks=tuple(numbers.get(mark, mark) for mark in cell.marks))
@@ -84,27 +86,25 @@ class _Layout(NamedTuple):
 
 
 def _layout(table: Table, width: int) -> _Layout:
-    """Return one block if the table fits, with each interval beside or else below its value;
-    several if not.
+    """Return one block if the table fits, or several.
+
+    An interval stands beside its value or, if that is too wide, below it.
     """
-    headings, identify = list[RichText](), [heading.identifies for heading in table.headings]
+    headings = []
     for heading in table.headings:
         text = RichText("\n".join(wrap(heading.label, _HEADING_AT_MOST)), style="bold")
-        headings.append(
-            text.append(f"\n{heading.detail}", style="not bold dim") if heading.detail else text
-        )
+        if heading.detail:
+            text.append(f"\n{heading.detail}", style="not bold dim")
+        headings.append(text)
     for separator in (" ", "\n"):
-        rows = [
-            [_cell(*one, separator) for one in zip(row, identify, strict=True)]
-            for row in table.rows
-        ]
+        rows = []
+        for row in table.rows:
+            pairs = zip(row, table.headings, strict=True)
+            rows.append([_cell(cell, heading.identifies, separator) for cell, heading in pairs])
         widths = []
-        for index, is_name in enumerate(identify):
-            texts = [headings[index], *(row[index] for row in rows)]
-            widest = max(
-                cell_len(line) for text in texts for line in text.plain.splitlines() or [""]
-            )
-            widths.append(min(widest, _NAMES_AT_MOST) if is_name else widest)
+        for index, heading in enumerate(table.headings):
+            widest = max(map(_width, (headings[index], *(row[index] for row in rows))))
+            widths.append(min(widest, _NAMES_AT_MOST) if heading.identifies else widest)
         excess = sum(widths) + _GAP * (len(widths) - 1) - width
         if excess <= 0:
             break
@@ -114,10 +114,13 @@ def _layout(table: Table, width: int) -> _Layout:
     return _Layout(headings, rows, widths, table.blocks(widths, _GAP, width))
 
 
+def _width(text: RichText) -> int:
+    return max(map(cell_len, text.plain.splitlines()), default=0)
+
+
 def _blocks(table: Table, width: int) -> Iterator[RichTable]:
     """Yield the blocks of a table."""
     headings, rows, widths, blocks = _layout(table, width)
-    identify = [heading.identifies for heading in table.headings]
     for columns in blocks:
         rich = RichTable(
             box=box.SIMPLE_HEAD,
@@ -127,7 +130,7 @@ def _blocks(table: Table, width: int) -> Iterator[RichTable]:
             header_style="",
         )
         for index in columns:
-            if identify[index]:
+            if table.headings[index].identifies:
                 rich.add_column(headings[index], overflow="fold", max_width=widths[index])
             else:
                 rich.add_column(headings[index], overflow="fold", justify="right")
@@ -136,9 +139,13 @@ def _blocks(table: Table, width: int) -> Iterator[RichTable]:
         yield rich
 
 
-def _cell(text: TableCell, identifies: bool, separator: str) -> RichText:
-    lines = wrap(text.value, _VALUE_AT_MOST, break_long_words=False)
-    value = text.value if identifies else "\n".join(lines)
-    cell = RichText(value, style="cyan" if identifies else "bold" if text.best else "")
-    cell.append(",".join(text.marks).translate(_SUPERSCRIPT), style="yellow")
-    return cell.append(separator + text.interval, style="dim") if text.interval else cell
+def _cell(cell: TableCell, identifies: bool, separator: str) -> RichText:
+    if identifies:
+        text = RichText(cell.value, style="cyan")
+    else:
+        lines = wrap(cell.value, _VALUE_AT_MOST, break_long_words=False)
+        text = RichText("\n".join(lines), style="bold" if cell.best else "")
+    text.append(",".join(cell.marks).translate(_SUPERSCRIPT), style="yellow")
+    if cell.interval:
+        text.append(separator + cell.interval, style="dim")
+    return text

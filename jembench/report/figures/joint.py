@@ -12,9 +12,9 @@ from jembench import drawing
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.interfaces import Value
 from jembench.report.figures.base import Drawing, Planned, error_bars, planned
-from jembench.report.page.overview import Scale, scale
 from jembench.report.respects import COSTS, compared, front, headline
 from jembench.report.rows import Row, grouped
+from jembench.report.scale import Scale, scale
 from jembench.report.table import fixed
 from jembench.report.tables import heading_of, outliers_in
 

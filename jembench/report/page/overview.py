@@ -6,11 +6,8 @@ from __future__ import annotations
 
 import base64
 import io
-import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,65 +20,13 @@ from jembench.experiment.names import NO_NAMES, Fit, Names
 from jembench.report import respects
 from jembench.report.headings import distinct
 from jembench.report.page.pictures import Picture, png
-from jembench.report.rows import Better, Row
+from jembench.report.rows import Row
+from jembench.report.scale import Scale, scale
 from jembench.report.table import Table, numbered
 from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
     from jembench.report.significance import Significance
-
-
-class Scale(NamedTuple):
-    """The axis of a column. Values that are far from the others lie beyond its ends."""
-
-    low: float
-    high: float
-    ticks: tuple[float, ...]
-    better: Better = ""
-
-    def place(self, value: float) -> float:
-        """Return the position of a value in % of the axis; that of the nearer end for a value
-        beyond it.
-        """
-        return round(
-            100 * (min(max(value, self.low), self.high) - self.low) / (self.high - self.low), 2
-        )
-
-    @property
-    def labels(self) -> list[TickLabel]:
-        """The labels of the ticks that have room beside one another in a narrow column."""
-        labels, taken = list[TickLabel](), -math.inf
-        for tick in self.ticks:
-            text, place = tick_text(tick), self.place(tick)
-            width = len(text) * _LETTER
-
-            # labels near an end stay inside of the column
-            start = min(max(place - width / 2, 0.0), 100.0 - width)
-            if start >= taken:
-                labels.append(TickLabel(text, round(start + width / 2, 2)))
-                taken = start + width + _LETTER
-        return labels
-
-
-class TickLabel(NamedTuple):
-    """The label of a tick."""
-
-    text: str
-    middle: float  # in % of the axis
-
-
-_LETTER = 8.0
-"""The width of a digit in % of the narrowest column."""
-
-_PREFIXES = {1e3: "k", 1e6: "M", 1e9: "G", 1e12: "T"}
-
-
-def tick_text(number: float) -> str:
-    """Return a short text of a tick: ``0.25``, ``180k``, ``1.25M``."""
-    factors = [factor for factor in _PREFIXES if factor <= abs(number) < 1e15]
-    if abs(number) < 1e4 or not factors:
-        return f"{number:g}"
-    return f"{number / factors[-1]:g}{_PREFIXES[factors[-1]]}"
 
 
 class Overview(NamedTuple):
@@ -168,42 +113,6 @@ def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
     return " · ".join(
         filter(None, (", ".join(filter(None, dict.fromkeys(part))) for part in parts))
     )
-
-
-# --- dot plot
-# --------------------------------------------------------------------------------------------------
-
-_FAR = 10.0
-"""Values farther than this many spreads from the median are outliers."""
-
-_LARGEST = 1e100
-"""Values from which on the length of an axis may overflow; they have no place on it."""
-
-
-def scale(rows: Sequence[Row]) -> Scale | None:
-    """Return an axis for the values of a column and their intervals, without outliers; None without
-    finite values.
-
-    The spread is the median distance from the median or, if it is larger, the median half-width of
-    the intervals.
-    """
-    values = [row.value for row in rows if row.value is not None and abs(row.value) < _LARGEST]
-    if not values:
-        return None
-    ends = [(row.low, row.high) for row in rows if row.low is not None and row.high is not None]
-    intervals = [(low, high) for low, high in ends if -_LARGEST < low <= high < _LARGEST]
-    centre, halves = median(values), [(high - low) / 2 for low, high in intervals]
-    spread = max(median(abs(value - centre) for value in values), median(halves) if halves else 0.0)
-    within = [
-        one for one in (*values, *itertools.chain(*intervals)) if abs(one - centre) <= _FAR * spread
-    ]
-    inside = within if spread else values
-    margin = 0.06 * (max(inside) - min(inside)) or 0.1 * abs(centre) or 1.0
-    low, high = min(inside) - margin, max(inside) + margin
-    from matplotlib.ticker import MaxNLocator
-
-    ticks = (float(f"{tick:.6g}") for tick in MaxNLocator(3).tick_values(low, high))
-    return Scale(low, high, tuple(tick for tick in ticks if low <= tick <= high), rows[0].better)
 
 
 # --- samples

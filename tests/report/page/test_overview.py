@@ -1,6 +1,4 @@
-"""The first view of a page: the values of its overview, samples of the models, scales of the dot
-plot, the byline.
-"""
+"""The first view of a page: the values of its overview, samples of the models, the byline."""
 
 import base64
 import dataclasses
@@ -19,9 +17,8 @@ from jembench.data import grid
 from jembench.interfaces import Value
 from jembench.report.layout import Report
 from jembench.report.page import content
-from jembench.report.page.overview import _LETTER, Scale, byline, overview, scale, strip
+from jembench.report.page.overview import byline, overview, strip
 from jembench.report.page.pictures import Picture
-from jembench.report.rows import Row
 from jembench.store.outcome import Outcome
 from jembench.store.store import Store
 
@@ -67,64 +64,6 @@ def test_a_model_has_the_colour_of_figures_in_the_overview(cell, tmp_path):
     assert page.overview.labels == ["jem"]
     # the baseline, which it has no row for, is the first model
     assert page.overview.colours == [drawing.VERMILLION]
-
-
-def rows(*values, half=0.0):
-    return [
-        Row(name="", dataset="", value=value, low=value - half, high=value + half, better="lower")
-        for value in values
-    ]
-
-
-def test_a_scale_holds_what_lies_together_and_clips_the_rest():
-    found = scale(rows(1.0, 2.0, 3.0, 1000.0, half=0.5))
-    assert found.low < 0.5 < 3.5 < found.high < 10
-    assert found.place(1000.0) == 100
-    assert found.place(-1000.0) == 0
-    assert found.place((found.low + found.high) / 2) == pytest.approx(50)
-    assert all(found.low <= tick <= found.high for tick in found.ticks)
-    assert len(found.ticks) >= 2
-
-
-def test_labels_of_ticks_leave_room_for_one_another():
-    assert [label.text for label in scale(rows(449_280.0, 1.54e6)).labels] == ["500k", "1M", "1.5M"]
-    ends = [
-        (1e-5, 3e-5),
-        (0.00012, 0.00013),
-        (-1.2e9, 1e9),
-        (1e15, 7e17),
-        (-0.5, 0.5),
-        (99_999.0, 100_001.0),
-    ]
-    for values in ends:
-        labels = scale(rows(*values)).labels
-        assert labels
-        widths = [_LETTER * len(label.text) for label in labels]
-        sides = [
-            side
-            for label, width in zip(labels, widths, strict=True)
-            for side in (label.middle - width / 2, label.middle + width / 2)
-        ]
-        assert sides == sorted(sides)
-        assert sides[0] >= -0.1
-        assert sides[-1] <= 100.1
-
-
-@pytest.mark.parametrize(
-    "values", [(1.0,), (0.0, 0.0), (1.0, 1e6), (7.0, 7.0, 7.0, 9.0), (1.0, float("nan"))]
-)
-def test_every_finite_value_without_a_majority_that_lies_closer_is_inside(values):
-    found = scale(rows(*values))
-    assert all(0 < found.place(value) < 100 for value in values if value == value)
-
-
-def test_what_is_no_number_has_no_scale():
-    assert scale([]) is None
-    assert scale(rows(float("inf"))) is None
-    found = scale(rows(1.0, 2.0, 1e308, -1e308, float("inf")))
-    assert [found.place(value) for value in (-1e308, 1e308)] == [0, 100]
-    assert found.high < 10
-    assert scale(rows(1.0, 2.0, half=float("inf"))) == scale(rows(1.0, 2.0))
 
 
 def grid_of(tmp_path, images, chosen):
@@ -181,7 +120,3 @@ def test_the_byline_says_when_where_and_with_what(cell):
     limited = [dataclasses.replace(cells[0], provenance={**made, "limit": 2000})]
     assert byline([], limited) == "2026-11-23 · seed 1 · 2,000 test images · EPYC · jembench 0.1.0"
     assert byline([], []) == ""
-
-
-def test_places_are_percentages():
-    assert [Scale(0.0, 4.0, ()).place(value) for value in (0.0, 1.0, 4.0)] == [0, 25, 100]
