@@ -97,16 +97,7 @@ def run(
     with plugins_aside():
         plan = runs.plan_run(suites.load(suite), Store(command.store), datasets=dataset, **given)
         published = published_numbers(reference, plan.suite.references)
-    if not (plan.suite.report or plan.suite.figures):
-        return carry_out(ctx, plan, published, command)
-    from jembench.cli import shown  # which imports the commands that it calls
-
-    requested = shown.contexts(ctx, plan, suite, command.store)
-    codes = [carry_out(ctx, plan, published, command)]
-    for inner in () if command.dry_run or command.detach else requested:
-        with inner:
-            codes.append(inner.command.invoke(inner) or 0)
-    return max(codes)
+    return carry_out(ctx, plan, published, command)
 
 
 def carry_out(

@@ -1,7 +1,7 @@
 """Suites: blocks of models, datasets, metrics and seeds that are crossed, and their files.
 
-An experiment is a suite in a file of its own, which may also have the options of its execution and
-of its reports. Imports no torch.
+An experiment is a suite in a file of its own, which may also have the options of its execution.
+Imports no torch.
 """
 
 from __future__ import annotations
@@ -38,10 +38,6 @@ def _is_below(text: str) -> bool:
 
 BELOW = Rule("a path below the current folder, without .. and hidden folders", _is_below)
 """The paths to which a file may have something written."""
-
-
-Shown = Mapping[str, Option | tuple[Option, ...]]
-"""Options of a command that shows results, each with one value or several."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,8 +147,6 @@ class Suite:
     references: tuple[str, ...] = ()  # tables of published numbers, "paper/table"
     claims: tuple[Claim, ...] = ()  # about the results
     execution: Execution = Execution()
-    report: tuple[Shown, ...] = ()  # written after a run: options of ``jembench report``
-    figures: tuple[Shown, ...] = ()  # of ``jembench figures``
     joint: bool = False  # True: its table is the joint view, of whatever results there are
     sampler: str | None = None  # as of --sampler
     names: Mapping[str, str] = field(default_factory=dict)  # specs by display names, as of --name
@@ -240,12 +234,15 @@ _OF_FILES = {
     "reference",
     "claim",
     "execution",
-    "report",
-    "figures",
     "joint",
     "run",
     *_INHERITED,
 }
+_WRITTEN = {
+    "report": "jembench report {} --format latex --output table.tex",
+    "figures": "jembench figures {}",
+}
+"""The commands that write what tables of experiment files once asked for."""
 
 
 def names() -> list[str]:
@@ -273,6 +270,12 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
             f"The suite {including[-1]} includes the file {name}; it may include installed suites only."
         )
     fields = parse(source.content, source.where)
+    for key, command in _WRITTEN.items():
+        if key in fields:
+            raise SpecError(
+                f"{where} has [[{key}]], but a file says what is measured, not which files are written. "
+                f"Delete the table, and after the run use `{command.format(shlex.quote(name))}`."
+            )
     if extra := sorted(fields.keys() - _OF_BLOCKS - _OF_FILES):
         raise unknown(f"key in {where}", extra[0], _OF_BLOCKS | _OF_FILES, "")
     for key in ("run", "claim"):

@@ -123,54 +123,17 @@ def test_the_name_of_a_suite_comes_before_that_of_a_file(experiment, jembench):
     )
 
 
-SHOWN = """
-[[report]]
-format = "latex"
-output = "table.tex"
-columns = ["ece", "accuracy"]
-[[report]]
-format = "csv"
-per_seed = true
-output = "values.csv"
-[[report]]
-claims = true
-format = "json"
-output = "claims.json"
-[[figures]]
-output = "drawn"
-format = "png"
-"""
-
-
-def test_files_that_are_written_after_a_run(experiment, jembench):
+def test_a_report_after_a_run_has_what_its_command_shows(experiment, jembench):
     # results that the next run has no part in
     assert jembench("run", experiment(), "--seeds", "9").code == 0
-    file = experiment(SHOWN.replace("[[report]]", 'executor = "local"\n[[report]]', 1))
-    done = jembench(
-        "run",
-        file,
-        "--name",
-        "Mine=zoo_of_tests:jem",
-        "--heading",
-        "ece:bins=5=Error",
-        "--limit",
-        "8",
-    )
+    names = ("--name", "Mine=zoo_of_tests:jem", "--heading", "ece:bins=5=Error", "--limit", "8")
+    done = jembench("run", experiment(), *names)
     assert done.code == 0, done.err
-    assert (
-        "report mine.toml --name Mine=zoo_of_tests:jem --heading ece:bins=5=Error --limit 8"
-        in done.out
-    )
-    assert Path("table.tex").read_text().index("Error") < Path("table.tex").read_text().index(
-        "accuracy"
-    )
-    rows = list(csv.DictReader(Path("values.csv").read_text().splitlines()))
+    assert f"report mine.toml {' '.join(names)}" in done.out
+    report = jembench("report", "mine.toml", *names, "--per-seed", "--format", "csv")
+    rows = list(csv.DictReader(report.out.splitlines()))
     models = {("zoo_of_tests:classifier", "0"), ("Mine", "3")}
     assert {(row["name"], row["seed"]) for row in rows} == models
-    assert json.loads(Path("claims.json").read_text())["rows"]
-    assert list(Path("drawn").glob("*.png"))
-    report = jembench("report", "mine.toml", "--format", "json")
-    assert (report.code, json.loads(report.out)["schema"]) == (0, 2)
 
 
 NAMED = """
@@ -185,10 +148,6 @@ text = "Longer training makes it more accurate"
 metric = "accuracy"
 higher = [["zoo_of_tests:jem", "tiny+epochs=1"]]
 than = [["zoo_of_tests:jem", "tiny+epochs=0.5"]]
-[[report]]
-claims = true
-format = "csv"
-output = "claims.csv"
 """
 
 
@@ -197,7 +156,8 @@ def test_two_models_of_one_spec_have_names_and_the_file_makes_claims_of_them(exp
     done = jembench("run", path)
     assert done.code == 0, done.err
     assert "JEM, longer" in done.out
-    (claim,) = csv.DictReader(Path("claims.csv").read_text().splitlines())
+    judged = jembench("report", path, "--claims", "--format", "csv")
+    (claim,) = csv.DictReader(judged.out.splitlines())
     assert (claim["claim"], claim["recipe_a"], claim["recipe_b"]) == (
         "mine/longer",
         "tiny+epochs=1",
@@ -217,26 +177,17 @@ def test_two_models_of_one_spec_have_names_and_the_file_makes_claims_of_them(exp
 
 
 @pytest.mark.parametrize(
-    ("table", "expected"),
+    ("table", "command"),
     [
-        (
-            "[[report]]\nfromat = 1",
-            "There is no key in report[0] of mine.toml named 'fromat'. Nearest: format",
-        ),
-        (
-            "[[figures]]\nclaims = true",
-            "There is no key in figures[0] of mine.toml named 'claims'.",
-        ),
-        ('[[report]]\nformat = "latx"', "There is no format named 'latx'. Nearest: latex"),
-        ("report = 3", "In mine.toml, report is 3; it must be a list."),
+        ("[[report]]", "jembench report mine.toml --format latex --output table.tex"),
+        ("[[figures]]", "jembench figures mine.toml"),
     ],
 )
-def test_what_cannot_be_written_is_said_before_the_run(experiment, jembench, table, expected):
-    path = experiment()
-    path.write_text(table + path.read_text() if "[" not in table else path.read_text() + table)
-    done = jembench("run", path)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"Error: {expected}")
+def test_a_file_names_no_files_to_write(experiment, jembench, table, command):
+    for done in (jembench("run", experiment(table)), jembench("report", experiment(table))):
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith(f"Error: mine.toml has {table}, but a file says what is")
+        assert f"after the run use `{command}`" in done.err
     assert not Path("mine").exists()
 
 

@@ -139,31 +139,3 @@ def test_a_file_names_a_store_below_the_current_folder(dry_run, path):
     assert done.code == 2
     assert "execution.store is " in done.err
     assert "it must be a path below the current folder" in done.err
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ("[[report]]\nforce = true", "report[0] of mine.toml has force, which a file may not set"),
-        ("[[report]]\nforce = false", "has force"),
-        ('[[figures]]\nstore = "other"', "figures[0] of mine.toml has store"),
-        (
-            '[[report]]\noutput = "/tmp/marked.csv"',
-            "The output of report[0] of mine.toml is '/tmp/marked.csv'",
-        ),
-        ('[[report]]\noutput = "../marked.csv"', "it must be a path below the current folder"),
-        ('[[report]]\noutput = "~/marked.csv"', "it must be a path below the current folder"),
-        ('[[report]]\noutput = ".bashrc"', "it must be a path below the current folder"),
-        ('[[report]]\noutput = "link/marked.csv"', "also where links lead"),
-        ('[[figures]]\noutput = "link"', "also where links lead"),
-        ('[[report]]\nformat = "latex:label=x"', "sets label of the format latex"),
-    ],
-)
-def test_a_file_writes_below_the_current_folder_and_replaces_nothing(
-    dry_run, tmp_path, table, message
-):
-    Path("link").symlink_to(tmp_path)
-    done = dry_run(table)
-    assert (done.code, done.out) == (2, "")
-    assert message in done.err
-    assert not Path("runs").exists()

@@ -171,8 +171,6 @@ def test_a_suite_or_a_recipe(stranger, more):
         'trackers = ["tensorboard:folder=../outside"]',
         'store = "../outside"',
         '[[report]]\nformat = "csv"\noutput = "../outside/kept.csv"',
-        '[[report]]\nformat = "csv"\noutput = "link/kept.csv"',
-        '[[figures]]\noutput = ".hidden"',
     ],
 )
 def test_an_experiment(stranger, tmp_path, more):
