@@ -127,12 +127,18 @@ def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Itera
         plan = plan_again(record, record.key.dataset, source, ())
         if plan.key.id != record.key.id:
             what = "; ".join(between(record, plan))
-            yield f"It was trained with other code or options than are installed here ({what}): a run trains it again."
+            yield (
+                f"It was trained with other code or options than are installed here ({what}): a "
+                "run trains it again."
+            )
             return
         for cell in cells:
             metric = registry.resolve("metrics", cell.metric)
             if CellPlan(fit=plan, metric=metric, limit=cell.limit).id != cell.id:
-                yield f"{cell.metric} was measured by other code than is installed here: a run measures it again."
+                yield (
+                    f"{cell.metric} was measured by other code than is installed here: a run "
+                    "measures it again."
+                )
     except Unavailable as error:
         yield f"Its results can be reported; it is used and measured once its data are here. {error}"
     except JembenchError as error:

@@ -29,8 +29,8 @@ EXAMPLES = options.examples(
 @click.option(
     "--eps",
     type=LIST,
-    help="Sizes of the perturbation, relative to the pixel range: 2/255,8/255. By default the smallest one is searched "
-    "for each image.",
+    help="Sizes of the perturbation, relative to the pixel range: 2/255,8/255. By default the "
+    "smallest one is searched for each image.",
 )
 @click.option(
     "--refine",
@@ -45,14 +45,15 @@ EXAMPLES = options.examples(
 @click.option(
     "--grad",
     type=click.Choice(["through", "bpda"]),
-    help="Gradients of the refinement chain: through it (second order), or those of the identity (bpda).",
+    help="Gradients of the refinement chain: through it (second order), or those of the identity "
+    "(bpda).",
 )
 @click.option(
     "--data-noise",
     type=click.FloatRange(min=0),
     metavar="STD",
-    help="Standard deviation of the Gaussian noise added to each image before its chain, for pixels in [-1, 1]. The "
-    "reference code uses 0.03.",
+    help="Standard deviation of the Gaussian noise added to each image before its chain, for "
+    "pixels in [-1, 1]. The reference code uses 0.03.",
 )
 @click.option(
     "--smooth",
@@ -62,7 +63,8 @@ EXAMPLES = options.examples(
 @click.option(
     "--budget",
     type=click.Choice(list(BUDGETS)),
-    help="Budget of the attack. By default quick on digits, else paper. The options below override parts of it.",
+    help="Budget of the attack. By default quick on digits, else paper. The options below "
+    "override parts of it.",
 )
 @click.option("--images", type=COUNT, help="Number of images to attack.")
 @click.option("--restarts", type=COUNT, metavar="R", help="Restarts of PGD per image.")

@@ -162,10 +162,10 @@ class Settings:
     cls=LazyGroup,
     late=COMMANDS,
     context_settings={"show_default": True},
-    epilog="Every option has an environment variable, for example JEMBENCH_RUN_MODELS for --models of run. "
-    "The options that several commands share have JEMBENCH_STORE, JEMBENCH_DATASET, "
-    "JEMBENCH_DEVICE, JEMBENCH_RECIPE, JEMBENCH_SET, JEMBENCH_TRACKERS, JEMBENCH_NAME and "
-    "JEMBENCH_PLUGIN.",
+    epilog="Every option has an environment variable, for example JEMBENCH_RUN_MODELS for "
+    "--models of run. The options that several commands share have JEMBENCH_STORE, "
+    "JEMBENCH_DATASET, JEMBENCH_DEVICE, JEMBENCH_RECIPE, JEMBENCH_SET, JEMBENCH_TRACKERS, "
+    "JEMBENCH_NAME and JEMBENCH_PLUGIN.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(__version__, prog_name="jembench")

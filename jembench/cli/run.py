@@ -56,8 +56,8 @@ NAMED = 3
 @click.option(
     "--models",
     type=MODELS,
-    help="Models instead of the suite's own: jem,baseline:norm=batch, mypackage.zoo:build for your own, or the name "
-    "of an imported one.",
+    help="Models instead of the suite's own: jem,baseline:norm=batch, mypackage.zoo:build for "
+    "your own, or the name of an imported one.",
 )
 @click.option(
     "--metrics",

@@ -238,7 +238,8 @@ def test_resolve_and_make(zoo):
 def test_what_is_not_callable_is_not_a_factory(zoo):
     with pytest.raises(
         PluginError,
-        match=r"model 'number' of zoo-park 1.0 cannot be loaded .*: it is of type int, not a factory\. Update",
+        match=r"model 'number' of zoo-park 1.0 cannot be loaded .*: it is of type int, not a "
+        r"factory\. Update",
     ):
         registry.resolve("models", "number")
 

@@ -45,5 +45,6 @@ def test_a_second_time_it_is_refused(jembench):
     assert (done.code, done.out) == (2, "")
     assert (
         done.err
-        == "Error: my-ebm exists already and is not an empty folder. Choose another one with --folder.\n"
+        == "Error: my-ebm exists already and is not an empty folder. Choose another one with "
+        "--folder.\n"
     )

@@ -79,7 +79,8 @@ def test_results_on_part_of_the_images_are_kept_apart(run, jembench):
     assert "Left out: 1 outcome on all test images" in jembench("report", "--limit", "10").err
     assert (
         jembench("report").err
-        == "Left out: 2 outcomes on 10 of the test images; `jembench report` shows them with --limit 10.\n"
+        == "Left out: 2 outcomes on 10 of the test images; `jembench report` shows them with "
+        "--limit 10.\n"
     )
 
 

@@ -37,7 +37,8 @@ def is_copied():
 
 pytestmark = pytest.mark.skipif(
     not (is_copied() and importlib.util.find_spec("pip") and importlib.util.find_spec("hatchling")),
-    reason="jembench-jem must be installed, not with -e, beside pip and hatchling: tox -e plugins does that",
+    reason="jembench-jem must be installed, not with -e, beside pip and hatchling: tox -e plugins "
+    "does that",
 )
 
 

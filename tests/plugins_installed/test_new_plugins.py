@@ -15,7 +15,8 @@ from jembench.testing.scaffold import KINDS
 
 pytestmark = pytest.mark.skipif(
     not (importlib.util.find_spec("pip") and importlib.util.find_spec("hatchling")),
-    reason="distributions are built and installed here with pip and hatchling: tox -e plugins has them",
+    reason="distributions are built and installed here with pip and hatchling: tox -e plugins has "
+    "them",
 )
 
 

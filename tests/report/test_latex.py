@@ -97,8 +97,8 @@ def test_what_is_between_backticks_is_code(cell):
     outcome = Outcome(status="failed", reason="`jembench run x_1` and `y`: `open' is no `pair'")
     text = render(Report([cell(outcome=outcome)]), "latex")
     assert (
-        r"\texttt{jembench run x\_1} and \texttt{y}: \textquoteleft{}open' is no \textquoteleft{}pair'"
-        in text
+        r"\texttt{jembench run x\_1} and \texttt{y}: \textquoteleft{}open' is no "
+        r"\textquoteleft{}pair'" in text
     )
 
 

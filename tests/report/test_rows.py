@@ -184,7 +184,8 @@ def test_a_fit_that_diverged_says_what_was_done_about_it(cell):
     )
     watched = of_training(cell, seed=1, diverged_at=8, reason="loss was nan", ended_with="")
     assert one([repaired, watched, of_training(cell, seed=2)]).notes == (
-        f"training of seed 0 diverged and was repaired {'; '.join(what)}; it ended with 20 sampling steps",
+        f"training of seed 0 diverged and was repaired {'; '.join(what)}; it ended with 20 "
+        "sampling steps",
         "training of seed 1 diverged at iteration 8 (loss was nan) and was not repaired",
     )
 
@@ -198,7 +199,8 @@ def test_what_is_suspicious_or_not_yet_whole_says_so_at_the_value(cell):
         suspicious=["a gradient is 0", "more steps help"], partial="25 of 300 images"
     )
     assert one([alone]).reason == (
-        "25 of 300 images so far; the same command goes on; suspicious: a gradient is 0; suspicious: more steps help"
+        "25 of 300 images so far; the same command goes on; suspicious: a gradient is 0; "
+        "suspicious: more steps help"
     )
     assert (
         one([with_details(), with_details(1, suspicious=["odd"])]).reason

@@ -77,9 +77,11 @@ def test_samples_by_a_given_sampler_and_features_of_own_images_have_one_note_eac
     ]
     remarks = [note.text for note in only(Report(cells).tables()).footnotes]
     assert remarks[:2] == [
-        "Inception score, FID: samples by new chains, not by chains of the model: sgld, start uniform, steps 20.",
-        "Inception score, FID: features of a small network trained on these images: they are under 32 pixels or "
-        "Inception's weights are missing (--set fid.features=inception:download=true).",
+        "Inception score, FID: samples by new chains, not by chains of the model: sgld, start "
+        "uniform, steps 20.",
+        "Inception score, FID: features of a small network trained on these images: they are "
+        "under 32 pixels or Inception's weights are missing (--set "
+        "fid.features=inception:download=true).",
     ]
     assert not any("KID" in remark for remark in remarks)
 
@@ -253,7 +255,10 @@ def test_an_attack_has_a_line_for_each_defence_and_its_budget_in_the_title(pgd, 
             ["10", "baseline", "N/A"],
         ]
         assert labels(table) == ["refinement steps", "model", "PGD L2"]
-        budget = "norm L2, images 25, restarts 2, steps 10, averaged chains 5, gradient through the chains"
+        budget = (
+            "norm L2, images 25, restarts 2, steps 10, averaged chains 5, gradient through the "
+            "chains"
+        )
         assert f" · {budget} · dataset digits · recipe digits · seed 0" in table.title
         assert not any("†" in one.marks for row in table.rows for one in row)
 

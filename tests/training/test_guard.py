@@ -156,8 +156,8 @@ def test_chains_that_leave_the_data_for_good_are_divergence(scale, shift):
     measured = [0.59, 0.69, 0.76, 0.79, 0.84, 0.81, 0.85]
     found = guard.lost_contact(windows(*NEAR_DATA, *measured, scale=scale, shift=shift))
     assert (
-        found
-        == "samples lay above the data for 5 windows, by 0.85 times as much as the highest training image"
+        found == "samples lay above the data for 5 windows, by 0.85 times as much as the highest "
+        "training image"
     )
     assert guard.lost_contact(windows(*NEAR_DATA, *measured[:-1], scale=scale, shift=shift)) is None
 

@@ -39,7 +39,10 @@ def beyond(loss):
 
 def test_divergence_stops_with_a_reason_and_keeps_the_last_good_checkpoint(make_trainer, tmp_path):
     trainer = rig(make_trainer(**ONCE), {(0, 19), (1, 19)})
-    repaired = r"It had been repaired at iteration 20 \(loss was nan\): .* back to iteration 16 with the remedy seed\. "
+    repaired = (
+        r"It had been repaired at iteration 20 \(loss was nan\): .* back to iteration 16 with the "
+        r"remedy seed\. "
+    )
     with pytest.raises(
         Diverged,
         match=rf"^Training diverged at iteration 20 \(loss was nan\), and .* left\. {repaired}",

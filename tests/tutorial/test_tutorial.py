@@ -15,7 +15,8 @@ HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 
 pytestmark = pytest.mark.skipif(
     not (importlib.util.find_spec("pip") and importlib.util.find_spec("hatchling")),
-    reason="a distribution is built and installed here with pip and hatchling: tox -e plugins has them",
+    reason="a distribution is built and installed here with pip and hatchling: tox -e plugins has "
+    "them",
 )
 
 

@@ -205,6 +205,6 @@ def test_a_history_that_is_damaged_is_told(cell, tmp_path):
     store = store_of(history=lambda fit: history)
     assert list(planning.figures(Report([cell("accuracy")]), store, problems.append)) == []
     assert problems == [
-        f"{tmp_path / 'history.csv'} is not the history of a fit (could not convert string to float: 'much'); its "
-        "curves cannot be drawn."
+        f"{tmp_path / 'history.csv'} is not the history of a fit (could not convert string to "
+        "float: 'much'); its curves cannot be drawn."
     ]
