@@ -173,7 +173,7 @@ def top_mean(rng: Generator) -> Estimate:
 
 
 def dependence(rng: Generator) -> Estimate:
-    """Return the share of the variance of ages between classes, if classes do not depend on ages."""
+    """Return the ages' variance between classes, for classes independent of ages."""
     ages, classes = rng.integers(0, 500, 1000), rng.integers(0, 10, 1000)
     return Estimate(Resampling(epsilon_squared(ages, classes), (1000,), (0.0, 1.0)))
 
@@ -545,7 +545,7 @@ def difference_of_aurocs(rng: Generator, shift: float) -> Difference:
 
 
 def difference_of_errors(metric: ECE, rng: Generator) -> Difference:
-    """Return the difference of the calibration errors of two calibrated models, one of them surer."""
+    """Return the difference in calibration error of two calibrated models, one surer."""
     of_models = [calibration_of(metric, rng, 397, 0.0, lowest).resampling for lowest in (0.55, 0.9)]
     return compared(*of_models, rng)
 

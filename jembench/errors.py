@@ -33,7 +33,7 @@ class Incompatible(PluginError):
 
 
 class Unavailable(JembenchError):
-    """A missing resource outside the program: data, weights, a device. The text says how to get it."""
+    """A missing resource: data, weights, a device. The text says how to get it."""
 
 
 class NotApplicable(Unavailable):
@@ -67,7 +67,7 @@ class OutOfTime(JembenchError):
 
 
 class ProcessLost(JembenchError):
-    """The failure of one of the processes that train together. The same command continues the work."""
+    """The failure of a process of a joint training. The same command continues it."""
 
     exit_code = 1
 
@@ -107,7 +107,7 @@ def printable(text: str) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the type of an error and its text, even if the ``__str__`` of a plugin's error raises."""
+    """Return the type and text of an error, even if its own ``__str__`` raises."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:

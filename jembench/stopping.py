@@ -53,7 +53,7 @@ def check() -> None:
 
 
 def is_request(error: BaseException) -> bool:
-    """Return whether an exception is the request of a signal to end, not raised by a plugin's code."""
+    """Return whether an exception is a signal's request, not raised by a plugin."""
     return isinstance(error, Stopped) or (
         isinstance(error, KeyboardInterrupt) and _interrupted is not False
     )

@@ -168,7 +168,7 @@ def test_what_answers_at_once_imports_no_heavy_library(module):
 
 
 def needed(path, known):
-    """Return the modules that a file imports: of ``from package import module`` the module alone."""
+    """Return the modules a file imports: of ``from package import module`` the latter."""
     found = {
         (imported.module, imported.line) for imported in imports(path) if imported.module in known
     }

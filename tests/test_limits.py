@@ -153,7 +153,7 @@ def chunk(kind, content):
 
 @pytest.fixture
 def large(tmp_path):
-    """A PNG of 30,000 x 30,000 pixels that takes less than a kilobyte, as far as its header says."""
+    """A PNG of less than a kilobyte whose header says 30,000 x 30,000 pixels."""
     path = tmp_path / "large.png"
     size = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
     path.write_bytes(

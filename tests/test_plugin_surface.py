@@ -139,7 +139,7 @@ def python(path):
 
 
 def core_imports(path):
-    """The modules of core that a file imports; ``from jembench import a`` counts as ``jembench.a``."""
+    """Modules of core a file imports; ``from jembench import a``: ``jembench.a``."""
     found = set()
     for node in ast.walk(ast.parse(python(path))):
         if isinstance(node, ast.Import):

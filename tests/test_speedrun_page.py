@@ -31,7 +31,7 @@ def values(data):
 
 
 def tables(data):
-    """Yield each line of the tables of a section: the score, the heading, the model and the text."""
+    """Yield lines of a section's tables: score, heading, model and text."""
     title = {"images": "## Real images of 16x16", "digits": "## What each part brings"}[data]
     section = PAGE.partition(title)[2].partition("\n## ")[0]
     score = header = None

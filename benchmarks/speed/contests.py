@@ -284,7 +284,7 @@ def _evaluation_loader(setting: Setting, count: int) -> Any:
 def _training(
     ours: Trainer, theirs: textbook.Training, iterations: int, agreement: Mapping[str, float]
 ) -> Contest:
-    """Return the contest of two trainings, after an iteration that fills the buffers and compiles."""
+    """Return the contest of two trainings, after an iteration that fills and compiles."""
 
     def repeated(iterate: Callable[[], object]) -> Callable[[], None]:
         def work() -> None:

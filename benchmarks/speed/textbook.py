@@ -51,7 +51,7 @@ Batch = tuple[Tensor, Tensor]
 
 
 class Images(Dataset[tuple[Tensor, int]]):
-    """A dataset of pixels in memory that become PIL images on access, as in torchvision's CIFAR10."""
+    """A dataset of pixels that become PIL images on access, as torchvision's CIFAR10."""
 
     def __init__(
         self, pixels: np.ndarray, labels: list[int], transform: Callable[[Image.Image], Tensor]

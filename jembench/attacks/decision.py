@@ -95,7 +95,7 @@ class _QueryLimit:
         self.closest = Closest(start.clone(), distance(x, start, "l2"))
 
     def logits(self, x: Images) -> Float[Tensor, "N K"]:
-        """Return one-hot logits: of the true class, or of another one if the image is adversarial."""
+        """Return one-hot logits: another class than the true one if adversarial."""
         deceived = (x == self.closest.adversarial).flatten(1).all(dim=1)
         able = self._queries + self._most <= self._spent.total
         rows = (able & ~deceived).nonzero().flatten()

@@ -90,7 +90,7 @@ def ascend(
 
 
 class Attack(NamedTuple):
-    """Projected gradient ascent from training images; lengths in units of a pixel's range, 0 to 1."""
+    """Projected gradient ascent from training images; lengths for pixels in [0, 1]."""
 
     norm: Norm
     eps: float
@@ -115,7 +115,7 @@ class AttackedModel(LogitModel):
         self.data = data
 
     def unit(self, x: Images) -> Images:
-        """Return images in [0, 1], to which they are clamped, so that adversarial images are valid."""
+        """Return images clamped to [0, 1], so that adversarial images are valid."""
         low, high = self.data.bounds
         return ((x - low) / (high - low)).clamp(0, 1)
 

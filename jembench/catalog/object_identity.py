@@ -348,7 +348,7 @@ class _Walk:
         self.named(attributes, place)
 
     def _script(self, script: Any) -> None:
-        """Add the code and the values of a script, with its classes by the order of their numbers."""
+        """Add the code and the values of a script, with its classes in order."""
         with zipfile.ZipFile(io.BytesIO(script.save_to_buffer())) as archive:
             parts = [(name.encode(), archive.read(name)) for name in archive.namelist()]
         parts = [part for part in parts if not re.search(rb"debug_pkl|serialization_id", part[0])]
@@ -383,7 +383,7 @@ def _instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
 
 
 def _words(code: types.CodeType) -> list[str]:
-    """Return the names and texts in the instructions of a function and of the functions within it."""
+    """Return the names and texts in the instructions of a function and its inner ones."""
     return sorted({each.argval for each in _instructions(code) if isinstance(each.argval, str)})
 
 

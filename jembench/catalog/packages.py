@@ -1,4 +1,4 @@
-"""The files of suite packages: TOML files found through the entry-point group ``jembench.suites``."""
+"""Suite packages: TOML files of the entry-point group ``jembench.suites``."""
 
 import importlib.resources
 import os

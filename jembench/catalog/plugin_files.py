@@ -1,4 +1,4 @@
-"""Plugin files: ``--plugin my_ebm.py`` registers the components of a file without an installation."""
+"""Plugin files: ``--plugin my_ebm.py`` registers a file's components."""
 
 import importlib.util
 import re

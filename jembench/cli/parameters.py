@@ -52,7 +52,7 @@ class Text(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the names that begin with the typed text, or with its part after the last comma."""
+        """Return names that begin with the typed text, or its part after a comma."""
         before, comma, last = incomplete.rpartition(",") if self.several else ("", "", incomplete)
         if callable(self.names):
             names = self.names()

@@ -207,7 +207,7 @@ def status(store: Path, format: str) -> None:
 
 
 def _progress(unit: UnitStatus, store: Path) -> Iterator[str]:
-    """Yield what a unit is, its progress or the reason why it has stopped, and its worker or log."""
+    """Yield lines about a unit: its progress or ending, and its worker or log."""
     yield f"{unit.kind} {unit.name} on {unit.dataset}, recipe {unit.recipe}, seed {unit.seed}"
     counted = (
         f"{unit.done:,} of {unit.total:,} {unit.counted}"

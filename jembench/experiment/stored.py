@@ -147,7 +147,7 @@ def started(fit: FitPlan, planned: Iterable[tuple[Run, FitPlan]], store: Store) 
 
 
 def _is_named(record: FitRecord, text: str) -> bool:
-    """Return whether a text is the name of the model of a fit that was trained from random weights."""
+    """Return whether a text names a model that was trained from random weights."""
     key, names = (
         record.key,
         {record.key.model, recorded(record.key.model, record.identity, record.recipe)},

@@ -1,4 +1,4 @@
-"""Differences between planned fits and those of a store: trained with the same names, or imported."""
+"""Differences between planned fits and a store's, of the same names or imported."""
 
 import json
 import re

@@ -40,7 +40,7 @@ class Split(NamedTuple):
 
 @runtime_checkable
 class Truth(Protocol):
-    """The exact density of synthetic images, a mixture of modes: with one mode, simply a density."""
+    """The exact density of synthetic images, a mixture of one mode or more."""
 
     @property
     def shares(self) -> Sequence[float]:

@@ -47,4 +47,4 @@ class FeatureNetwork(Protocol):
         """
 
     def features(self, images: Tensor) -> Features:
-        """Return the features of images, uint8 (N, C, H, W), in batches that the network chooses."""
+        """Return the features of images, uint8 (N, C, H, W), in its own batches."""

@@ -98,12 +98,12 @@ class DifferentiableScore(OODScore, Protocol):
     """A score that is a differentiable function of quantities, so that outliers can be attacked."""
 
     def of(self, read: Callable[[Quantity], Tensor]) -> Tensor:
-        """Return the score of each image, float64 (N,); ``read`` returns a quantity of the images."""
+        """Return the score of each image, float64 (N,); ``read`` gives quantities."""
 
 
 @runtime_checkable
 class FittedScore(OODScore, Protocol):
-    """A score with parameters that are estimated, for each model, on training or validation images."""
+    """A score with parameters that are fitted to each model on training or validation images."""
 
     def fit(self, evaluation: Evaluation, noise: float) -> tuple[OODScore, Mapping[str, str | int]]:
         """Return the score of this model, and the protocol of the images it was fitted on.

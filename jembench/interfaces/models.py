@@ -217,7 +217,7 @@ class Phased(Protocol):
 
 @runtime_checkable
 class Prepared(Protocol):
-    """A :class:`Trainable` model that reads the training images once, before its first iteration."""
+    """A :class:`Trainable` model that reads the training images before it trains."""
 
     def prepare(self, batches: Iterable[Tensor]) -> None:
         """Set buffers by the training images, in evaluation mode.

@@ -14,7 +14,7 @@ WorkKind = Literal["check", "fit", "attack-part"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """A unit of work for an executor. The worker that carries it out reads all else from ``text``."""
+    """A unit of work for an executor. Its worker reads all else from ``text``."""
 
     id: str
     name: str  #: for display: "fit jem on digits, recipe digits, seed 0"

@@ -59,7 +59,7 @@ class Sampler(Protocol):
         """The length of a chain during training; 0: samples are the starts."""
 
     def start(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
-        """Start n new chains on the generator's device, conditioned on the labels y (n,) if given."""
+        """Start n chains on the generator's device, given the labels y (n,) if any."""
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Return the n chains of a training iteration, new or kept ones."""

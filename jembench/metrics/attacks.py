@@ -198,7 +198,7 @@ class Attack(Metric):
 
     @property
     def grad(self) -> Gradient | None:
-        """The treatment of the refinement chain by gradients; None: the attack takes no gradients."""
+        """The treatment of the chain by gradients; None: the attack takes none."""
         return None
 
     @property
@@ -317,7 +317,7 @@ class Attack(Metric):
         raise NotImplementedError
 
     def attack(self, evaluation: Evaluation) -> Attacked:
-        """Attack the model, and verify the images with random numbers that the attack did not use."""
+        """Attack the model, and verify the images with fresh random numbers."""
         from jembench.attacks.threat import verify
 
         def work(shard: Shard) -> Mapping[str, Tensor]:

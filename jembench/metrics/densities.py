@@ -112,5 +112,5 @@ def energies(evaluation: Evaluation, images: str | Tensor = "test") -> Array:
 
 
 def log_px(evaluation: Evaluation, images: str | Tensor = "test") -> Array:
-    """Return log p(x) = -E(x) up to an unknown constant, in nats; errors as for :func:`energies`."""
+    """Return log p(x) = -E(x) up to a constant, in nats; errors of :func:`energies`."""
     return -energies(evaluation, images).astype("float64")

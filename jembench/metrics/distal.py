@@ -176,7 +176,7 @@ def classes_of(data: DataSpec, target: str) -> Tensor:
 
 
 def density_gain(arrays: Arrays) -> Resampling:
-    """Return the share, in %, of the gap in log p(x) between noise and data that the ascents close."""
+    """Return the share of the gap between noise and data that ascents close, in %."""
     ends, noise = (arrays[name][arrays["reached"]] for name in ("log-px", "log-px-noise"))
     test = arrays["log-px-test"]
 

@@ -206,7 +206,7 @@ def _detection(arrays: Arrays) -> dict[str, Estimate]:
 
 
 def _images_at_ends(arrays: Arrays, images: Tensor, evaluation: Evaluation) -> Arrays:
-    """Return the images at the extremes, of all and of each class, and random ones of each class."""
+    """Return extreme images of all and of each class, and random ones by class."""
     import torch
 
     from jembench.data.grid import arranged, first_of_classes, pictures

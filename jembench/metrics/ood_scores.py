@@ -46,7 +46,7 @@ class PredictionScore(NamedTuple):
 
 
 class Refinement(NamedTuple):
-    """Negative decrease of an image's energy by the model's own chain: likely images hardly change."""
+    """Negative decrease of energy by the model's chain: likely images hardly change."""
 
     steps: int
     requires: frozenset[Need] = frozenset({"energy", "samples", "chains"})

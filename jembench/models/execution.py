@@ -62,7 +62,7 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Restore all buffers, such as the running statistics of batch norm, at the end of the context."""
+    """Restore all buffers, such as running statistics, at the end of the context."""
     before = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
         yield

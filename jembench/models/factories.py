@@ -1,4 +1,4 @@
-"""The importer that core registers, and the network of models. Imports no torch until one is made."""
+"""The importer of core, and networks by name. Imports torch when one is made."""
 
 from __future__ import annotations
 

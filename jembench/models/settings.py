@@ -56,7 +56,7 @@ _VARIABLES = frozenset(os.environ)
 
 
 def _read_variables() -> dict[str, str]:
-    """Return the environment variables of the start and of jembench; libraries may add their own."""
+    """Return the environment variables of the start, and jembench's own."""
     names = [name for name in os.environ if name in _VARIABLES or name.startswith("JEMBENCH_")]
     return {name: os.environ[name] for name in names}
 

@@ -122,7 +122,7 @@ class FeatureBank:
         return self._networks[spec]
 
     def of_images(self, spec: str, images: Tensor) -> Features:
-        """Return the features of images, uint8 (N, C, H, W), cached by the content of the images."""
+        """Return features of images, uint8 (N, C, H, W), cached by their content."""
         network = self.network(spec)
         name = f"{slug(network.identity)}-{content_hash(images)}"
         if name not in self._features:

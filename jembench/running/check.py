@@ -120,7 +120,7 @@ class Datasets:
 
 
 def _remark_on_flips(fit: FitPlan) -> None:
-    """Say once of a folder or arrays that their images are mirrored, unless a setting asks for it."""
+    """Say once that images of a folder or array are mirrored, unless asked for."""
     recipe, name = fit.recipe, fit.dataset.name
     if recipe.data.flip and "data.flip=true" not in recipe.overrides and are_own_images(name):
         warnings.warn(
@@ -203,4 +203,4 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
 
 
 def _ignore(text: str) -> None:
-    """Ignore the message about settings that a plugin left changed, which the unit of work repeats."""
+    """Ignore the message about changed settings, which the unit of work repeats."""

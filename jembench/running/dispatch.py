@@ -102,7 +102,7 @@ class Dispatch:
             self.store.works.set_status(unit, WorkStatus(state="queued", text=reason))
 
     def _submit(self) -> None:
-        """Submit the units that can start, unless another process works on them or has done them."""
+        """Submit the units that can start and that no other process has."""
         ready = [(order, unit) for order, unit in enumerate(self.units) if self._can_start(unit)]
         jobs, busy = [], in_work(self.store.leases) if ready else set()
         for order, unit in ready:
@@ -241,7 +241,7 @@ class Dispatch:
         return error
 
     def _follow(self) -> None:
-        """Send the changes in the statuses of units, which are read for a small share of the time."""
+        """Send changes of units' statuses, which are read in a small share of time."""
         start = time.monotonic()
         if start < self._next_read:
             return

@@ -219,7 +219,7 @@ def _state(task: Task) -> str:
 
 
 def _note(task: Task) -> str:
-    """Return the note of a task; that of the run without running units says what this process does."""
+    """Return the note of a task; without running units, that of this process."""
     idle = task.fields["idle"]
     doing = "" if idle is None else progress.now().text or idle
     return ", ".join(filter(None, [task.fields["note"], doing]))

@@ -97,7 +97,7 @@ class FitWork:
 
     @property
     def changed(self) -> dict[str, list[str]]:
-        """The provenance entry about settings that plugins left changed; empty if there are none."""
+        """The provenance of settings that plugins left changed; empty without any."""
         return {"changed_settings": list(self.notes)} if self.notes else {}
 
     def note(self, text: str) -> None:

@@ -165,7 +165,7 @@ class Processes(Queued):
     # ----------------------------------------------------------------------------------------------
 
     def _give(self) -> bool:
-        """Give the first waiting units to an idle worker; idle ones end if several GPUs are needed."""
+        """Give waiting units to an idle worker; idle ones end if GPUs are needed."""
         idle = [worker for worker in self._workers if worker.is_idle]
         if self._queue[0].gpus > 1:
             for worker in idle:

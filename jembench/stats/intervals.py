@@ -81,7 +81,7 @@ def score_interval(
 def score_p(
     value: float, sd: float, trials: int, null: float, within: tuple[float, float] = (0.0, 1.0)
 ) -> float:
-    """Return the two-sided p value of ``null``: 1 - level of the score interval with an end there."""
+    """Return the two-sided p value of ``null``, from the score interval ending there."""
     lowest, highest = within
     width = highest - lowest
     if value == null:

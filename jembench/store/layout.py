@@ -1,4 +1,4 @@
-"""Names in a store. A name is a text for people and, at its end, the id that the file is found by."""
+"""Names in a store: a text for people and, at its end, the id of the file."""
 
 import os
 from contextlib import suppress

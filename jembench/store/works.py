@@ -111,7 +111,7 @@ class WorkFiles:
             )
 
     def old(self, busy: Set[str]) -> list[str]:
-        """Return the ids of the units that ended more than ``OLD`` ago, except those in ``busy``."""
+        """Return ids of units that ended more than ``OLD`` ago and are not ``busy``."""
         at = {work: self.status(work) for work in self.ids() if work not in busy}
         return [
             work

@@ -13,7 +13,7 @@ from jembench.interfaces import Event
 
 
 class TrackerRun(Protocol):
-    """A run of a tracking library for one fit. Values are on disk, or sent, when a method returns."""
+    """A tracking library's run for one fit. Methods return once values are kept."""
 
     def numbers(self, values: Mapping[str, float], iteration: int) -> None:
         """Log values of a training window, such as ``train/loss``."""

@@ -214,7 +214,7 @@ def verdict(rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str |
 
 
 def _prefix(row: Mapping[str, float]) -> str:
-    """Return the prefix of the columns of the chains' energy: E(x, y) where it is there, or E(x)."""
+    """Return the prefix of the chains' energy columns: E(x, y) if reported, or E(x)."""
     return "joint_" if "joint_energy_data" in row else ""
 
 
@@ -339,5 +339,5 @@ def _is_flat(row: Mapping[str, float]) -> bool:
 
 
 def _lasting(distances: Sequence[float]) -> float:
-    """Return the smaller of the mean distance in a window and the distance in its last iteration."""
+    """Return the smaller of a window's mean distance and its last distance."""
     return min(statistics.fmean(distances), distances[-1])

@@ -191,7 +191,7 @@ class Trainer:
         }
 
     def learning_rate(self, phase: str = "") -> float:
-        """Return the learning rate of a phase's next step, by default that of the model's own loss."""
+        """Return the learning rate of a phase's next step, by default the first's."""
         factor = self.schedule(self.iteration, self.batches.per_epoch, self.iterations)
         rate: float = self.phases[phase].settings.get(
             "learning_rate", self.recipe.optimizer.learning_rate
@@ -219,7 +219,7 @@ class Trainer:
 
     @property
     def passes(self) -> int:
-        """Network passes of an iteration, all processes together, after the first one; 0: unknown."""
+        """Network passes of an iteration in all processes; 0: unknown, as at first."""
         return self._loss_passes and self._loss_passes + self.chain_count * self.sampling_steps
 
     @torch.no_grad()
@@ -374,7 +374,7 @@ class Trainer:
         return self.group.cut(Negatives(state.x, state.y if conditional else None))
 
     def _move(self, sampler: Sampler, state: ChainState) -> ChainState:
-        """Run this process's part of the chains, with noise of its own, and return the ends of all."""
+        """Run this process's chains, with noise of its own; return the ends of all."""
         run, generator = chain.run if self.graph is None else self.graph.run, self.generator
         if self.group.size > 1:
             generator = self._own_noise.manual_seed(seeds.derive(self.seed, self._chance("chains")))

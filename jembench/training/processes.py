@@ -53,7 +53,7 @@ class Group:
         )
 
     def gather(self, values: T) -> T:
-        """Join every tensor in ``values`` with those of the other processes, in the order of ranks."""
+        """Join each tensor in ``values`` with those of other processes, by rank."""
         if self.size == 1:
             return values
         import torch
@@ -113,7 +113,7 @@ class Group:
             return method(*arguments, **options)
 
     def follow(self, trainer: Any) -> None:
-        """Repeat the calls of rank 0 on this process's trainer, to the end of its :meth:`leading`."""
+        """Repeat the calls of rank 0 on this trainer, until :meth:`leading` ends."""
         while order := self.broadcast(None):
             method, arguments, options = order
             getattr(trainer, method)(*arguments, **options)

@@ -156,7 +156,7 @@ def test_the_first_success_ends_an_image(linear, toy):
 
 
 class Lucky(nn.Module):
-    """Wrong beyond its threshold, and before it now and then by chance: in a tenth of the answers."""
+    """Wrong beyond its threshold, and before it by chance in a tenth of the answers."""
 
     copies = 1
 

@@ -20,7 +20,7 @@ class Site:
         self.folder = folder
 
     def install(self, name, entry_points, version="1.0", below="", api=API_ENTRY):
-        """Write a distribution's metadata; ``entry_points`` is text, or the bytes of a broken file."""
+        """Write a distribution's metadata; ``entry_points`` is text or raw bytes."""
         info = self.folder / below / f"{name.replace('-', '_')}-{version}.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
@@ -36,7 +36,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """A :class:`Site`. The catalogue is read anew before and after, and its modules are forgotten."""
+    """A :class:`Site`, with a fresh catalogue, and its modules forgotten afterwards."""
     folder = tmp_path / "site-packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)

@@ -1,4 +1,4 @@
-"""The command as tests call it: in this process, with distributions that are faked on ``sys.path``."""
+"""The command as tests call it: in this process, with faked distributions."""
 
 import itertools
 import json
@@ -47,7 +47,7 @@ def tiny(zoo_of_tests):
 
 @pytest.fixture
 def run(jembench, tiny):
-    """``jembench run hybrid`` for models and metrics that take a moment, with more options behind."""
+    """``jembench run hybrid`` for quick models and metrics, with more options behind."""
     models, metrics = (
         "zoo_of_tests:jem,zoo_of_tests:classifier",
         "accuracy,ece,zoo_of_tests:brightness",

@@ -1,4 +1,4 @@
-"""``--dry-run``: what it says is what the run then does, and what it lets pass can be carried out."""
+"""``--dry-run``: the run does what it says, and can carry out what it lets pass."""
 
 import json
 from pathlib import Path

@@ -41,7 +41,7 @@ def answered():
 
 
 def kill_in(monkeypatch, place, method, number=signal.SIGTERM, *, call=1):
-    """Send this process a real signal in the n-th call of a method, or of a function of a module."""
+    """Send this process a real signal in the n-th call of a method or a function."""
     original, calls = getattr(place, method), []
 
     def with_signal(*arguments, **options):
@@ -78,7 +78,7 @@ def train(jembench, tiny):
 def test_training_goes_on_bit_for_bit_from_the_iteration_at_which_it_was_stopped(
     train, monkeypatch
 ):
-    """Stopped in the first window, within another one, at a checkpoint and at the end of a window."""
+    """Stopped in the first window, in another, at a checkpoint, at a window's end."""
     monkeypatch.setattr(fitting, "SIGNAL_INTERVAL", 0.0)  # a check after each iteration
     reached = 0
     for stop, number in [(1, "SIGTERM"), (14, "SIGHUP"), (18, "SIGTERM"), (27, "SIGHUP")]:

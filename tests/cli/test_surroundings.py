@@ -40,7 +40,7 @@ def test_a_poor_terminal(jembench, monkeypatch, surroundings, command):
 
 @pytest.fixture
 def process(tmp_path):
-    """Call commands one after another in a process with no other environment than ``surroundings``."""
+    """Call commands one after another in a process with ``surroundings`` alone."""
     small_store(tmp_path / "é漢")
 
     def process(surroundings, commands, stdout=subprocess.PIPE):

@@ -1,4 +1,4 @@
-"""Folders of images: what is read, what is kept, and what is said of a folder that is not in order."""
+"""Folders of images: what is read and kept, and errors of faulty folders."""
 
 import ast
 import hashlib

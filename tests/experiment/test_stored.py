@@ -1,4 +1,4 @@
-"""Starts of fits: how they are named, and what they change of identities and of the order of work."""
+"""Starts of fits: their names, and their effect on identities and order of work."""
 
 import dataclasses
 from functools import partial

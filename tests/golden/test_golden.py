@@ -33,7 +33,7 @@ that have some.
 
 
 def commands():
-    """Return the command lines of each file of ``expected``, each with the columns of its terminal."""
+    """Return the commands of each file of ``expected``, with terminals' columns."""
     digits = "--recipe digits-validation --metrics accuracy,ece,ood"
     found = {
         "claims": [("report claims.toml --claims", 80)],

@@ -12,7 +12,7 @@ from jembench.stats.intervals import wilson
 
 
 def test_a_change_by_whole_levels_is_of_that_size():
-    """Between 8-bit images, as the pointwise attack makes them, float32 adds up to 6e-8 to k/255."""
+    """Between 8-bit images of the pointwise attack, float32 adds 6e-8 to k/255."""
     levels = torch.arange(240, dtype=torch.uint8)[:, None, None, None]
     image, other = (to_float(images, (0.0, 1.0)) for images in (levels, levels + 16))
     far = distance(image, other, "linf").numpy()

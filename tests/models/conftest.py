@@ -1,4 +1,4 @@
-"""A dataset's spec, a small network and generators of noise, for what was not written for jembench."""
+"""A dataset's spec, a small network and noise, for code of others."""
 
 import pytest
 import torch

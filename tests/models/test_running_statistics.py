@@ -29,7 +29,7 @@ def images(n=400, seed=0):
 
 
 class Model(LogitModel):
-    """Pixels, doubled and normalised, whose mean decides; in training dropout draws random numbers."""
+    """Doubled, normalised pixels whose mean decides; dropout in training."""
 
     def __init__(self):
         norms = [nn.BatchNorm1d(4), nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4)]

@@ -411,7 +411,7 @@ def test_a_sampler_that_keeps_nothing_draws_chains_of_its_own_length(make):
 
 
 def test_fresh_chains_of_a_conditional_model_are_shared_out_among_the_classes(make):
-    """At E(x, y) = -x[y], noise aside, every chain brightens the pixel of its class and no other."""
+    """At E(x, y) = -x[y], every chain brightens the pixel of its class alone."""
     evaluation = make(Pixels("conditional"), sgld(DATA, step_size=0.2, noise=0.0))
     start = evaluation.sampler.start(7, generator=seeds.generator(0, "evaluation/chains:steps=9")).x
     images, labels, source, _ = evaluation.samples(Source(chains="fresh", steps=9, images=7))

@@ -185,7 +185,7 @@ def test_the_p_value_is_that_of_the_score_interval_which_ends_at_the_null(
 
 
 def test_the_end_of_the_range_is_no_cliff():
-    """A value that misses 1 by little has about the interval of 1: both have seen nothing go wrong."""
+    """A value that misses 1 by little has about the interval of 1."""
     at, near = score_interval(1.0, 0.0, 397), score_interval(0.99998, 1e-5, 397)
     assert at == pytest.approx(wilson(397, 397))
     assert near.low == pytest.approx(at.low, abs=1e-4)

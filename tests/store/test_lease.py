@@ -259,7 +259,7 @@ def test_a_take_over_in_which_a_process_of_this_kernel_was_killed_blocks_nobody(
 
 
 def test_one_that_was_replaced_before_the_claim_is_not_taken_over(path, monkeypatch):
-    """A process that is slow sees a dead holder whose lease another one has taken over meanwhile."""
+    """A slow process sees a dead holder whose lease was taken over meanwhile."""
     write_as_of(path, age=121)
     claimed = module._claimed
 

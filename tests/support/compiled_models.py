@@ -108,7 +108,7 @@ class Linear(LogitModel):
 
 
 class Normed(LogitModel):
-    """A network whose data pass before its chains, which write to the running statistics as well."""
+    """A network whose data pass before its chains; both write running statistics."""
 
     chains = "marginal"
 

@@ -203,7 +203,7 @@ def finished(data):
 
 
 class Fitted(ByBayes, nn.Module):
-    """A Gaussian with one variance for each class, fitted at once. Its jitter is of the generator."""
+    """A Gaussian with a variance for each class, fitted with the generator's jitter."""
 
     def __init__(self, data):
         super().__init__()

@@ -62,7 +62,7 @@ class Toy:
 
 
 class DrawsForTheGentleAlone(Toy):
-    """Which chains get noise depends on their gradients, and with it what is left in the generator."""
+    """Gradients decide which chains get noise, and so the generator's state."""
 
     def move(self, x, grad, generator):
         gentle = grad.flatten(1).norm(dim=1) < 100

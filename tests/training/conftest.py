@@ -53,7 +53,7 @@ class ToyOutliers(ToyClassifier):
 
 
 class ToyPhased(ToyClassifier):
-    """A classifier, and a mean of the images that an optimiser of its own trains in each iteration."""
+    """A classifier, and a mean of images with an optimiser of its own."""
 
     def __init__(self, net):
         super().__init__(net)

@@ -82,7 +82,7 @@ def test_the_mean_sample_is_compared_with_the_mean_random_start(prefix, samples,
 
 
 def test_of_two_energies_that_of_the_chains_is_judged():
-    """Random starts of conditional chains have energies E(x, y), which E(x) is not compared with."""
+    """Starts of conditional chains have E(x, y), which E(x) is not compared with."""
     row = HEALTHY | {"joint_energy_data": -40.0, "joint_energy_samples": -9.9}
     expected = "samples lay 30.1 above the data in energy, random starts 20"
     assert guard.verdict([row] * 3, STARTS) == expected

@@ -45,7 +45,7 @@ class Quadratic(nn.Module):
 @pytest.mark.parametrize("adaptive", [False, True])
 @pytest.mark.parametrize("radius", [0.05, 2.0])
 def test_the_weights_are_where_the_closed_form_says(radius, adaptive):
-    """SAM: w + rho g / |g|. ASAM: w + rho w^2 g / | |w| g |, the norms over all weights together."""
+    """SAM: w + rho g / |g|. ASAM: w + rho w^2 g / | |w| g |, with joint norms."""
     gradient = CURVATURE * WEIGHTS
     if adaptive:
         expected = WEIGHTS + radius * WEIGHTS**2 * gradient / (WEIGHTS.abs() * gradient).norm()

@@ -279,7 +279,7 @@ def painter(data_spec, *, fails: bool = False):
 
 
 class Kernels(ByBayes, torch.nn.Module):
-    """Gaussian kernels at the images of each class, whose number it does not know when it is made."""
+    """Gaussian kernels at the images of each class, of a number not known at first."""
 
     data = Shades.spec
     differentiable = False

@@ -215,7 +215,7 @@ def gradient_is_of_the_energy(subject: ModelSubject) -> None:
 
 
 def _needs_energy(model: Any) -> Any:
-    """Return the model. Skip the check if it has no gradients, or neither energies nor densities."""
+    """Return the model. Skip the check without gradients, energies or densities."""
     only_if(is_differentiable(model), "It sets differentiable = False.")
     return model if has(model, "energy") else needs(model, "log_prob")
 

@@ -54,7 +54,7 @@ def stripes(*, noise: float = 0.2) -> Dataset:
 
 
 def margin() -> OODScore:
-    """The largest logit above the second largest: a score that tells other images from test images."""
+    """The largest logit above the second largest: a score of outliers."""
 
     def function(logits: Tensor) -> Tensor:
         first, second = logits.topk(2, dim=1).values.unbind(dim=1)
