@@ -1,23 +1,23 @@
-"""The check of a plan before training.
-
-It reads every dataset, builds every model and checks every metric.
-"""
+"""The check of a plan's datasets, models and metrics before training."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
 
 from jembench import progress
+from jembench.catalog.registry import Resolved
 from jembench.data.datasets import blank, make
 from jembench.errors import JembenchError, NotApplicable, Remark, Unavailable
 from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.recipe import are_own_images
 from jembench.interfaces import Dataset
 from jembench.interfaces.evaluation import Checked
+from jembench.interfaces.metrics import Metric
 from jembench.interfaces.models import Capability
 from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.settings import isolated
@@ -89,9 +89,11 @@ class Datasets:
     data: dict[tuple[str, int | None], PlannedFit | None] = field(default_factory=dict)
 
     def find(self, fit: FitPlan, limit: int | None) -> PlannedFit | None:
-        """Return the fits' dataset.
+        """Return the dataset of a fit, read once.
 
-        With ``dry``, a missing one has blank images, or is None if its size is unknown.
+        Returns:
+            the dataset; with ``dry``, blank images for a missing one, or None if its size is
+            unknown.
 
         Raises:
             Unavailable: if it is missing and ``dry`` is False.
@@ -99,28 +101,32 @@ class Datasets:
         key = fit.key.dataset, limit
         if key in self.data:
             return self.data[key]
-        dataset, made = fit.dataset, None
+        dataset, images = fit.dataset, None
         try:
             if fit.absent:
                 raise Unavailable(fit.absent)
             with progress.phase(f"reading {key[0]}"), isolated(f"The dataset {dataset}"):
-                made = make(dataset, download=False) if self.dry else dataset.make()
-                made.split("train"), made.split("test")  # reports damaged images before training
+                images = make(dataset, download=False) if self.dry else dataset.make()
+                # damaged images are reported before training
+                images.split("train")
+                images.split("test")
         except Unavailable as error:
             if not self.dry:
                 raise
             if not dataset.arguments.get("download"):
                 self.absent[str(dataset)] = str(error)
-            made = blank(make(dataset, download=True)) if "download" in dataset.arguments else None
-        test = limited(made.split("test"), limit) if made else None
-        self.data[key] = (
-            PlannedFit(dataset=made, test=test, fetching=not self.dry) if made and test else None
-        )
-        return self.data[key]
+            if "download" in dataset.arguments:
+                images = blank(make(dataset, download=True))
+        planned = None
+        if images:
+            test = limited(images.split("test"), limit)
+            planned = PlannedFit(dataset=images, test=test, fetching=not self.dry)
+        self.data[key] = planned
+        return planned
 
 
 def _remark_on_flips(fit: FitPlan) -> None:
-    """Say once that images of a folder or array are mirrored, unless asked for."""
+    """Warn that a user's own images are mirrored, unless a setting asks for it."""
     recipe, name = fit.recipe, fit.dataset.name
     if recipe.data.flip and "data.flip=true" not in recipe.overrides and are_own_images(name):
         warnings.warn(
@@ -132,9 +138,7 @@ def _remark_on_flips(fit: FitPlan) -> None:
 
 
 def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
-    """Read every dataset, build every model and check every metric.
-
-    Errors are then known before training.
+    """Check the datasets, models and metrics of a plan before training.
 
     Args:
         plan: the cells to compute.
@@ -149,58 +153,67 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
     families: dict[str, list[FitPlan]] = {}
     for fit in plan.fits:
         families.setdefault(fit.key.family, []).append(fit)
+
     ready: dict[str, Ready] = {}
     for fits in families.values():  # which differ only in their seeds
-        fit, iterations, buffers = fits[0], 0, 0
-        data = datasets.find(fit, plan.cells_of(fit)[0].limit)
-        if data is None:
-            continue
-        with (
-            progress.phase(f"building {fit.requested}"),
-            isolated(f"The training of {fit.requested}", _ignore),
-        ):
-            model = make_model(fit, data.dataset, _ignore)
-            if fit.is_pretrained or is_fitted(model):
-                sampler = make_sampler(model, data.spec, fit.recipe, data.dataset.split("train"))
-            else:
-                _remark_on_flips(fit)
-                trainer = make_trainer(fit, data.dataset, torch.device("cpu"), model)
-                sampler, iterations, buffers = (
-                    trainer.sampler,
-                    trainer.iterations,
-                    len(snapshots.moments(trainer)),
-                )
-        held = 0 if fit.is_pretrained else fit.recipe.data.validation
-        start = {"model": model, "sampler": sampler, "validation": held, "buffers": buffers}
-        start |= {
-            "pretrained": fit.is_pretrained,
-            "content": "" if fit.absent else fit.dataset.content,
-        }
-        planned = replace(data, **start)
-        for selecting in selection.metrics(fit.recipe).values() if iterations else ():
-            on_held = replace(planned, test=trainer.held.validation or planned.test)
-            on_held.require(selecting.requires)
-            if isinstance(selecting, Checked):
-                selecting.check(on_held)
-        reasons: dict[str, Unavailable] = {}
-        for name, metric in {
-            str(cell.metric): cell.metric for fit in fits for cell in plan.cells_of(fit)
-        }.items():
-            with isolated(f"The metric {name}", _ignore):
-                try:
-                    made = metric.make()
-                    planned.require(made.requires)
-                    if isinstance(made, Checked):
-                        made.check(planned)
-                except Unavailable as error:
-                    reasons[name] = error
-                except BaseException as error:  # one of a plugin becomes the outcome of its cell
-                    if isinstance(error, JembenchError) or is_request(error):
-                        raise
-        state = Ready(data.dataset, capabilities(model), iterations, reasons)
-        ready |= {fit.key.id: state for fit in fits}
+        cells = [cell for fit in fits for cell in plan.cells_of(fit)]
+        data = datasets.find(fits[0], cells[0].limit)
+        if data is not None:
+            state = _check_fit(fits[0], data, {str(cell.metric): cell.metric for cell in cells})
+            ready |= {fit.key.id: state for fit in fits}
     return Outlook(plan, ready, datasets.absent)
 
 
+def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) -> Ready:
+    """Build the model of a fit, and check its training and its metrics."""
+    trainer = None
+    with (
+        progress.phase(f"building {fit.requested}"),
+        isolated(f"The training of {fit.requested}", _ignore),
+    ):
+        model = make_model(fit, data.dataset, _ignore)
+        if fit.is_pretrained or is_fitted(model):
+            sampler = make_sampler(model, data.spec, fit.recipe, data.dataset.split("train"))
+        else:
+            _remark_on_flips(fit)
+            trainer = make_trainer(fit, data.dataset, torch.device("cpu"), model)
+            sampler = trainer.sampler
+
+    planned = replace(
+        data,
+        model=model,
+        sampler=sampler,
+        validation=0 if fit.is_pretrained else fit.recipe.data.validation,
+        buffers=len(snapshots.moments(trainer)) if trainer else 0,
+        pretrained=fit.is_pretrained,
+        content="" if fit.absent else fit.dataset.content,
+    )
+    if trainer:
+        on_held = replace(planned, test=trainer.held.validation or planned.test)
+        for selecting in selection.metrics(fit.recipe).values():
+            _check_metric(selecting, on_held)
+
+    reasons: dict[str, Unavailable] = {}
+    for name, metric in metrics.items():
+        with isolated(f"The metric {name}", _ignore):
+            try:
+                _check_metric(metric.make(), planned)
+            except Unavailable as error:
+                reasons[name] = error
+            except BaseException as error:
+                # any other error of a plugin happens again, as the outcome of its cell
+                if isinstance(error, JembenchError) or is_request(error):
+                    raise
+    iterations = trainer.iterations if trainer else 0
+    return Ready(data.dataset, capabilities(model), iterations, reasons)
+
+
+def _check_metric(metric: Metric, planned: PlannedFit) -> None:
+    """Check that a planned fit meets the needs of a metric."""
+    planned.require(metric.requires)
+    if isinstance(metric, Checked):
+        metric.check(planned)
+
+
 def _ignore(text: str) -> None:
-    """Ignore the message about changed settings, which the unit of work repeats."""
+    """Ignore a message about changed settings, which the unit of work repeats."""

@@ -1,16 +1,15 @@
 """The cost of a training, and the remaining work of a plan.
 
-The cost is that of a few iterations with short chains, extrapolated.
-
-Its images are blank: times do not depend on their content, and a dataset need not be available. The
-time of an attack depends on when it succeeds, and is taken from short attacks on a trained model.
+A training is timed by a few of its iterations with short chains. Its images are blank: times do
+not depend on their content, and a dataset need not be available. The time of an attack depends on
+when it succeeds, and is taken from short attacks on a trained model.
 """
 
 import dataclasses
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -18,16 +17,17 @@ import torch
 
 from jembench.data.datasets import blank, make
 from jembench.errors import NotApplicable, SpecError
-from jembench.experiment.plan import FitPlan, Plan
+from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.metrics.attacks import Attack
 from jembench.metrics.decisions import DecisionAttack
 from jembench.models import devices
 from jembench.models.capabilities import is_fitted
 from jembench.running.building import make_model
 from jembench.running.caches import FeatureBank, TensorCache
-from jembench.running.check import Datasets, Outlook, look_ahead
+from jembench.running.check import Datasets, Outlook, Ready, look_ahead
 from jembench.running.evaluation import TrainedFit
 from jembench.running.fits import FitWork
+from jembench.store.outcome import Outcome
 from jembench.store.store import Store
 from jembench.training.loop import Trainer
 
@@ -111,17 +111,23 @@ def estimate(fit: FitPlan, device: torch.device) -> TrainingCost:
 
 
 def _seconds(trainer: _Probe) -> float:
-    """Time iterations with short and longer chains.
+    """Return the seconds of an iteration, from those with shorter chains."""
+    steps = trainer.sampling_steps
+    short = _timed_chains(trainer, SHORT)
+    if steps <= SHORT:
+        return short
+    per_step = max(_timed_chains(trainer, LONG) - short, 0) / (LONG - SHORT)
+    return short + (steps - SHORT) * per_step
 
-    Returns the seconds of an iteration of the recipe.
-    """
-    steps, times = trainer.sampling_steps, []
-    untimed = WARM_UP if trainer.execution.compiled or trainer.execution.captured else 1
-    for length in (SHORT, LONG)[: 1 + (steps > SHORT)]:
-        trainer.length = length
-        warm_up = [_timed(trainer) for _ in range(untimed)][-1]
-        times.append(statistics.median(_timed(trainer) for _ in range(3 if warm_up < QUICK else 1)))
-    return times[0] + max(steps - SHORT, 0) * max(times[-1] - times[0], 0) / (LONG - SHORT)
+
+def _timed_chains(trainer: _Probe, length: int) -> float:
+    """Return the median seconds of an iteration with chains of a length."""
+    trainer.length = length
+    execution = trainer.execution
+    for _ in range(WARM_UP if execution.compiled or execution.captured else 1):
+        seconds = _timed(trainer)
+    repeats = 3 if seconds < QUICK else 1
+    return statistics.median(_timed(trainer) for _ in range(repeats))
 
 
 def _timed(trainer: Trainer) -> float:
@@ -141,8 +147,6 @@ def _duration(work: Callable[[], object], device: torch.device) -> float:
 
 def attack_seconds(metric: Attack, trained: TrainedFit) -> float:
     """Estimate the seconds of an attack on a trained model by one process.
-
-    Its results are not kept.
 
     A shard is attacked in ``STEPS`` steps, or in a tenth of the steps or queries, and the time is
     extrapolated in proportion. It is an upper limit for attacks that end before their last step or
@@ -187,59 +191,66 @@ class FitPreview(NamedTuple):
 
 
 def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPreview], Outlook]:
-    """Check the part of a plan that is not in the store.
-
-    It does not train, download or write anything.
+    """Check the pending part of a plan, without training, downloading or writing.
 
     Attacks on trained models are timed on the device.
 
     Returns:
         the work of each fit, and the results of the check.
     """
-    found = filter(None, map(store.read_cell, plan.cells))
-    settled = {cell.id: cell.outcome for cell in found if cell.outcome.is_settled}
-    outlook = look_ahead(
-        Plan(plan.suite, [cell for cell in plan.cells if cell.id not in settled]),
-        Datasets(dry=True),
-    )
-    fits = []
+    settled: dict[str, Outcome] = {}
+    for cell in plan.cells:
+        record = store.read_cell(cell)
+        if record and record.outcome.is_settled:
+            settled[cell.id] = record.outcome
+    pending = [cell for cell in plan.cells if cell.id not in settled]
+    outlook = look_ahead(Plan(plan.suite, pending), Datasets(dry=True))
+
+    previews = []
     for fit in plan.fits:
         ready = outlook.fits.get(fit.key.id)
         trained = fit.is_pretrained or store.is_trained(fit.key)
-        row = FitPreview(
-            *fit.key.names,
-            fit.seed,
-            trained,
-            ready.iterations if ready else None,
-            [],
-            [],
-            {},
-            {},
-            {},
-            {},
-        )
+        iterations = ready.iterations if ready else None
+        row = FitPreview(*fit.key.names, fit.seed, trained, iterations, [], [], {}, {}, {}, {})
         for cell in plan.cells_of(fit):
-            metric, outcome = str(cell.metric), settled.get(cell.id)
-            if outcome and outcome.status == "ok":
-                row.done.append(metric)
-            elif outcome:
-                row.not_applicable[metric] = outcome.reason
-            elif ready and (reason := ready.reasons.get(metric)):
-                (row.not_applicable if isinstance(reason, NotApplicable) else row.missing)[
-                    metric
-                ] = str(reason)
-            else:
-                row.to_do.append(metric)
-                attack = cell.metric.make() if ready else None
-                if isinstance(attack, Attack) and attack.passes:
-                    row.passes[metric] = attack.passes
-                if ready and store.is_trained(fit.key) and isinstance(attack, Attack):
-                    bank = FeatureBank(ready.dataset, store, device)
-                    work = FitWork(fit=fit, bank=bank, store=store, report=lambda event: None)
-                    # its outcome says why
-                    with devices.threads_for(ready.dataset.spec, device), suppress(Exception):
-                        row.seconds[metric] = attack_seconds(attack, work.load_or_train(cell.limit))
+            _add(row, cell, settled.get(cell.id), ready)
+        if ready and store.is_trained(fit.key):
+            bank = FeatureBank(ready.dataset, store, device)
+            work = FitWork(fit=fit, bank=bank, store=store, report=lambda event: None)
+            _time_attacks(row, work, plan.cells_of(fit))
         if fit.key.dataset in outlook.absent:
             row.missing[fit.key.dataset] = outlook.absent[fit.key.dataset]
-        fits.append(row._replace(iterations=0) if trained or not row.to_do else row)
-    return fits, outlook
+        previews.append(row._replace(iterations=0) if trained or not row.to_do else row)
+    return previews, outlook
+
+
+def _add(row: FitPreview, cell: CellPlan, outcome: Outcome | None, ready: Ready | None) -> None:
+    """Add a cell to the work of its fit, by its stored outcome and its check."""
+    metric = str(cell.metric)
+    reason = ready.reasons.get(metric) if ready else None
+    if outcome and outcome.status == "ok":
+        row.done.append(metric)
+    elif outcome:
+        row.not_applicable[metric] = outcome.reason
+    elif isinstance(reason, NotApplicable):
+        row.not_applicable[metric] = str(reason)
+    elif reason:
+        row.missing[metric] = str(reason)
+    else:
+        row.to_do.append(metric)
+        attack = cell.metric.make() if ready else None
+        if isinstance(attack, Attack) and attack.passes:
+            row.passes[metric] = attack.passes
+
+
+def _time_attacks(row: FitPreview, work: FitWork, cells: Sequence[CellPlan]) -> None:
+    """Time the pending attacks on a trained model."""
+    for cell in cells:
+        if str(cell.metric) not in row.to_do:
+            continue
+        attack = cell.metric.make()
+        if isinstance(attack, Attack):
+            # an error is the outcome of the cell, which says why
+            with devices.threads_for(work.bank.dataset.spec, work.bank.device), suppress(Exception):
+                seconds = attack_seconds(attack, work.load_or_train(cell.limit))
+                row.seconds[str(cell.metric)] = seconds

@@ -1,4 +1,4 @@
-"""The execution of units of work in this process: training, measuring and parts of attacks."""
+"""The execution of units of work in this process."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -105,7 +105,7 @@ class Worker:
             return ended
 
     def _check(self, work: Work, plan: Plan) -> list[str]:
-        """Check the fit of a unit for later ones, and return the remarks.
+        """Check the fit of a unit, and return the remarks.
 
         What may download something is checked by one worker of the store at a time.
         """
@@ -115,7 +115,8 @@ class Worker:
         with alone, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Remark)
             self.ready.update(self._look_ahead(plan))
-        return [str(each.message) for each in caught if issubclass(each.category, Remark)]
+        remarks = [warning for warning in caught if issubclass(warning.category, Remark)]
+        return [str(remark.message) for remark in remarks]
 
     def _look_ahead(self, plan: Plan) -> Mapping[str, Ready]:
         outlook = look_ahead(plan, self.datasets)
@@ -154,7 +155,7 @@ class _Unit(FitWork):
     outputs: list[str] = field(default_factory=list, init=False)
 
     def compute(self) -> Ended:
-        """Train the fit if a cell needs it, and compute the cells or attack a part of the images.
+        """Train the fit if needed, and compute the cells or a part of an attack.
 
         Returns:
             the ending: ``done``, with the reason if training failed, or ``busy`` if another process
@@ -163,46 +164,53 @@ class _Unit(FitWork):
         is_trained = self.store.is_trained(self.fit.key)
         picture = self.store.fit_folder(self.fit.key) / pictures.SAMPLES
         has_picture = is_trained and picture.exists()
-        possible, all_mine = [], True
+        cells = self._possible_cells()
+        all_mine = True
+        if cells:
+            try:
+                lease = nullcontext(True) if is_trained else self.store.lease(self.fit.key.id)
+                with lease as mine, stopping.contained(f"The model {self.fit.key.model}"):
+                    wanted = _wanted(cells)
+                    trained = self.load_or_train(cells[0].limit, wanted) if mine else None
+            except (StoreError, OutOfTime, ProcessLost, SpecError):
+                raise
+            except Exception as error:  # is the outcome of each cell
+                stopping.check()
+                outcome = failed(error)
+                for cell in cells:
+                    self._write(cell, outcome)
+                return Ended(id=self.work.id, how="done", text=outcome.reason)
+
+            if trained is None:
+                all_mine = False
+            elif self.work.kind == "fit":
+                if not has_picture and "samples" in self.ready.has:
+                    self._draw_picture(trained.evaluation(), picture)
+                own_ids = {cell.id for cell in self.work.cells}
+                own_cells = [cell for cell in cells if cell.id in own_ids]
+                self._examine(own_cells, trained)
+                all_mine = self._measure_all(own_cells, trained)
+            else:
+                # the results are kept for the unit that measures, where an error happens again
+                for cell in cells:
+                    self._measure(cell, trained, set())
+        stopping.check()
+        return Ended(id=self.work.id, how="done" if all_mine else "busy")
+
+    def _possible_cells(self) -> list[CellPlan]:
+        """Return the cells to compute, after writing those that cannot be."""
+        cells = []
         for cell in self.cells:
             if self.store.is_settled(cell):
                 continue
             if reason := self.ready.reasons.get(str(cell.metric)):
                 self._write(cell, not_applicable(reason))
             else:
-                possible.append(cell)
-        if possible:
-            try:
-                lease = nullcontext(True) if is_trained else self.store.lease(self.fit.key.id)
-                with lease as mine, stopping.contained(f"The model {self.fit.key.model}"):
-                    wanted = _wanted(possible)
-                    trained = self.load_or_train(possible[0].limit, wanted) if mine else None
-            except (StoreError, OutOfTime, ProcessLost, SpecError):
-                raise
-            except Exception as error:  # is the outcome of each cell
-                stopping.check()
-                outcome = failed(error)
-                for cell in possible:
-                    self._write(cell, outcome)
-                return Ended(id=self.work.id, how="done", text=outcome.reason)
-            if trained is None:
-                all_mine = False
-            elif self.work.kind == "fit":
-                if not has_picture and "samples" in self.ready.has:
-                    self._draw_picture(trained.evaluation(), picture)
-                own = {cell.id for cell in self.work.cells}
-                own_cells = [cell for cell in possible if cell.id in own]
-                self._examine(own_cells, trained)
-                all_mine = self._measure_all(own_cells, trained)
-            else:
-                # the results are kept for the unit that measures, where an error happens again
-                for cell in possible:
-                    self._measure(cell, trained, set())
-        stopping.check()
-        return Ended(id=self.work.id, how="done" if all_mine else "busy")
+                cells.append(cell)
+        return cells
 
     def _examine(self, cells: Sequence[CellPlan], trained: TrainedFit) -> None:
-        """Report faults of the outputs that the unit's cells read, and add the remarks to them.
+        """Report faults of the outputs that the unit's cells read.
 
         The faults are outputs that are random or depend on the batch, and running statistics that
         cost accuracy.
@@ -235,7 +243,7 @@ class _Unit(FitWork):
             self.report(Event(kind="warning", text=text))
 
     def _remark(self, text: str) -> None:
-        """Report a remark on the outputs of the model, and keep it for the cells of the unit."""
+        """Report a remark on the model's outputs, and keep it for the cells."""
         if text:
             self.outputs.append(text)
             self.report(Event(kind="warning", text=text))
@@ -243,7 +251,7 @@ class _Unit(FitWork):
     def _measure(
         self, cell: CellPlan, trained: TrainedFit, used: set[Component]
     ) -> tuple[Outcome, Arrays]:
-        """Compute a cell, or its part of it; ``used`` gets the components that the metric asks for."""
+        """Compute a cell or a part of it; ``used`` gets the metric's components."""
         with progress.phase(f"measuring {without_sampler(str(cell.metric))}"):
             evaluation = trained.evaluation(used, cell.metric.code, self.work.part)
             within = isolated(f"The metric {cell.metric} of {self.fit.key.model}", self.note)
@@ -256,7 +264,7 @@ class _Unit(FitWork):
                 return measure(metric, evaluation, within)
 
     def _measure_all(self, cells: Sequence[CellPlan], trained: TrainedFit) -> bool:
-        """Compute the cells that no other process computes, and return whether these are all."""
+        """Compute the cells that are free, and return whether all were."""
         unfinished, all_mine = [], True
         for cell in cells:
             if self.work.is_late:
@@ -337,7 +345,7 @@ class _Unit(FitWork):
 
 
 def _wanted(cells: Sequence[CellPlan]) -> frozenset[Quantity]:
-    """Return the quantities that the metrics of cells read, without those that cannot be made."""
+    """Return the quantities that the metrics of cells read."""
     wanted: frozenset[Quantity] = frozenset()
     for cell in cells:
         # the error of a metric is the outcome of its own cell, where it happens again
@@ -347,20 +355,17 @@ def _wanted(cells: Sequence[CellPlan]) -> frozenset[Quantity]:
 
 
 def serve_fits(fits: Sequence[FitPlan], device: torch.device) -> None:
-    """Take part in each training of rank 0, until rank 0 has ended.
-
-    It neither reads nor writes the store.
+    """Take part in the trainings of rank 0, without using the store.
 
     Raises:
         ProcessLost: if a process of the group failed or has ended.
     """
-    known = {fit.key.id: fit for fit in fits}
+    fits_by_id = {fit.key.id: fit for fit in fits}
     # torchrun sends signals to all processes, and rank 0 ends the work of all
     with stopping.deferred():
         while fit_id := processes.group.broadcast(""):
-            dataset = known[fit_id].dataset.make()
-            trainer = make_trainer(
-                known[fit_id], dataset, device, make_model(known[fit_id], dataset)
-            )
+            fit = fits_by_id[fit_id]
+            dataset = fit.dataset.make()
+            trainer = make_trainer(fit, dataset, device, make_model(fit, dataset))
             with devices.threads_for(dataset.spec, device):
                 processes.group.follow(trainer)

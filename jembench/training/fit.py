@@ -1,6 +1,4 @@
-"""From a trainer to a trained model on disk.
-
-Checkpoints, the choice of the best one, resuming, and the guard.
+"""The training of a model to its files: checkpoints, the best model, resuming, the guard.
 
 A fit's folder holds the checkpoints to go on from (:mod:`jembench.training.checkpoints`),
 ``model.safetensors`` and ``sampler.safetensors`` (the chosen model and its chains), the chains of
@@ -68,9 +66,19 @@ class Fitted(NamedTuple):
     stability: Stability | None  # None: guard.mode was off, or no energies were judged
 
 
+class _Best(NamedTuple):
+    """The chosen model so far, as checkpoints keep it."""
+
+    iteration: int
+    accuracy: float | None  # on the validation images
+    rank: float | None  # the measurement that selects, higher is better; None: there is none
+    selected: Selected | None
+    weights: str  # digest of the files
+
+
 @dataclass
 class _Window:
-    """The iterations of a window so far. Checkpoints within a window keep it."""
+    """The iterations of a window so far, which checkpoints within it keep."""
 
     rate: float  # the learning rate of the first iteration
     rows: list[dict[str, float]] = field(default_factory=list)  # losses of each iteration
@@ -90,8 +98,7 @@ class _Run:
     ladder: tuple[Remedy, ...]
     select: Callable[[], Selected] | None
     history: list[dict[str, float]] = field(default_factory=list)
-    # iteration, validation accuracy and measurement of the chosen model
-    best: dict[str, Any] | None = None
+    best: _Best | None = None
     interventions: list[Intervention] = field(default_factory=list)
     unrepaired: Divergence | None = None  # the first divergence, where the guard only watches
     doubtful: bool = False  # whether the newest checkpoint is doubtful, see guard.is_doubtful
@@ -126,7 +133,7 @@ def train(
     check: Callable[[], None] = lambda: None,
     select: Callable[[], Selected] | None = None,
 ) -> Fitted:
-    """Train to the end of the recipe's budget, from the folder's newest checkpoint if there is one.
+    """Train to the end of the recipe's budget, from the newest checkpoint.
 
     The model with the best measurement of ``select`` is kept, or else with the highest validation
     accuracy, the latest of equals; without validation images, the last one. On divergence the guard
@@ -165,30 +172,41 @@ def train(
         shown.done, shown.total = trainer.iteration, trainer.iterations
         run.send("progress", {"unit": "iterations"}, text=guard.TRAINING)
         while trainer.iteration < trainer.iterations:
-            wrong = _judge(run, *_window(run, shown))
-            check()
-            snapshot = snapshots.due(trainer)
-            due = (
-                trainer.iteration % trainer.recipe.checkpoint_every == 0
-                or trainer.iteration == trainer.iterations
-            )
-            stop = bool(stopping.received()) or (deadline is not None and time.time() >= deadline)
-            finite = not (due or stop or snapshot) or trainer.is_finite()
-            if run.guarded and not wrong and not finite:
-                wrong = "a weight or a stored chain was not finite"
-            if wrong and _repair(run, wrong):
-                continue
-            # before the checkpoint, since a resumed training would not take it again
-            if snapshot and finite:
-                snapshots.keep(folder, snapshot, trainer)
-            if due:
-                run.history[-1] |= _choose(run)
-            if due or stop:
-                _save(run)
-            run.send("window", dict(run.history[-1]))
-            if stop and trainer.iteration < trainer.iterations:
-                raise _stopped(trainer)
+            _advance(run, shown, deadline)
         return _finish(run)
+
+
+def _advance(run: _Run, shown: Phase, deadline: float | None) -> None:
+    """Train for a window, judge it, and write what is due at its end.
+
+    Raises:
+        OutOfTime: as :func:`train`.
+    """
+    trainer = run.trainer
+    wrong = _judge(run, *_window(run, shown))
+    run.check()
+    ended = trainer.iteration == trainer.iterations
+    due = ended or trainer.iteration % trainer.recipe.checkpoint_every == 0
+    snapshot = snapshots.due(trainer)
+    stop = bool(stopping.received()) or (deadline is not None and time.time() >= deadline)
+
+    # only a finite state is written
+    finite = not (due or stop or snapshot) or trainer.is_finite()
+    if run.guarded and not wrong and not finite:
+        wrong = "a weight or a stored chain was not finite"
+    if wrong and _repair(run, wrong):
+        return
+
+    # before the checkpoint, since a resumed training would not take it again
+    if snapshot and finite:
+        snapshots.keep(run.folder, snapshot, trainer)
+    if due:
+        run.history[-1] |= _choose(run)
+    if due or stop:
+        _save(run)
+    run.send("window", dict(run.history[-1]))
+    if stop and not ended:
+        raise _stopped(trainer)
 
 
 # --- resuming and repairing
@@ -196,9 +214,9 @@ def train(
 
 
 def _resume(run: _Run) -> None:
-    """Load the newest checkpoint, or start and write the first one.
+    """Load the newest checkpoint, or start and write the first.
 
-    A fit starts without a checkpoint, or if its chosen model was removed.
+    A fit whose chosen model was removed starts anew.
 
     Raises:
         CheckpointError: if the chosen model or its chains are damaged.
@@ -235,20 +253,21 @@ def _load(run: _Run, state: Mapping[str, Any]) -> None:
     if trainer.adjustment.seeds < len(run.interventions):
         run.window = None  # its iterations belong to the attempt before
         trainer.group.call(trainer.adjust, guard.adjustment(run.interventions))
-    run.best = state["best"]
-    if run.best and weights_digest(run.folder) != run.best["weights"]:
-        # the model on disk was chosen on the way to divergence, or just before a kill
-        run.best = None
-        _choose(run)
+    run.best = None
+    if state["best"]:
+        best = _Best(**state["best"])
+        if weights_digest(run.folder) == best.weights:
+            run.best = best._replace(selected=Selected(*best.selected) if best.selected else None)
+        else:
+            # the model on disk was chosen on the way to divergence, or just before a kill
+            _choose(run)
 
 
 def _repair(run: _Run, reason: str) -> bool:
     """Go back to a good state and apply the next remedy.
 
-    Without a ladder, it records the first divergence.
-
-    Training goes back to the state before the newest if that one is doubtful or has led to
-    divergence before.
+    Without a ladder, the first divergence is recorded. Training goes back to the state before the
+    newest if that one is doubtful or has led to divergence before.
 
     Returns:
         True if training went back.
@@ -326,7 +345,7 @@ def read_interventions(folder: Path) -> list[Intervention]:
 
 
 def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | None]:
-    """Run the iterations to the end of the window, and log their means.
+    """Run the window's iterations, and log their means.
 
     Returns:
         the losses of each iteration, and the energies of random starts after the last.
@@ -339,40 +358,48 @@ def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | N
     end = min(trainer.iteration // every * every + every, trainer.iterations)
     window = run.window = run.window or _Window(trainer.learning_rate())
     rows, starts = window.rows, None
+    # a few iterations at a time, between which signals are answered
     while trainer.iteration < end:
         shown.done = trainer.iteration
         begun = time.perf_counter()
-        few, starts = trainer.group.call(trainer.window, min(end - trainer.iteration, run.pace))
+        losses, starts = trainer.group.call(trainer.window, min(end - trainer.iteration, run.pace))
         taken = time.perf_counter() - begun
-        rows += few
+        rows += losses
         window.seconds += taken
-        run.pace = max(1, int(SIGNAL_INTERVAL * len(few) / taken))
+        run.pace = max(1, int(SIGNAL_INTERVAL * len(losses) / taken))
         if stopping.received() and trainer.iteration < end:
             run.check()
             if not run.ladder or (not guard.verdict(rows, None) and trainer.is_finite()):
                 _save(run)
             raise _stopped(trainer)
     run.window = None
-    row: dict[str, float] = {
-        "iteration": end,
-        "iterations": len(rows),
-        "seconds": window.seconds / len(rows),
-    }
-    row |= {
-        "passes": trainer.passes,
-        "attempt": len(run.interventions),
-        "learning_rate": window.rate,
-    }
-    row |= {name: sum(each[name] for each in rows) / len(rows) for name in rows[0]}
-    row |= {f"{name}_start": value for name, value in (starts._asdict() if starts else {}).items()}
+    row = _means(run, window, starts)
     run.history.append(row)
     words = [f"{LOSSES[name]} {value:.3f}" for name, value in row.items() if name in LOSSES]
     shown.text = f"{guard.TRAINING}, {' '.join(words)}"
     return rows, starts
 
 
+def _means(run: _Run, window: _Window, starts: Starts | None) -> dict[str, float]:
+    """Return the row of the history for a finished window."""
+    count = len(window.rows)
+    row: dict[str, float] = {
+        "iteration": run.trainer.iteration,
+        "iterations": count,
+        "seconds": window.seconds / count,
+        "passes": run.trainer.passes,
+        "attempt": len(run.interventions),
+        "learning_rate": window.rate,
+    }
+    for name in window.rows[0]:
+        row[name] = sum(losses[name] for losses in window.rows) / count
+    if starts:
+        row |= {f"{name}_start": value for name, value in starts._asdict().items()}
+    return row
+
+
 def _judge(run: _Run, rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str | None:
-    """Return the reason why the guard finds a window diverged; None if it does not."""
+    """Return why the guard finds a window diverged, or None."""
     if not run.guarded:
         return None
     if wrong := guard.verdict(rows, starts):
@@ -387,7 +414,7 @@ def _judge(run: _Run, rows: Sequence[Mapping[str, float]], starts: Starts | None
 def _choose(run: _Run) -> dict[str, float]:
     """Validate, and keep the model if it is the best so far.
 
-    Without validation images, it keeps the last one.
+    Without validation images the last model is kept.
 
     Returns:
         the accuracy and NLL on the validation images, and the measurement that selects, for the
@@ -402,24 +429,17 @@ def _choose(run: _Run) -> dict[str, float]:
     if selected:
         validation[selected.label] = selected.value
         rank = selected.value if selected.better == "higher" else -selected.value
-    if run.best is None or rank is None or rank >= run.best["rank"]:
+    best = run.best.rank if run.best else None
+    if best is None or rank is None or rank >= best:
         checkpoint.write(run.folder / _SAMPLER, trainer.chains())
         checkpoint.write(run.folder / _MODEL, trainer.weights(), age=trainer.iteration)
-        run.best = {
-            "iteration": trainer.iteration,
-            "accuracy": accuracy,
-            "rank": rank,
-            "selected": selected,
-            "weights": weights_digest(run.folder),
-        }
+        digest = weights_digest(run.folder)
+        run.best = _Best(trainer.iteration, accuracy, rank, selected, digest)
     return {f"validation_{name}": value for name, value in validation.items()}
 
 
 def _save(run: _Run) -> None:
-    """Write a checkpoint, so that a good one is kept.
-
-    It takes the place of the newest if that one is doubtful.
-    """
+    """Write a checkpoint, in place of a doubtful newest one."""
     _save_history(run)
     run.checkpoints.write(_state(run), run.trainer.iteration, over_newest=run.doubtful)
     run.doubtful = run.guarded and guard.is_doubtful(run.history, chains=run.has_chains)
@@ -429,7 +449,7 @@ def _state(run: _Run) -> dict[str, Any]:
     return {
         "trainer": run.trainer.state_dict(),
         "history": run.history,
-        "best": run.best,
+        "best": run.best._asdict() if run.best else None,
         "unrepaired": list(run.unrepaired or ()),
         "window": asdict(run.window) if run.window else None,
     }
@@ -456,26 +476,33 @@ def _stopped(trainer: Trainer) -> OutOfTime:
 def _finish(run: _Run) -> Fitted:
     assert run.best is not None
     run.checkpoints.tidy()
-    seconds = sum(row["seconds"] * row["iterations"] for row in run.history)
+    return Fitted(
+        iteration=run.best.iteration,
+        validation_accuracy=run.best.accuracy,
+        selected=run.best.selected,
+        seconds=sum(row["seconds"] * row["iterations"] for row in run.history),
+        history=run.history,
+        interventions=run.interventions,
+        stability=_stability(run),
+    )
+
+
+def _stability(run: _Run) -> Stability | None:
+    """Return what the guard saw, or None if it judged nothing."""
     first = run.interventions[0] if run.interventions else run.unrepaired
-    stability = None
-    if run.guarded and (first or guard.is_judged(run.history, chains=run.has_chains)):
-        changed = guard.describe(
-            run.trainer.adjustment, run.trainer.recipe, run.trainer.sampling_steps
-        )
-        away = (
-            guard.lost_contact(run.history, ended=True, chains=run.has_chains)
-            if run.interventions
-            else None
-        )
-        stability = Stability(
-            criterion=guard.CRITERION if run.has_chains else guard.GENERATED,
-            iterations=run.trainer.iterations,
-            diverged_at=first.iteration if first else None,
-            reason=first.reason if first else "",
-            remedies=tuple(intervention.remedy for intervention in run.interventions),
-            ended_with=", ".join(filter(None, [changed, away])),
-        )
-    selected = Selected(*run.best["selected"]) if run.best["selected"] else None
-    best = run.best["iteration"], run.best["accuracy"], selected
-    return Fitted(*best, seconds, run.history, run.interventions, stability)
+    judged = first or guard.is_judged(run.history, chains=run.has_chains)
+    if not (run.guarded and judged):
+        return None
+    trainer = run.trainer
+    ending = [guard.describe(trainer.adjustment, trainer.recipe, trainer.sampling_steps)]
+    if run.interventions:
+        away = guard.lost_contact(run.history, ended=True, chains=run.has_chains)
+        ending.append(away or "")
+    return Stability(
+        criterion=guard.CRITERION if run.has_chains else guard.GENERATED,
+        iterations=trainer.iterations,
+        diverged_at=first.iteration if first else None,
+        reason=first.reason if first else "",
+        remedies=tuple(intervention.remedy for intervention in run.interventions),
+        ended_with=", ".join(filter(None, ending)),
+    )
