@@ -1,4 +1,4 @@
-"""Files of per-example values: zip archives of arrays, as NumPy writes and reads them."""
+"""Zip archives of arrays with per-example values, in NumPy's format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints: one file with every tensor of a state, and its other values as JSON in the header.
+"""Checkpoints: one file of tensors with other values as JSON.
 
 A state is any nesting of dictionaries and lists with tensors, numbers, strings, booleans and None
 at its leaves. The file is one of :mod:`jembench.store.tensors`: whole or absent, and checked by its

@@ -1,4 +1,4 @@
-"""The folder of a fit: its record, the files of its training, its checkpoints.
+"""The folder of a fit: record, training files and checkpoints.
 
 Imports no torch.
 """
@@ -90,5 +90,5 @@ def weights_digest(folder: Path) -> str:
 
 
 def age(folder: Path) -> int:
-    """Return the iteration that an unfinished training can go on from; -1 if there is none."""
+    """Return an unfinished training's last saved iteration; -1: there is none."""
     return max(map(tensors.age_of, folder.glob("checkpoint-*.safetensors")), default=-1)

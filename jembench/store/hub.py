@@ -1,4 +1,7 @@
-"""Shared models as repositories of the Hugging Face Hub, by its own client (the extra ``hub``)."""
+"""Shared models on the Hugging Face Hub, through its own client.
+
+The client is the extra ``hub``.
+"""
 
 import re
 import sys
@@ -32,7 +35,7 @@ def parse(text: str) -> tuple[str, str]:
 
 
 def upload(folder: Path, to: str, *, private: bool = False) -> str:
-    """Upload the files of a shared model to a repository in one commit.
+    """Upload a shared model to a repository in one commit.
 
     The repository is created if need be.
 
@@ -60,7 +63,7 @@ def upload(folder: Path, to: str, *, private: bool = False) -> str:
 
 
 def download(source: str) -> Path:
-    """Return the folder of a repository in the cache of the hub's client.
+    """Return the cached folder of a repository.
 
     Files that are there are not loaded again.
 

@@ -51,7 +51,7 @@ def newest(
 
 
 def _renamed(cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells; each fit and each dataset gets the name under which it was measured last.
+    """Rename each fit and dataset as it was measured last.
 
     Files may have been moved, or lie in several places.
     """

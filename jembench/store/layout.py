@@ -1,4 +1,4 @@
-"""Names in a store: a text for people and, at its end, the id of the file."""
+"""Names in a store: a text for people, then the id."""
 
 import os
 from contextlib import suppress
@@ -16,7 +16,9 @@ NESTED = ("fits", "readings", "features", "works")
 
 
 def check_links(root: Path) -> None:
-    """Check that no folder of a store is a link that leads out of it, where files would be written.
+    """Check that no folder of a store links out of it.
+
+    Files would be written there.
 
     Raises:
         StoreError: if one is.
@@ -50,12 +52,12 @@ class AnyCell(Protocol):
 
 
 def id_of(path: Path) -> str:
-    """Return the id at the end of the name of a fit's folder, or of a cell's file or arrays."""
+    """Return the id at the end of a name in the store."""
     return path.name.rpartition("-")[2].partition(".")[0]
 
 
 def listed(folder: Path) -> list[Path]:
-    """List the files in a folder of a store, by name and without hidden ones.
+    """List the files in a folder, by name and without hidden ones.
 
     None if there is no such folder.
 

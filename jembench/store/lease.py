@@ -1,4 +1,4 @@
-"""Leases: files that keep two processes on one store from doing the same work.
+"""Leases: files that keep two processes from the same work.
 
 The holder creates the file, keeps a lock on it and renews its time every 30 seconds: the heartbeat.
 Where the holder's lock can be seen (same kernel, same mounted file system), the lock alone decides:
@@ -38,7 +38,10 @@ _LARGEST = 2**16  # bytes of a lease
 
 
 class _Content(NamedTuple):
-    """The content of a lease file; empty if it is new, or torn by a full disk."""
+    """The content of a lease file.
+
+    It is empty if the file is new, or torn by a full disk.
+    """
 
     token: str = ""  # unique to the holder
     locks: str = ""  # where its lock can be seen; "": nowhere
@@ -91,7 +94,7 @@ class Held:
 
 @contextmanager
 def lease(path: Path) -> Iterator[Held | None]:
-    """Hold the lease at ``path``; gives None if a living process holds it.
+    """Hold the lease at ``path``; None if a living process holds it.
 
     Raises:
         StoreError: if the file cannot be written.
@@ -126,7 +129,10 @@ def lease(path: Path) -> Iterator[Held | None]:
 
 
 def in_work(folder: Path) -> set[str]:
-    """Return the names of the leases in ``folder`` that living processes hold. None is taken."""
+    """Return the names of leases that living processes hold.
+
+    None is taken.
+    """
     found = set()
     for path in folder.glob("*.json"):
         with suppress(OSError), path.open("rb", buffering=0) as file:
@@ -155,7 +161,7 @@ def sweep(folder: Path) -> None:
 
 
 def _create(path: Path, token: str) -> FileIO:
-    """Create a file with its content, locked if the file system has locks.
+    """Create a file with its content, locked where locks exist.
 
     It is written under another name first: without its content, the lease of a process that was
     killed here would count as held for ``LIFETIME``.
@@ -256,7 +262,10 @@ def _read(file: FileIO) -> _Content:
 
 
 def _name(file: FileIO) -> str:
-    """Return a name that no other lease has: its token, or its time if it has none."""
+    """Return a unique name of a lease.
+
+    It is its token, or its time if it has none.
+    """
     token = _read(file).token
     return token if token.isalnum() else str(os.fstat(file.fileno()).st_mtime_ns)
 

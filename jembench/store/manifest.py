@@ -1,4 +1,4 @@
-"""The manifest of a shared model: the SHA-256 of each of its files.
+"""The manifest of a shared model: the SHA-256 of each file.
 
 The paths of files are from a fixed list.
 """
@@ -33,7 +33,7 @@ def is_part(name: str) -> bool:
 
 
 def write(folder: Path) -> list[Path]:
-    """Write the manifest of a shared model; return all its files, the manifest included."""
+    """Write the manifest of a shared model, and return all files."""
     paths = sorted(
         path for path in folder.rglob("*") if is_part(path.relative_to(folder).as_posix())
     )
@@ -43,7 +43,7 @@ def write(folder: Path) -> list[Path]:
 
 
 def read(folder: Path) -> Mapping[str, str]:
-    """Return the digests of the files of a shared model, by their paths.
+    """Return the digests of a shared model's files, by path.
 
     Raises:
         FileNotFoundError: if there is no manifest.
@@ -58,7 +58,7 @@ def read(folder: Path) -> Mapping[str, str]:
 
 
 def check(folder: Path) -> None:
-    """Check that the files of a folder are those that its manifest names.
+    """Check that a folder's files are those of its manifest.
 
     Raises:
         DamagedError: if one is missing or another one, or the manifest is damaged.

@@ -99,7 +99,7 @@ class _Merge:
         return self.places.place(part, name, listed=True).joinpath(*rest)
 
     def merge_owned(self, fit: str, units: Sequence[_Unit]) -> None:
-        """Copy a fit and its cells, as far as the target lacks them."""
+        """Copy the parts of a fit that the target lacks."""
         lacking = [unit for unit in units if self.lacks(unit)]
         if not lacking:
             return
@@ -123,7 +123,7 @@ class _Merge:
                             self.copy(unit)
 
     def lacks(self, unit: _Unit) -> bool:
-        """Return whether a unit is to be copied; note why it cannot be."""
+        """Return whether to copy a unit, and note why not."""
         try:
             return self._lacks_fit(unit) if _is_fit(unit) else self._lacks_cell(unit)
         except UNREADABLE as error:
@@ -164,7 +164,7 @@ class _Merge:
         return True
 
     def copy(self, unit: _Unit) -> None:
-        """Copy all files of a unit, or none if one of them is damaged."""
+        """Copy all files of a unit, or none if one is damaged."""
         try:
             for item in unit:
                 item.check()
@@ -190,14 +190,17 @@ def _order(item: Item) -> tuple[str, int]:
 
 
 def _weights(folder: Path) -> str:
-    """Return the digest of the weights of a fit; "" if there are none."""
+    """Return the digest of a fit's weights; "" without weights."""
     with suppress(CheckpointError):
         return fits.weights_digest(folder)
     return ""
 
 
 def _is_same(cell: Cell, theirs: Cell) -> bool:
-    """Return whether two cells have the same outcome and arrays; their provenance may differ."""
+    """Return whether two cells have the same outcome and arrays.
+
+    Their provenance may differ.
+    """
     one, other = cell.outcome, theirs.outcome
     same = (one.status, one.protocol, cell.arrays) == (other.status, other.protocol, theirs.arrays)
     return same and encode(one.values) == encode(other.values)

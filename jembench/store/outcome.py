@@ -78,7 +78,7 @@ class FitKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """The values of a cell ("ok"), the reason why it can have none ("na"), or an error ("failed")."""
+    """A cell's values ("ok"), its reason ("na") or its error ("failed")."""
 
     status: Status
     protocol: Line = ""
@@ -130,7 +130,10 @@ class Cell:
 
 
 class _Provenance(NamedTuple):
-    """The fields of a provenance that reports read. There may be any others."""
+    """The fields of a provenance that reports read.
+
+    There may be any others.
+    """
 
     limit: Annotated[int, Range(least=1)] | None = None
     interventions: tuple[str, ...] = ()
@@ -140,7 +143,10 @@ class _Provenance(NamedTuple):
 
 
 class _Details(NamedTuple):
-    """The fields of an outcome's details that reports read. There may be any others."""
+    """The fields of an outcome's details that reports read.
+
+    There may be any others.
+    """
 
     suspicious: tuple[str, ...] = ()
     partial: str = ""
@@ -161,7 +167,7 @@ def check(outcome: Outcome) -> None:
 
 
 def _check_contents(record: Record, outcome: Outcome) -> None:
-    """Check that an outcome that is ok has values, and the details that reports read."""
+    """Check an outcome's values and the details that reports read."""
     if outcome.status == "ok" and not outcome.values:
         raise DamagedError(
             f"In {record.where}, outcome.values is {{}}; it must be non-empty, as the status is ok. {REMEDY}"

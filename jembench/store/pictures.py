@@ -1,4 +1,4 @@
-"""The seal of a picture: a text in the PNG file that names the model and the weights that drew it.
+"""The seal in a PNG file, which names its model and weights.
 
 Imports neither Pillow nor torch.
 """
@@ -22,7 +22,7 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def seal_for(folder: Path) -> str:
-    """Return the text for pictures of the model in the folder of a fit.
+    """Return the text for pictures in the folder of a fit.
 
     Raises:
         CheckpointError: if its weights are missing, or their header is damaged.
@@ -31,7 +31,7 @@ def seal_for(folder: Path) -> str:
 
 
 def check(path: Path, largest: int | None = None) -> bytes:
-    """Return the content of a picture in the folder of a fit, after a check that it is of this fit.
+    """Return a picture of a fit, after a check of its seal.
 
     Raises:
         OSError: if it cannot be read, or has more than ``largest`` bytes.

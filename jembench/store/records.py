@@ -38,7 +38,7 @@ class Record(NamedTuple):
     where: str  # the file
 
     def read(self, cls: type[T], *path: str) -> T:
-        """Return a record, or a part of it, as a dataclass or a named tuple.
+        """Return the record, or its part at ``path``, as a typed object.
 
         The part is the object that the keys ``path`` lead to.
 

@@ -1,4 +1,6 @@
-"""Shared models: a store of one fit with a model card, as a folder or a zip archive.
+"""Shared models: stores of one fit with a model card.
+
+They are folders or zip archives.
 
 A list of digests, ``manifest.json``, names every file. Files that it does not name are not read.
 Nothing in a shared model is code: safetensors, JSON, CSV, PNG, arrays of numbers.
@@ -79,7 +81,7 @@ def build(
 
 
 def _without_chains(record: FitRecord, folder: Path) -> FitRecord:
-    """Write the record of a fit again, and a file of no chains beside it."""
+    """Rewrite a fit's record beside an empty file of chains."""
     from jembench.store import checkpoint  # imports torch
 
     sampler = folder / WEIGHTS[1]
@@ -114,7 +116,9 @@ def write_zip(folder: Path, path: Path) -> None:
 
 
 def unpack(source: Path, folder: Path, name: str = "", within: Path | None = None) -> FitRecord:
-    """Copy a shared model into an empty folder, which becomes a store, and check every file.
+    """Copy a shared model into an empty folder, and check it.
+
+    The folder becomes a store.
 
     Args:
         source: a folder or a zip archive.
@@ -185,7 +189,7 @@ def _receive(copy_part: Callable[[str], object], folder: Path) -> None:
 
 
 def _check(store: Store) -> FitRecord:
-    """Return the record of the one fit of a store, after all files beside it were checked.
+    """Check all files of a shared model, and return its record.
 
     Raises:
         DamagedError: if there is not one trained model, or a file is damaged or of another one.

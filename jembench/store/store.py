@@ -1,4 +1,6 @@
-"""The store: a folder of small files, each written whole, that any number of processes may share.
+"""The store: a folder of small files that processes share.
+
+Each file is written whole.
 
     fits/<slug>-<hash>/     fit.json, model.safetensors, sampler.safetensors, checkpoint-*.safetensors, history.csv
     cells/<slug>-<hash>.json one outcome
@@ -110,17 +112,23 @@ class Store:
         return self.place("cells", f"{slug(cell.name)}-{cell.id}.json", listed=listed)
 
     def arrays_path(self, cell: AnyCell, *, listed: bool = False) -> Path:
-        """Return the file of a cell's per-example values, which it need not have."""
+        """Return the file of a cell's per-example values.
+
+        A cell need not have it.
+        """
         return self.place("arrays", f"{slug(cell.name)}-{cell.id}.npz", listed=listed)
 
     def readings_of(self, fit_id: str, weights: str) -> Path:
-        """Return the folder of a model's predictions; ``weights`` is the digest of its file."""
+        """Return the folder of a model's predictions.
+
+        ``weights`` is the digest of its file.
+        """
         return (
             self.root / "readings" / hashlib.sha256(f"{fit_id} {weights}".encode()).hexdigest()[:16]
         )
 
     def place(self, part: str, name: str, *, listed: bool = False) -> Path:
-        """Return the path of a file, by the id at the end of its name.
+        """Return the path of a file by the id in its name.
 
         It may have another name in its folder.
 
@@ -146,7 +154,7 @@ class Store:
     # ----------------------------------------------------------------------------------------------
 
     def read_fit(self, key: FitKey) -> FitRecord | None:
-        """Read the record of a fit; return None if it has not been finished.
+        """Read the record of a fit; None if it is unfinished.
 
         A record that is torn gives a warning and None: the fit goes on from its last checkpoint and
         writes it again.
@@ -163,7 +171,7 @@ class Store:
             return None
 
     def history(self, key: FitKey) -> Path:
-        """Return the place of the losses and energies of a fit's training, which may have none.
+        """Return the path of a training's history, which may be missing.
 
         Raises:
             DamagedError: if the file is not the one that training left.
@@ -180,7 +188,7 @@ class Store:
         return path
 
     def trained(self) -> list[FitRecord]:
-        """Return the fits that have been trained, without those whose record cannot be read.
+        """Return the trained fits whose record can be read.
 
         Raises:
             StoreError: if the store cannot be listed.
@@ -241,7 +249,9 @@ class Store:
         return found is not None and found.outcome.is_settled
 
     def write_cell(self, cell: Cell, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Write a cell, its arrays first: a cell that can be read is complete.
+        """Write a cell, its arrays first.
+
+        A cell that can be read is complete.
 
         Raises:
             StoreError: if it cannot be written, or the lease of its fit was lost.
@@ -255,7 +265,7 @@ class Store:
         records.write(self.cell_path(cell, listed=True), outcome.encode(cell))
 
     def read_arrays(self, cell: Cell) -> dict[str, np.ndarray[Any, Any]]:
-        """Read the per-example values of a cell; none, if it was written without.
+        """Read a cell's per-example values; none without a file.
 
         Raises:
             DamagedError: if the file is not the one that was written with the cell, holds other
@@ -270,7 +280,7 @@ class Store:
             return array_files.decode(path, content)
 
     def check_arrays(self, cell: Cell) -> None:
-        """Check that the file of a cell's arrays was written with the cell.
+        """Check that a cell's arrays were written with it.
 
         Imports no NumPy.
 
@@ -283,7 +293,9 @@ class Store:
                 _compare(cell, files.digest(path))
 
     def cells(self, left_out: Callable[[str], object] = lambda problem: None) -> list[Cell]:
-        """Read every cell in the store. A file that is not a cell is passed over.
+        """Read every cell in the store.
+
+        A file that is not a cell is passed over.
 
         Args:
             left_out: called with a sentence for each such file.
@@ -332,7 +344,7 @@ class Store:
                 del self._held[name]
 
     def check_lease(self, name: str) -> None:
-        """Check that a lease that this object gave out has not been lost.
+        """Check that a lease of this object was not lost.
 
         Raises:
             StoreError: if it has.

@@ -1,4 +1,4 @@
-"""Files of tensors: safetensors with a record in the header, and a digest.
+"""Safetensors files with a record and a digest in the header.
 
 The digest is of both, and is checked on every reading.
 
@@ -100,7 +100,10 @@ def write(
 
 
 def _place(path: Path) -> str:
-    """Return the name of a file with the id of its folder, whose name may differ between stores."""
+    """Return a file's name with the id of its folder.
+
+    The rest of the folder's name may differ between stores.
+    """
     return f"{id_of(path.parent)}/{path.name}"
 
 
@@ -165,7 +168,7 @@ def read_seal(path: Path, remedy: str = "") -> Seal:
 
 
 def age_of(path: Path) -> int:
-    """Return the age that a state was written with; -1 if it cannot be read.
+    """Return the age of a state; -1 for an unreadable file.
 
     Reads the header alone.
     """
@@ -200,7 +203,7 @@ def _checked(path: Path, remedy: str, *, placed: bool) -> tuple[bytes, Seal]:
 
 
 def _header(stream: IO[bytes]) -> tuple[dict[str, Any], Seal]:
-    """Read the layout of the tensors and the seal at the beginning of a file.
+    """Read the layout of the tensors and the seal.
 
     Raises:
         ValueError, RecursionError: if there is no such header.

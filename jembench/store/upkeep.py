@@ -1,4 +1,4 @@
-"""The contents of a store, and the removal of files that are no longer needed."""
+"""The contents of a store, and the removal of needless files."""
 
 import os
 from collections import Counter
@@ -36,7 +36,7 @@ class Inventory(NamedTuple):
 
 
 def inventory(store: Store) -> Inventory:
-    """List the trained models of a store, and the space that each kind of file takes.
+    """List a store's trained models, and the space of its files.
 
     Raises:
         SpecError: if there is no such folder.
@@ -84,7 +84,7 @@ _REASONS = {
 
 
 def garbage(store: Store) -> list[Garbage]:
-    """List the files that no result, no training and no later run needs.
+    """List the files that nothing in the store needs, by name.
 
     In the order of their names.
 

@@ -1,4 +1,4 @@
-"""The one walk over the files of a store: their kinds, their owners and their checks.
+"""The walk over a store's files: kinds, owners and checks.
 
 Verification runs the checks, garbage collection removes files without an owner, and a merge copies
 files with one. Writes nothing, and imports no torch.
@@ -58,7 +58,9 @@ class Item(NamedTuple):
 
 
 def walk(store: Store) -> Iterator[Item]:
-    """Yield every file of a store that is not hidden, except leases, units of work and figures.
+    """Yield every file of a store that can be checked.
+
+    Hidden files, leases, units of work and figures are left out.
 
     Raises:
         SpecError: if there is no such folder.
@@ -190,7 +192,7 @@ def _list(folder: Path) -> list[Path]:
 
 
 def _attempt(read: Callable[[], T]) -> tuple[T | None, Callable[[], T]]:
-    """Read a file; return its content, and a check that returns it or raises.
+    """Read a file, and return its content and a check.
 
     The content is None if the file cannot be read.
     """
@@ -206,7 +208,7 @@ def _attempt(read: Callable[[], T]) -> tuple[T | None, Callable[[], T]]:
 
 
 class _Stray(StoreError):
-    """The reason why a file belongs to nothing that is in the store."""
+    """The reason why a file belongs to nothing in the store."""
 
 
 def _stray(path: Path) -> Item:
@@ -222,7 +224,7 @@ def _fail(error: Exception) -> NoReturn:
 
 
 def _check_file(path: Path, written: str | None = None, *, placed: bool = False) -> None:
-    """Check a file of a training; ``written``: the digest in the record of its fit."""
+    """Check a training file by the digest in the fit's record."""
     if path.name == fits.INTERVENTIONS:
         records.read(path)
     is_sealed = path.suffix == ".safetensors"
@@ -248,7 +250,9 @@ class Finding(NamedTuple):
 
 
 def verify(store: Store) -> list[Finding]:
-    """Check every file of a store; ``stray`` are those that belong to nothing in it.
+    """Check every file of a store.
+
+    ``stray`` are those that belong to nothing in it.
 
     Returns:
         A finding for each file, in the order of their names.

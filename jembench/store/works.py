@@ -32,7 +32,7 @@ removed.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkStatus:
-    """The status of a unit of work: a worker replaces it about once a second."""
+    """The status of a unit, replaced about once a second."""
 
     state: str  # "queued", "running", or how it ended
     worker: str = ""  # host:pid
@@ -53,11 +53,14 @@ class WorkFiles:
     folder: Path
 
     def path(self, work: str, kind: str = "") -> Path:
-        """Return the file of a unit, or, with the kind ``.status``, that of its status."""
+        """Return the file of a unit, or that of its status.
+
+        The kind of a status is ``.status``.
+        """
         return self.folder / f"{work}{kind}.json"
 
     def files(self, work: str) -> tuple[Path, Path]:
-        """Return the files of a unit and of its status, which may be missing."""
+        """Return a unit's file and its status, which may be missing."""
         return self.path(work), self.path(work, ".status")
 
     def read(self, work: str) -> Record:
@@ -90,7 +93,7 @@ class WorkFiles:
         records.write(self.path(work, ".status"), outcome.encode(fields), durable=False)
 
     def status(self, work: str) -> WorkStatus:
-        """Return the status of a unit; that of one that waits where none can be read."""
+        """Return the status of a unit; waiting if none is readable."""
         with suppress(FileNotFoundError, DamagedError):
             return records.read(self.path(work, ".status")).read(WorkStatus)
         return WorkStatus(state="queued")
@@ -111,7 +114,7 @@ class WorkFiles:
             )
 
     def old(self, busy: Set[str]) -> list[str]:
-        """Return ids of units that ended more than ``OLD`` ago and are not ``busy``."""
+        """Return the ids of units that ended more than ``OLD`` ago."""
         at = {work: self.status(work) for work in self.ids() if work not in busy}
         return [
             work

@@ -57,7 +57,7 @@ class IndexStream:
         return self._permutation[end - self.batch_size : end]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the position of the stream, in the middle of an epoch too."""
+        """Return the position of the stream, also within an epoch."""
         return {
             "permutation": self._permutation,
             "position": torch.tensor(self._position),
@@ -137,7 +137,7 @@ class Batches:
         self.augmentation.check(*data.shape[1:])
 
     def begin(self, again: str) -> None:
-        """Start all random streams, with a seed that depends on the text ``again``."""
+        """Start all random streams, with a seed derived from ``again``."""
         self.generator = seeds.generator(self.root, f"images{again}", self.device)
         self.outlier_generator = seeds.generator(self.root, f"outliers{again}", self.device)
         self.streams = {

@@ -34,7 +34,7 @@ class Checkpoints:
         checkpoint.write(self._start, state, placed=True)
 
     def write(self, state: Any, iteration: int, *, over_newest: bool = False) -> None:
-        """Keep a state in place of the older of the two, or of the newest.
+        """Write a state over the older checkpoint, or over the newest.
 
         Raises:
             StoreError: if it cannot be written. The former checkpoints are kept.
@@ -45,7 +45,7 @@ class Checkpoints:
         self._damaged.discard(path)
 
     def newest(self) -> Any | None:
-        """Read the newest state that is intact; None if there is no file.
+        """Read the newest intact state; None if there is no file.
 
         A damaged file is skipped with a warning.
 

@@ -1,4 +1,4 @@
-"""The training of a model to its files: checkpoints, the best model, resuming, the guard.
+"""The training of a model: checkpoints, selection, resuming and the guard.
 
 A fit's folder holds the checkpoints to go on from (:mod:`jembench.training.checkpoints`),
 ``model.safetensors`` and ``sampler.safetensors`` (the chosen model and its chains), the chains of
@@ -177,7 +177,7 @@ def train(
 
 
 def _advance(run: _Run, shown: Phase, deadline: float | None) -> None:
-    """Train for a window, judge it, and write what is due at its end.
+    """Train for a window, and write what is due.
 
     Raises:
         OutOfTime: as :func:`train`.
@@ -244,7 +244,7 @@ def _resume(run: _Run) -> None:
 
 
 def _load(run: _Run, state: Mapping[str, Any]) -> None:
-    """Load a state, and apply the remedies that were decided after it was written."""
+    """Load a state, and apply the remedies decided after it."""
     trainer = run.trainer
     trainer.group.call(trainer.load_state_dict, state["trainer"])
     run.doubtful = run.guarded and guard.is_doubtful(state["history"], chains=run.has_chains)
@@ -456,7 +456,7 @@ def _state(run: _Run) -> dict[str, Any]:
 
 
 def _save_history(run: _Run) -> None:
-    """Write the losses and energies so far as CSV, for figures and for reading."""
+    """Write the losses and energies so far as CSV."""
     names = list(dict.fromkeys(name for row in run.history for name in row))
     stream = io.StringIO()
     writer = csv.DictWriter(stream, names, restval="", lineterminator="\n")
@@ -466,7 +466,10 @@ def _save_history(run: _Run) -> None:
 
 
 def _stopped(trainer: Trainer) -> OutOfTime:
-    """Return the error of a training that stops early, once its checkpoint is on disk."""
+    """Return the error of a training that stops early.
+
+    Its checkpoint is on disk.
+    """
     return OutOfTime(
         f"{stopping.reason()} after {trainer.iteration} of {trainer.iterations} iterations. "
         "The same command goes on from there."

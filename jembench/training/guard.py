@@ -115,7 +115,7 @@ energy penalty.
 
 
 class Divergence(NamedTuple):
-    """The iteration at which a training was found to have diverged, and the reason."""
+    """The iteration of a divergence, and the reason."""
 
     iteration: int  # at whose end it was found
     reason: str
@@ -125,7 +125,10 @@ class Divergence(NamedTuple):
 
 
 class Intervention(NamedTuple):
-    """A remedy that was applied. It is part of the fit's record and shown beside its results."""
+    """A remedy that was applied.
+
+    It is part of the fit's record and shown beside its results.
+    """
 
     iteration: Count  # at whose end divergence was found
     reason: str
@@ -150,7 +153,10 @@ class Adjustment(NamedTuple):
 
 
 def adjustment(interventions: Sequence[Intervention]) -> Adjustment:
-    """Return the combined effect of interventions, each of which also resets the random streams."""
+    """Return the combined effect of interventions.
+
+    Each of them also resets the random streams.
+    """
     remedies = [intervention.remedy for intervention in interventions]
     return Adjustment(
         seeds=len(remedies),
@@ -190,7 +196,7 @@ class Starts(NamedTuple):
 
 
 def verdict(rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str | None:
-    """Return the reason why a window has diverged; None if it has not.
+    """Return why a window of iterations has diverged, or None.
 
     The reason has a few words.
 
@@ -214,7 +220,7 @@ def verdict(rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str |
 
 
 def _prefix(row: Mapping[str, float]) -> str:
-    """Return the prefix of the chains' energy columns: E(x, y) if reported, or E(x)."""
+    """Return the column prefix of the chains' energy, E(x, y) or E(x)."""
     return "joint_" if "joint_energy_data" in row else ""
 
 
@@ -246,7 +252,7 @@ def _misplaced(
 def lost_contact(
     history: Sequence[Mapping[str, float]], *, ended: bool = False, chains: bool = True
 ) -> str | None:
-    """Return the reason, in a few words, if samples left the data; None if they did not.
+    """Return the reason if samples left the data, or None.
 
     Args:
         history: the logged windows, each with the means over its iterations.
@@ -274,7 +280,9 @@ def lost_contact(
 
 
 def is_doubtful(history: Sequence[Mapping[str, float]], *, chains: bool = True) -> bool:
-    """Return whether samples lie above the data in the last window; chains must have been near it.
+    """Return whether samples lie above the data in the last window.
+
+    Chains must have been near the data before.
 
     Training does not go back to such a state. After an intervention one window near the data is
     enough, since training may go back from its last window.
@@ -285,7 +293,7 @@ def is_doubtful(history: Sequence[Mapping[str, float]], *, chains: bool = True) 
 
 
 def is_judged(history: Sequence[Mapping[str, float]], *, chains: bool) -> bool:
-    """Return whether a training reported energies that differ, in enough windows to judge them.
+    """Return whether enough windows reported energies that differ.
 
     ``chains`` is the same as for :func:`lost_contact`.
     """
@@ -301,7 +309,9 @@ def _repaired(history: Sequence[Mapping[str, float]]) -> bool:
 
 
 def _distances(history: Sequence[Mapping[str, float]], *, chains: bool) -> list[float]:
-    """Return the distance of the mean sample above the data in each window, see ``NEAR``.
+    """Return each window's distance of the mean sample above the data.
+
+    See ``NEAR``.
 
     Where all training images have one energy, it is 0 for chains, and infinite for a generator
     whose samples have another one.
@@ -333,7 +343,7 @@ def _columns(row: Mapping[str, float]) -> set[str]:
 
 
 def _is_flat(row: Mapping[str, float]) -> bool:
-    """Return whether all training images and samples have one energy, up to rounding."""
+    """Return whether images and samples have one energy, up to rounding."""
     energies = [row[name] for name in _columns(row)] + [row.get(HIGHEST, row[HIGHEST_DATA])]
     return max(energies) - min(energies) <= ROUNDING * max(map(abs, energies))
 

@@ -191,7 +191,7 @@ class Trainer:
         }
 
     def learning_rate(self, phase: str = "") -> float:
-        """Return the learning rate of a phase's next step, by default the first's."""
+        """Return the learning rate of a phase's next step."""
         factor = self.schedule(self.iteration, self.batches.per_epoch, self.iterations)
         rate: float = self.phases[phase].settings.get(
             "learning_rate", self.recipe.optimizer.learning_rate
@@ -200,7 +200,7 @@ class Trainer:
 
     @property
     def sampling_steps(self) -> int:
-        """The length of a chain; 0 for a model that is trained without chains."""
+        """The length of a chain; 0 without chains."""
         return self.sampler.steps * self.adjustment.steps if self.sampler else 0
 
     @cached_property
@@ -219,12 +219,12 @@ class Trainer:
 
     @property
     def passes(self) -> int:
-        """Network passes of an iteration in all processes; 0: unknown, as at first."""
+        """Network passes of a later iteration, by all processes; 0: unknown."""
         return self._loss_passes and self._loss_passes + self.chain_count * self.sampling_steps
 
     @torch.no_grad()
     def prepare(self) -> None:
-        """Give the training images to a model that prepares itself, before iteration 1.
+        """Give the training images to a :class:`~jembench.interfaces.models.Prepared` model.
 
         It is a :class:`~jembench.interfaces.models.Prepared` model.
         """
@@ -239,7 +239,9 @@ class Trainer:
                 self.average.load_state_dict(self.model.state_dict())
 
     def window(self, n: int) -> tuple[list[dict[str, float]], Starts | None]:
-        """Run n iterations. The host waits for the device only at their end.
+        """Run n iterations.
+
+        The host waits for the device only at their end.
 
         Returns:
             the loss and its parts of each iteration, over the images and chains of all processes,
@@ -259,7 +261,7 @@ class Trainer:
         return each, None if starts is None else Starts(float(starts.max()), float(starts.mean()))
 
     def iterate(self) -> dict[str, Tensor]:
-        """Take a step of each optimiser, and return the losses and their parts.
+        """Take a step of each optimiser, and return the losses.
 
         They are still on the device.
 
@@ -354,7 +356,10 @@ class Trainer:
             load_weights(self.model, self.group.broadcast(dict(self.model.state_dict())))
 
     def _negatives(self, batch: Batch) -> Negatives | None:
-        """Return this process's part of the chains' ends, given the batch of all processes."""
+        """Return this process's ends of the chains.
+
+        ``batch`` is that of all processes.
+        """
         if self.sampler is None:
             return None
         conditional = self.model.chains == "conditional"
@@ -374,7 +379,7 @@ class Trainer:
         return self.group.cut(Negatives(state.x, state.y if conditional else None))
 
     def _move(self, sampler: Sampler, state: ChainState) -> ChainState:
-        """Run this process's chains, with noise of its own; return the ends of all."""
+        """Run this process's chains, and return the ends of all."""
         run, generator = chain.run if self.graph is None else self.graph.run, self.generator
         if self.group.size > 1:
             generator = self._own_noise.manual_seed(seeds.derive(self.seed, self._chance("chains")))
@@ -407,7 +412,9 @@ class Trainer:
             return energy_function(self.model, of_chains=True)(state.x, state.y).float()
 
     def adjust(self, adjustment: Adjustment) -> None:
-        """Apply the remedies of the guard: longer chains, a lower learning rate or a penalty.
+        """Apply the remedies of the guard.
+
+        They are longer chains, a lower learning rate or a penalty.
 
         All random streams are reset, with other seeds after each intervention.
         """
@@ -492,7 +499,10 @@ class Trainer:
 
 
 def _judged(energies: Energies, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the columns that the guard judges, without means that are parts of the loss."""
+    """Return the columns that the guard judges.
+
+    Means that are parts of the loss are left out.
+    """
     means = {"energy_data": energies.data.mean(), "energy_samples": energies.samples.mean()}
     if "joint_energy_data" in parts:
         means = {}
@@ -501,7 +511,7 @@ def _judged(energies: Energies, parts: Mapping[str, Tensor]) -> dict[str, Tensor
 
 
 def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:
-    """Return the recipe's sampler, or None for a model that is trained without chains.
+    """Make the recipe's sampler; None for training without chains.
 
     Raises:
         SpecError: if the model needs a sampler and the recipe names none, or if it does not fit

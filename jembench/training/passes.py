@@ -1,4 +1,4 @@
-"""Network passes of a training: its cost in a unit that depends on no machine.
+"""Network passes of a training: its cost on any machine.
 
 A pass is one image that goes through the network once, forward, or forward and backward. A step of
 a chain is one pass of its image, an attack in a loss one pass a step, and images of two terms of a

@@ -44,7 +44,7 @@ class Group:
     local_rank: int = 0  # on this machine
 
     def cut(self, values: T) -> T:
-        """Return this process's part of every tensor in ``values``, along the first dimension."""
+        """Return this process's part of every tensor, along the first dimension."""
         if self.size == 1:
             return values
         return _map(
@@ -84,7 +84,9 @@ class Group:
             )
 
     def broadcast(self, value: Any) -> Any:
-        """Return the value of rank 0, its tensors on the CPU in the other processes.
+        """Return the value of rank 0.
+
+        In the other processes its tensors are on the CPU.
 
         Raises:
             ProcessLost: if another process has ended.
@@ -179,7 +181,7 @@ def launched(environment: Mapping[str, str] = os.environ) -> Group:
 
 @contextmanager
 def joined(started: Group, device: str) -> Iterator[torch.device]:
-    """Join the processes that torchrun has started, for the duration of the context.
+    """Join the processes that torchrun started, within the context.
 
     Yields:
         the device of this process: with several and ``cuda`` or ``auto``, the GPU of its local

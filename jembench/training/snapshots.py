@@ -25,7 +25,7 @@ COUNT = 5
 
 
 def due(trainer: Trainer) -> int | None:
-    """Return the number of the buffer, 1 to 5, to keep after this window, if any.
+    """Return the number of the buffer to keep now, 1 to 5.
 
     A window has ``log_every`` iterations.
 
@@ -53,7 +53,9 @@ def moments(trainer: Trainer) -> dict[int, int]:
 
 
 def keep(folder: Path, number: int, trainer: Trainer) -> None:
-    """Write the images of all chains, in place of those of a training that was rolled back.
+    """Write the images of all chains.
+
+    They replace those of a training that was rolled back.
 
     Args:
         folder: the folder of the fit.
@@ -88,13 +90,13 @@ def read(folder: Path) -> list[Samples]:
 
 
 def together(buffers: Sequence[Samples]) -> Samples:
-    """Join the images of five buffers, one after the other: 5 N of them."""
+    """Join the images of five buffers, 5 N in all."""
     images, labels, _, ages = zip(*buffers, strict=True)
     return Samples(torch.cat(images), _joined(labels), "buffer", _joined(ages))
 
 
 def pixelwise_mean(buffers: Sequence[Samples]) -> Samples:
-    """Average five buffers, slot by slot and pixel by pixel, rounded: N images.
+    """Average five buffers, pixel by pixel and rounded: N images.
 
     A slot keeps its class.
     """
