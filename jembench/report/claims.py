@@ -78,8 +78,7 @@ def judge(
 def _adjusted(findings: Sequence[Finding]) -> list[comparison.Difference]:
     """Return the difference of each finding with its p value after Holm within its paper."""
     rows = [finding.row for finding in findings]
-    for paper in dict.fromkeys(finding.claim.paper for finding in findings):
-        places = [place for place, finding in enumerate(findings) if finding.claim.paper == paper]
+    for places in grouped(range(len(rows)), lambda place: findings[place].claim.paper):
         adjusted = comparison.adjusted(rows[place] for place in places)
         for place, row in zip(places, adjusted, strict=True):
             rows[place] = row
@@ -130,11 +129,12 @@ class _Judge(NamedTuple):
     def _value(self, fit: Fit, metric: str, label: str) -> BySeed:
         """Return a value by seed; none, if it is missing or its label is not clear."""
         canonical = registry.canonical("metrics", metric)
-        candidates = []
-        for place, by_seed in self.values.items():
-            if place[:2] == (fit, canonical) and label in ("", place[2]):
-                candidates.append(by_seed)
-        return candidates[0] if len(candidates) == 1 else {}
+        candidates = [
+            place
+            for place in self.values
+            if place[:2] == (fit, canonical) and label in ("", place[2])
+        ]
+        return self.values[candidates[0]] if len(candidates) == 1 else {}
 
     def _finding(
         self, claim: Claim, metric: str, of_a: BySeed, of_b: BySeed, fits: tuple[Fit, Fit]
@@ -251,11 +251,15 @@ def _joined(separator: str, *texts: str) -> str:
 
 
 def _tables(findings: Sequence[Finding]) -> list[Table]:
-    measured = [finding for finding in findings if finding.row.dataset]
-    groups = grouped(
-        measured, lambda finding: (finding.claim.paper, finding.row.dataset, finding.row.a.recipe)
-    )
-    tables = [_measured_table(group) for group in groups]
+    tables = []
+    missing = []
+    for group in grouped(
+        findings, lambda finding: (finding.claim.paper, finding.row.dataset, finding.row.a.recipe)
+    ):
+        if group[0].row.dataset:
+            tables.append(_measured_table(group))
+        else:
+            missing += group
     if tables:
         # what holds for all tables stands below the last one
         counted = Counter(finding.row.verdict for finding in findings)
@@ -264,7 +268,7 @@ def _tables(findings: Sequence[Finding]) -> list[Table]:
         notes = legend(differences, families=_families(findings))
         below = map(Footnote, (f"In all: {counts}.", *notes))
         tables[-1] = replace(tables[-1], footnotes=(*tables[-1].footnotes, *below))
-    return [*tables, *_not_measured([finding for finding in findings if not finding.row.dataset])]
+    return [*tables, *_not_measured(missing)]
 
 
 def _measured_table(findings: Sequence[Finding]) -> Table:

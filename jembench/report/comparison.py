@@ -237,14 +237,9 @@ def contrast(
         alike: the parts of the protocols that must be the same, whatever the metric; None: all.
     """
     row = described(a, b)
-    if not row.seeds:
-        seeds_a, seeds_b = (", ".join(map(str, sorted(side))) for side in (a, b))
-        return replace(row, reason=f"no seed in common: {seeds_a} and {seeds_b}")
-    protocols = dict.fromkeys(_parts(protocol, alike) for protocol in row.protocols)
-    if len(protocols) > 1:
-        reason = f"measured under different protocols: {'; '.join(peculiarities(list(protocols)))}"
-        return replace(row, seeds=(), verdict="not comparable", reason=reason)
-
+    obstacle = _obstacle(row, a, b, alike)
+    if obstacle:
+        return obstacle
     rows_a, rows_b = [a[seed] for seed in row.seeds], [b[seed] for seed in row.seeds]
     values_a, values_b = _values(rows_a), _values(rows_b)
     mean_a, mean_b = sum(values_a) / len(values_a), sum(values_b) / len(values_b)
@@ -264,6 +259,20 @@ def contrast(
         training=training,
         reason=reason,
     )
+
+
+def _obstacle(
+    row: Difference, a: BySeed, b: BySeed, alike: Collection[str] | None
+) -> Difference | None:
+    """Return why two values cannot be compared; None if they can."""
+    if not row.seeds:
+        seeds_a, seeds_b = (", ".join(map(str, sorted(side))) for side in (a, b))
+        return replace(row, reason=f"no seed in common: {seeds_a} and {seeds_b}")
+    protocols = list(dict.fromkeys(_parts(protocol, alike) for protocol in row.protocols))
+    if len(protocols) > 1:
+        reason = f"measured under different protocols: {'; '.join(peculiarities(protocols))}"
+        return replace(row, seeds=(), verdict="not comparable", reason=reason)
+    return None
 
 
 def _parts(protocol: str, names: Collection[str] | None) -> str:

@@ -1,6 +1,7 @@
 """Tables as LaTeX: one float for each, scaled down where it is wide, and one block of notes."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -55,22 +56,21 @@ def latex(
 
 def _labels(titles: Sequence[str], label: str) -> list[str]:
     """Return distinct labels of tables; numbered where their names are equal."""
+    prefix = label if ":" in label else f"tab:{label}"
     labels: list[str] = []
-    first = label if ":" in label else f"tab:{label}"
+    numbers: Counter[str] = Counter()
     for title in titles:
         words = re.sub(r"[^a-z0-9]+", "-", title.partition(" · ")[0].lower())
         name = slug(words, 50) or "table"
         if not label:
-            labels.append(f"tab:{name}")
+            name = f"tab:{name}"
         elif labels:
-            labels.append(f"{first}-{name}")
+            name = f"{prefix}-{name}"
         else:
-            labels.append(first)
-    numbered = []
-    for place, name in enumerate(labels):
-        count = labels[:place].count(name)
-        numbered.append(f"{name}-{count + 1}" if count else name)
-    return numbered
+            name = prefix
+        numbers[name] += 1
+        labels.append(f"{name}-{numbers[name]}" if numbers[name] > 1 else name)
+    return labels
 
 
 def _float(table: Table, width: str, interval: Interval, label: str, *, notes: bool) -> str:
@@ -127,13 +127,17 @@ def _cell(cell: TableCell, interval: Interval, *, name: bool) -> tuple[str, str]
     marks = _superscript(",".join(cell.marks))
     if name:
         return _protected(escaped(cell.in_one_line) + marks), ""
-    half = cell.half if interval == "pm" else ""
-    value = _number(f"{cell.value} ± {half}" if half else cell.value)
+    text, lower = cell.value, ""
+    if interval == "below":
+        lower = _number(cell.interval)
+    elif cell.half:
+        text += f" ± {cell.half}"
+    value = _number(text)
     if cell.best:
         value = rf"\textbf{{{value}}}"
     if marks:
         value += rf"\rlap{{{marks}}}"
-    return _protected(value), _number(cell.interval) if interval == "below" else ""
+    return _protected(value), lower
 
 
 def _superscript(mark: str) -> str:

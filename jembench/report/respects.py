@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from jembench.experiment.names import NO_NAMES, Fit, Names
 from jembench.experiment.sweep import without_sampler
 from jembench.report.headings import table_of
 from jembench.report.rows import Row, grouped
-from jembench.report.table import NOTES, Footnote, Table, TableCell
+from jembench.report.table import NOTES, Footnote, Table
 from jembench.report.tables import Tables
 
 if TYPE_CHECKING:
@@ -186,20 +186,25 @@ def table(
 
     in_front = front(respects, significance.is_better)
     of_respects = [row for respect in RESPECTS for row in respects.get(respect, ())]
-    leaders = significance.leaders(of_respects)
-    bold = {group[0] for group in leaders if len(group) == 1}
-    leading = {row for group in leaders for row in group}
+    return _marked(plain, in_front, significance.leaders(of_respects))
 
-    def marked(cell: TableCell) -> TableCell:
-        marks = (LEADS, *cell.marks) if cell.row in leading else cell.marks
-        return cell._replace(best=cell.row in bold, marks=marks)
 
+def _marked(table: Table, in_front: Collection[Fit], leaders: Iterable[Sequence[Row]]) -> Table:
+    """Return a table with marks on models in the front and on the values that lead a column."""
+    alone, leading = set[Row](), set[Row]()
+    for group in leaders:
+        leading.update(group)
+        if len(group) == 1:
+            alone.add(group[0])
     lines = []
-    for line in plain.rows:
-        name, *values = line
+    for name, *values in table.rows:
         owner = next((cell.row for cell in values if cell.row and not cell.row.source), None)
         if owner and owner.fit in in_front:
             name = name._replace(marks=(FRONT, *name.marks))
-        lines.append((name, *map(marked, values)))
+        line = [name]
+        for cell in values:
+            marks = (LEADS, *cell.marks) if cell.row in leading else cell.marks
+            line.append(cell._replace(best=cell.row in alone, marks=marks))
+        lines.append(tuple(line))
     legend = _LEGEND if leading else _LEGEND[:1]
-    return replace(plain, rows=tuple(lines), footnotes=(*legend, *plain.footnotes))
+    return replace(table, rows=tuple(lines), footnotes=(*legend, *table.footnotes))

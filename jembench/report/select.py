@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain, compress, product
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
@@ -93,20 +94,26 @@ def find_pair(
     Raises:
         SpecError: if there is no such model or pair, or more than one.
     """
+    on_dataset = select("dataset", _only(dataset), fits, lambda fit: fit[1])
 
     def chosen(model: str, label: str | None) -> list[Fit]:
-        of_model = select("dataset", [dataset] if dataset else None, fits, lambda fit: fit[1])
         of_model = select(
-            "model", [model], of_model, lambda fit: fit[0], lambda fit: names.get((fit[0], fit[2]))
+            "model",
+            [model],
+            on_dataset,
+            lambda fit: fit[0],
+            lambda fit: names.get((fit[0], fit[2])),
         )
-        return select("recipe", [label] if label else None, of_model, lambda fit: fit[2])
+        return select("recipe", _only(label), of_model, lambda fit: fit[2])
 
     fits_a, fits_b = chosen(a, recipe), chosen(b, recipe_b or recipe)
-    pairs = []
-    for fit_a in fits_a:
-        pairs += [(fit_a, fit_b) for fit_b in fits_b if fit_a[1] == fit_b[1] and fit_a != fit_b]
-    alike = [(fit_a, fit_b) for fit_a, fit_b in pairs if fit_a[2] == fit_b[2]]
-    candidates = pairs if recipe_b or not alike else alike
+    pairs, alike = list[tuple[Fit, Fit]](), list[tuple[Fit, Fit]]()
+    for fit_a, fit_b in product(fits_a, fits_b):
+        if fit_a[1] == fit_b[1] and fit_a != fit_b:
+            pairs.append((fit_a, fit_b))
+            if fit_a[2] == fit_b[2]:
+                alike.append((fit_a, fit_b))
+    candidates = pairs if recipe_b else alike or pairs
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
@@ -115,10 +122,14 @@ def find_pair(
             texts.append(f"({number}) {_fit_text(fit_a)}, with {_fit_text(fit_b)}")
         problem = f"More than one comparison is meant by {a} and {b}: {'; '.join(texts)}"
     else:
-        matching_fits = "; ".join(map(_fit_text, dict.fromkeys(fits_a + fits_b)))
-        problem = f"{a} and {b} are not two models on one dataset: {matching_fits}"
+        texts = list(map(_fit_text, dict.fromkeys(fits_a + fits_b)))
+        problem = f"{a} and {b} are not two models on one dataset: {'; '.join(texts)}"
     remedy = "Say which with --dataset, --recipe and --recipe-b, or with a model's spec in full."
     raise SpecError(f"{problem}. {remedy}")
+
+
+def _only(text: str | None) -> list[str] | None:
+    return [text] if text else None
 
 
 def _fit_text(fit: Fit) -> str:
@@ -180,37 +191,48 @@ class Selection:
             raise SpecError(f"There are no results and no store {store.root} yet: {remedy}")
         left_out: list[str] = []
         current = newest(store.cells(problem), left_out.append)
-        suite = with_imports(self.suite, store) if self.suite else None
-        if suite and not suite.joint:
-            current = [cell for cell in current if bare_name(cell.metric) in suite.metric_names]
-        if suite and not suite.datasets:  # those of --dataset
-            datasets = dict.fromkeys(cell.fit.dataset for cell in current)
-            suite = suite.replaced(datasets=list(datasets))
-        if suite and self.file:
-            current = self._of_experiment(current, suite, left_out)
+        suite = None
+        if self.suite:
+            suite, current = self._of_suite(self.suite, store, current, left_out)
         cells = self._of_limit(current, left_out)
 
-        # the parts of the suite give the order of models, which the selected fields refine
+        # the suite gives the order of models, which the selected fields refine
         fits = {cell.fit.names: cell.fit for cell in cells}
         parts, of_suite = presentation(suite, fits.values()) if suite else ((), NO_NAMES)
-        in_parts = list(dict.fromkeys(fit for part in parts for fit in part.rows))
-        ranks = {fit: rank for rank, fit in enumerate(in_parts)}
+        ranks: dict[Fit, int] = {}
+        for fit in chain.from_iterable(part.rows for part in parts):
+            ranks.setdefault(fit, len(ranks))
         cells.sort(key=lambda cell: ranks.get(cell.fit.names, len(ranks)))
         specs = {names: _requested(fit, store) for names, fit in fits.items()}
         if cells:
             cells = self.among(cells, specs)
+
         measured = {cell.metric for cell in cells}
         parts = tuple(_measured(part, measured) for part in parts)
-
-        given = suite.display if suite else {}  # for all results of the file
+        shown = {cell.fit.names: specs[cell.fit.names] for cell in cells}
+        display = suite.display if suite else {}  # for all results of the file
+        may_name_nothing = self.names if self.some_names else display
         names = display_names(
-            {**given, **self.names},
-            {cell.fit.names: specs[cell.fit.names] for cell in cells},
+            {**display, **self.names},
+            shown,
             of_suite,
             _columns(cells, parts),
-            also=self.names if self.some_names else given,
+            also=may_name_nothing,
         )
         return Selected(cells, parts, names, tuple(left_out))
+
+    def _of_suite(
+        self, suite: Suite, store: Store, cells: list[Cell], left_out: list[str]
+    ) -> tuple[Suite, list[Cell]]:
+        """Return a suite with the models and datasets of a store, and the results that it shows."""
+        if not suite.joint:
+            cells = [cell for cell in cells if bare_name(cell.metric) in suite.metric_names]
+        suite = with_imports(suite, store)
+        if not suite.datasets:  # those of --dataset
+            suite = suite.replaced(datasets=list(dict.fromkeys(cell.fit.dataset for cell in cells)))
+        if self.file:
+            cells = self._of_experiment(cells, suite, left_out)
+        return suite, cells
 
     def _of_limit(self, cells: Sequence[Cell], left_out: list[str]) -> list[Cell]:
         """Return the results on the wanted number of test images, or on the only one there is."""
@@ -281,8 +303,8 @@ class Selection:
         note.
         """
         selected = (self.models, self.dataset, self.recipe, self.seeds)
-        fields = [index for index, wanted in enumerate(selected) if wanted is None]
-        named = {tuple(fit[index] for index in fields) for fit in fit_names_of(suite)}
+        of_file = [wanted is None for wanted in selected]
+        named = {tuple(compress(fit, of_file)) for fit in fit_names_of(suite)}
         absent = absent_of(suite)
         for (model, _), (_, reason) in absent.items():
             shown = f"All results named {model} are shown, whatever their options and recipe"
@@ -291,7 +313,7 @@ class Selection:
         def is_named(fit: FitKey) -> bool:
             seeds, _ = absent.get((bare_name(fit.model), bare_name(fit.dataset)), (set[int](), ""))
             is_absent = fit.seed in seeds or (bool(seeds) and self.seeds is not None)
-            return is_absent or tuple((*fit.names, fit.seed)[index] for index in fields) in named
+            return is_absent or tuple(compress((*fit.names, fit.seed), of_file)) in named
 
         of_suite = [cell for cell in cells if is_named(cell.fit)]
         count = len(cells) - len(of_suite)

@@ -95,11 +95,7 @@ class Tables:
             options[row.metric] = parts_of(row.protocol) | row.options
 
         def count_distinct(names: Sequence[str]) -> int:
-            choices = set()
-            for row in shown:
-                values = map(options[row.metric].get, names)
-                choices.add((row.label, *values))
-            return len(choices)
+            return len({(row.label, *map(options[row.metric].get, names)) for row in shown})
 
         # an option has a column if it tells apart what the columns before it do not
         chosen: list[str] = []
@@ -142,12 +138,6 @@ class Tables:
     def _recipes(self) -> dict[str, str]:
         """The names that a suite gives to recipes, by their labels."""
         return {label: name for (model, label), name in self.names.items() if not model}
-
-    def _labels(self, shown: set[str]) -> Iterator[str]:
-        """Yield the labels of shown recipes that the suite names."""
-        named = [label for label in self._recipes if label in shown]
-        for alike in grouped(named, self._recipes.__getitem__):
-            yield f"{self._recipes[alike[0]]}: recipe {', '.join(alike)}."
 
     def _rank(self, row: Row) -> int:
         return self.labels.index(row.label) if row.label in self.labels else len(self.labels)
@@ -196,13 +186,29 @@ class Tables:
             title=" · ".join(filter(None, title)),
             best=best,
         )
-        legend = [NOTES["bold"]] if best else []
-        for row in ours:
-            if heading(row).label.endswith("*"):
-                legend.append(f"{heading(row).label}: {row.metric}.")
-        legend += remarks(ours, [cell.value for line in table.rows for cell in line])
-        legend += self._labels({row.recipe for row in ours})
+        legend = self._legend(ours, heading, table, has_best=bool(best))
         yield replace(table, footnotes=(*_differing_protocols(ours), *map(Footnote, legend)))
+
+    def _legend(
+        self,
+        rows: Sequence[Row],
+        heading: Callable[[Row], Heading],
+        table: Table,
+        *,
+        has_best: bool,
+    ) -> Iterator[str]:
+        """Yield the sentences below a table."""
+        if has_best:
+            yield NOTES["bold"]
+        for row in rows:
+            label = heading(row).label
+            if label.endswith("*"):
+                yield f"{label}: {row.metric}."
+        yield from remarks(rows, [cell.value for line in table.rows for cell in line])
+        recipes = {row.recipe for row in rows}
+        named = [label for label in self._recipes if label in recipes]
+        for alike in grouped(named, self._recipes.__getitem__):
+            yield f"{self._recipes[alike[0]]}: recipe {', '.join(alike)}."
 
     def _context(self) -> dict[str, RowText]:
         """Return what tells trained models apart besides their names."""
