@@ -1,4 +1,4 @@
-"""The model card of a trained model that is shared: what it is, how good, how it was made."""
+"""The model card of a trained model that is shared."""
 
 import json
 import math
@@ -22,7 +22,9 @@ LICENSE = "unknown"
 def card(
     of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, license: str = LICENSE
 ) -> str:
-    """Return a model card in Markdown. Its front matter is YAML, as the Hugging Face Hub reads it.
+    """Return a model card in Markdown.
+
+    Its front matter is YAML, as the Hugging Face Hub reads it.
 
     Args:
         of: the fit.
@@ -62,7 +64,7 @@ def card(
 
 
 def _plain(value: Any) -> Any:
-    """Return a text in one line that ends no code; Markup as it is."""
+    """Return a text in one line without backticks; Markup stays."""
     from markupsafe import Markup
 
     if isinstance(value, str) and not isinstance(value, Markup):
@@ -77,7 +79,10 @@ def _prose(text: Any) -> Any:
 
 
 def _value(row: Row) -> dict[str, Any]:
-    """Return a value for the front matter; a hub takes no numbers that are not finite."""
+    """Return a value for the front matter.
+
+    A hub takes finite numbers only.
+    """
     numbers = [number for number in (row.value, row.low, row.high) if number is not None]
     return {
         "type": spec.parse(row.metric).name,
@@ -105,7 +110,10 @@ def _hardware(hardware: Mapping[str, Any]) -> str:
 
 
 def _distributions(record: FitRecord) -> list[Any]:
-    """Return the distributions that the fit needs; a part without one is named with its file."""
+    """Return the distributions that the fit needs.
+
+    A part without one is named with its file.
+    """
     from markupsafe import Markup
 
     parts = ["jembench"]

@@ -1,4 +1,4 @@
-"""Verdicts on claims: each is tested on the models of a store that it names."""
+"""Verdicts on claims, from the results of a store."""
 
 import re
 from collections import Counter
@@ -48,7 +48,9 @@ def judge(
     store: Path = Path("runs"),
     resamples: int = comparison.RESAMPLES,
 ) -> list[Finding]:
-    """Judge every claim for each dataset, recipe and metric in the store, or say why it has none.
+    """Judge every claim for each dataset, recipe and metric in the store.
+
+    A claim without values there has a finding that says why.
 
     P values are adjusted by Holm within each paper, so that no verdict depends on other papers.
 
@@ -76,7 +78,7 @@ def judge(
 
 
 def _adjusted(findings: Sequence[Finding]) -> list[comparison.Difference]:
-    """Return the difference of each finding with its p value after Holm within its paper."""
+    """Return differences with p values after Holm within each paper."""
     rows = [finding.row for finding in findings]
     for places in grouped(range(len(rows)), lambda place: findings[place].claim.paper):
         adjusted = comparison.adjusted(rows[place] for place in places)
@@ -94,7 +96,7 @@ class _Judge(NamedTuple):
     store: Path
 
     def findings(self, claim: Claim) -> Iterator[Finding]:
-        """Yield what the store says on a claim, then the metrics of which it has no values."""
+        """Yield the findings on a claim, then what was not measured."""
         missing = dict.fromkeys(claim.metric)
         for a, b in _pairs(claim, dict.fromkeys(fit for fit, *_ in self.values)):
             for metric, of_a, of_b in self._measured(claim, a, b):
@@ -112,7 +114,7 @@ class _Judge(NamedTuple):
             yield Finding(claim, row, tuple(missing))
 
     def _measured(self, claim: Claim, a: Fit, b: Fit) -> Iterator[tuple[str, BySeed, BySeed]]:
-        """Yield a claim's metrics with both values, where they have seeds in common."""
+        """Yield a claim's metrics and values that share seeds."""
         of_a = [metric for fit, metric, _ in self.values if fit == a]
         than_metrics = claim.than_metric or claim.metric
         for metric, than_metric in zip(claim.metric, than_metrics, strict=True):
@@ -127,7 +129,7 @@ class _Judge(NamedTuple):
                     yield metric, ours, than
 
     def _value(self, fit: Fit, metric: str, label: str) -> BySeed:
-        """Return a value by seed; none, if it is missing or its label is not clear."""
+        """Return a value by seed; {} if it is missing or ambiguous."""
         canonical = registry.canonical("metrics", metric)
         candidates = [
             place
@@ -149,7 +151,7 @@ class _Judge(NamedTuple):
 
 
 def _departures(claim: Claim, a: Fit, b: Fit) -> Iterator[str]:
-    """Yield how models depart from the protocol of the claim's paper, if it states one."""
+    """Yield how models depart from a stated protocol of the paper."""
     paper = claim.paper
     departs = []
     if bare_name(a[1]) not in paper.datasets:
@@ -183,12 +185,11 @@ def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
     return commands
 
 
-# --- models and values
-# ------------------------------------------------------------------------------------------------
+# --- models and values ----------------------------------------------------------------------------
 
 
 def _pairs(claim: Claim, fits: Collection[Fit]) -> Iterator[tuple[Fit, Fit]]:
-    """Yield the pairs of models that a claim is about, on each dataset.
+    """Yield the pairs of models that a claim compares, by dataset.
 
     Where it names no recipe, both are trained by the same one.
     """
@@ -223,12 +224,11 @@ def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[di
     return combinations
 
 
-# --- for people and for programs
-# --------------------------------------------------------------------------------------
+# --- for people and for programs ------------------------------------------------------------------
 
 
 def document(findings: Sequence[Finding]) -> Document:
-    """Return the verdicts for people, a table for each paper, and for programs."""
+    """Return the verdicts, with a table for each paper."""
     records = list(map(_record, findings))
     return Document(_tables(findings), records, CLAIM_FIELDS, level=comparison.LEVEL)
 
@@ -285,13 +285,16 @@ def _measured_table(findings: Sequence[Finding]) -> Table:
 
 
 def _families(findings: Sequence[Finding]) -> list[int]:
-    """Return the number of tested values of each paper, for which its p values were adjusted."""
+    """Count the tested values of each paper.
+
+    Its p values were adjusted for them.
+    """
     tested = Counter(finding.claim.paper for finding in findings if finding.row.p is not None)
     return list(tested.values())
 
 
 def _context(claim: Claim, row: comparison.Difference) -> Iterator[str]:
-    """Yield the metric, models and recipes of a row that its claim's text leaves open."""
+    """Yield what the text of a claim leaves open: metric, models, recipes."""
     if len(claim.metric) > 1:
         yield row.metric
     yield from (model for model in claim.models if ":" in model)
@@ -300,7 +303,7 @@ def _context(claim: Claim, row: comparison.Difference) -> Iterator[str]:
 
 
 def _not_measured(findings: Sequence[Finding]) -> Iterator[Table]:
-    """Yield a table of each paper's claims that are not measured, grouped by the reason."""
+    """Yield a table of unmeasured claims per paper, grouped by reason."""
     for of_paper in grouped(findings, lambda finding: finding.claim.paper):
         notes = []
         for alike in grouped(of_paper, lambda finding: finding.row.reason):

@@ -1,4 +1,4 @@
-"""The test of a difference of two values: its intervals and its p values.
+"""The test of a difference: its intervals and its p values.
 
 Two sources of randomness are kept apart. *Test images*: a bootstrap in which both models see the
 same resamples of the images, their values averaged over the seeds that both have. *Training*:
@@ -35,14 +35,13 @@ LEVEL = 0.05
 """A p value below it counts."""
 
 SEEDS = 3
-"""The fewest seeds from which a difference is tested over training; two leave one degree of
-freedom.
-"""
+"""The fewest seeds for a test over training; two leave one degree of freedom."""
 
 RESAMPLES = 10_000
 PILOT = 1_000
-"""The size of a first bootstrap. It suffices for a p value above ``HOPELESS``; more would not bring
-it to the level.
+"""The size of a first bootstrap.
+
+It suffices for a p value above ``HOPELESS``; more would not bring it to the level.
 """
 HOPELESS = 0.2
 
@@ -71,7 +70,7 @@ class Side(NamedTuple):
 
 
 class Uncertainty(NamedTuple):
-    """The 95 % interval and the p value of a difference, from one source of randomness."""
+    """The 95 % interval and p value from one source of randomness."""
 
     low: float | None = None
     high: float | None = None
@@ -84,7 +83,7 @@ UNTESTED = Uncertainty()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """The difference a - b of two models, or of a model and a number, in one value.
+    """The difference a - b of two models, or from a number.
 
     Both values are means over the seeds that the models share.
     """
@@ -107,7 +106,10 @@ class Difference:
 
     @property
     def larger_p(self) -> float | None:
-        """The larger p value of both sources, before Holm; None if neither is known."""
+        """The larger p value of both sources, before Holm.
+
+        None if neither is known.
+        """
         return max((p for p in (self.images.p, self.training.p) if p is not None), default=None)
 
     def as_dict(self) -> dict[str, Any]:
@@ -190,7 +192,7 @@ def adjusted(rows: Iterable[Difference]) -> list[Difference]:
 
 
 def number(value: float, beside: BySeed) -> BySeed:
-    """Return a number as a value of each seed, to be compared with those of a model."""
+    """Return a number as a value of each seed of a model."""
     numbers = {}
     for seed, row in beside.items():
         numbers[seed] = replace(row, model="", value=value, low=value, high=value, cell=None)
@@ -300,8 +302,7 @@ def _values(rows: Iterable[Row]) -> list[float]:
     return [row.value for row in rows if row.value is not None]
 
 
-# --- over test images
-# -------------------------------------------------------------------------------------------------
+# --- over test images -----------------------------------------------------------------------------
 
 
 def _over_images(
@@ -312,7 +313,11 @@ def _over_images(
     null: float,
     resamples: int,
 ) -> tuple[Uncertainty, str]:
-    """Test a difference on other images; return a remark, too, where its intervals decide."""
+    """Test a difference on other images.
+
+    Returns:
+        The result, and a remark where there are no per-example values.
+    """
     try:
         if read is None:
             raise Unavailable("it has no interval")
@@ -327,7 +332,11 @@ def _over_images(
 
 
 def _with_ends(rows: Sequence[Row]) -> tuple[float, float, float] | None:
-    """Return the means of a value and its interval's ends; None without an interval."""
+    """Return the means of a value and of its interval's ends.
+
+    Returns:
+        None without an interval.
+    """
     value, low, high = mean_of(rows)
     return None if low is None or high is None else (value, low, high)
 
@@ -416,7 +425,7 @@ def _metric(text: str) -> Any:
 
 
 def _constant(number: Row, beside: Resampling) -> Resampling:
-    """Return a number as a statistic of the images that another one is of."""
+    """Return a number as a statistic of the same images."""
     value = _values([number])[0]
     return beside._replace(
         statistic=lambda first, *_: np.full(len(first), value), within=(value, value)

@@ -1,4 +1,4 @@
-"""The table of differences: that of two models, of a store measured again, and of claims."""
+"""The table of differences: of two models, of claims, of reproductions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -76,7 +76,10 @@ def table(
 
 
 def _numbers(row: Difference) -> list[TableCell]:
-    """Return both values and their difference, with the digits that the narrower interval allows."""
+    """Return both values and their difference.
+
+    The narrower interval decides on the digits.
+    """
     if row.a.value is None or row.b.value is None or row.difference is None:
         return [TableCell(ABSENT)] * 3
     half_widths = [
@@ -93,7 +96,7 @@ def _numbers(row: Difference) -> list[TableCell]:
 
 
 def _p_text(p: float | None) -> str:
-    """Return a p value with two significant digits, none below .001, in parentheses."""
+    """Return a p value in parentheses, with two significant digits."""
     if p is None:
         return ""
     if p < 0.001:
@@ -110,7 +113,10 @@ def _interval(of: Uncertainty) -> str:
 
 
 def value_name(row: Difference, among: Sequence[Difference]) -> TableCell:
-    """Return the name of a compared value, with its metric where the label alone is ambiguous."""
+    """Return the name of a compared value.
+
+    It has the metric where the label alone is ambiguous.
+    """
     metrics = {rival.metric for rival in among if rival.label == row.label}
     name = headings.in_words(row.label)
     if metrics != {row.metric}:
@@ -124,7 +130,7 @@ def legend(
     *,
     families: Sequence[int] = (),
 ) -> Iterator[str]:
-    """Yield what the columns of differences mean, as far as these have values in them.
+    """Yield what the columns mean that have values.
 
     Args:
         rows: the differences.
@@ -150,8 +156,7 @@ def legend(
     yield NOTES["p"].format(adjustment, LEVEL)
 
 
-# --- two models
-# -------------------------------------------------------------------------------------------------------
+# --- two models -----------------------------------------------------------------------------------
 
 
 class Comparison(NamedTuple):
@@ -164,7 +169,7 @@ class Comparison(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str]:
-        """The names of the models or, where these are the same, of their recipes."""
+        """The names of the models, or of their recipes if equal."""
         return _names(self.a, self.b)
 
 
@@ -175,7 +180,7 @@ def _names(a: Row, b: Row) -> tuple[str, str]:
 def compare(
     a: Sequence[Row], b: Sequence[Row], read: Read, resamples: int = RESAMPLES
 ) -> Comparison:
-    """Compare every value that two models have under the same options of a metric.
+    """Compare two models in every value that both have.
 
     Args:
         a: the values of each seed of a model.

@@ -61,7 +61,7 @@ class Document:
         return self._records
 
     def page(self) -> Any:
-        """Return the page of all results, or None: it is one of the tables.
+        """Return the page of all results; None: tables alone.
 
         It is a :class:`jembench.report.page.content.Page`.
         """
@@ -69,7 +69,9 @@ class Document:
 
 
 def render(document: Document, format: str) -> Any:
-    """Return the whole text, with a line break at its end; bytes of a binary format.
+    """Return the whole text, or the bytes of a binary format.
+
+    A text ends with a line break.
 
     Args:
         document: what is shown.
@@ -95,8 +97,8 @@ def to_csv(document: Document) -> str:
 def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """Return a line for each row below the names of the fields.
 
-    The items of a list have spaces between them. The text is safe to open in a spreadsheet: a text that would run as a formula (``=HYPERLINK(...)``)
-    gets an apostrophe before it.
+    The items of a list have spaces between them. The text is safe to open in a spreadsheet: a text
+    that would run as a formula (``=HYPERLINK(...)``) gets an apostrophe before it.
     """
     stream = io.StringIO()
     writer = csv.DictWriter(stream, fields, lineterminator="\n")
@@ -106,7 +108,10 @@ def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def table_csv(table: Table) -> str:
-    """Return one table as CSV in full precision, with columns for intervals and deviations."""
+    """Return one table as CSV in full precision.
+
+    Intervals and deviations have columns of their own.
+    """
     columns: dict[str, Sequence[Any]] = {}
     for heading, cells in zip(table.headings, zip(*table.rows, strict=True), strict=True):
         name = heading.in_one_line
@@ -153,7 +158,10 @@ def _joined(value: Any) -> Any:
 
 
 def _inert(value: Any) -> Any:
-    """Return a value for CSV, with an apostrophe before a text that may run as a formula."""
+    """Return a value for CSV that runs as no formula.
+
+    A text that may run gets an apostrophe before it.
+    """
     value = _joined(value)
     if not isinstance(value, str) or number_in(value) is not None:
         return value
@@ -166,8 +174,7 @@ def _inert(value: Any) -> Any:
     return f"'{value}" if next(visible, None) in tuple("=+-@") else value
 
 
-# --- Markdown (GitHub, GitLab, Pandoc, notebooks)
-# ---------------------------------------------------------------------
+# --- Markdown (GitHub, GitLab, Pandoc, notebooks) -------------------------------------------------
 
 
 def markdown(document: Document) -> str:

@@ -19,12 +19,13 @@ def table_of(file: str) -> dict[str, Any]:
 _WORDS = table_of("headings.toml")
 _KNOWN = re.compile(rf"(?<![^@-])({'|'.join(sorted(_WORDS, key=len, reverse=True))})(?![^@-])")
 _NETWORK = re.compile(
-    r"(is|fid-infinity|fid|kid|precision|recall|density|coverage|memorised|nearest-ratio|ct|authentic)-(.+-cnn|dinov2|clip)"
+    r"(is|fid-infinity|fid|kid|precision|recall|density|coverage|memorised|nearest-ratio|ct|authentic)"
+    r"-(.+-cnn|dinov2|clip)"
 )
 
 
 def split(label: str) -> tuple[str, str]:
-    """Return a label without its feature network, and the network: ``fid`` and ``digits-cnn``.
+    """Split a label from its feature network: ``fid`` and ``digits-cnn``.
 
     The network is "" where the label names none.
     """
@@ -61,7 +62,9 @@ def without_options(specs: Iterable[str]) -> dict[str, str]:
 
 
 def distinct(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the short name of each text, or the text itself where another one has the same name.
+    """Return the short name of each text.
+
+    Texts with equal names stay as they are.
 
     Args:
         names: short names by texts.

@@ -1,4 +1,4 @@
-"""Tables as LaTeX: one float for each, scaled down where it is wide, and one block of notes."""
+"""Tables as LaTeX: a float for each, and one block of notes."""
 
 import re
 from collections import Counter
@@ -92,8 +92,7 @@ def _float(table: Table, width: str, interval: Interval, label: str, *, notes: b
     return "\n".join([*lines, rf"\end{{{environment}}}"])
 
 
-# --- rows
-# -------------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
 def _tabular(table: Table, interval: Interval) -> Iterator[str]:
@@ -115,7 +114,7 @@ def _tabular(table: Table, interval: Interval) -> Iterator[str]:
 
 
 def _lines(upper: Sequence[str], lower: Sequence[str]) -> Iterator[str]:
-    """Yield a row of texts and, where a cell has one, the row of lower texts in small type."""
+    """Yield a row of texts and the lower texts in small type."""
     yield rf"{' & '.join(upper)} \\"
     if any(lower):
         small = [rf"{{\scriptsize {text}}}" if text else "" for text in lower]
@@ -145,12 +144,15 @@ def _superscript(mark: str) -> str:
 
 
 def _protected(text: str) -> str:
-    """Return a text that the line break before it does not read as its option."""
+    """Protect a text from being read as a line break's option."""
     return f"{{{text}}}" if text.startswith(("[", "*")) else text
 
 
 def _notes(tables: Sequence[Table], interval: Interval, heading: str = "") -> list[str]:
-    """Return the block of notes of some tables, if any: each once, the numbered ones last."""
+    """Return the block of notes of some tables, if any.
+
+    Each note appears once, the numbered ones last.
+    """
     notes = list(dict.fromkeys(note for table in tables for note in table.footnotes))
     notes.sort(key=lambda note: bool(note.mark))
     if interval == "pm":
@@ -169,8 +171,7 @@ def _notes(tables: Sequence[Table], interval: Interval, heading: str = "") -> li
     return ["\n".join(lines)]
 
 
-# --- characters
-# -------------------------------------------------------------------------------------------------------
+# --- characters -----------------------------------------------------------------------------------
 
 _CHARACTERS = str.maketrans(table_of("latex.toml"))
 

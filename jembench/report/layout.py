@@ -1,4 +1,4 @@
-"""From cells to a report: rows, our tables with published rows, then published tables."""
+"""From cells to a report: rows, our tables, published tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NO_RESPECT = "No result has a value that stands for a respect of the joint view.
 
 
 class Report(Document):
-    """The results of cells as means over their seeds, with published rows and tables.
+    """The means of results over seeds, with published numbers.
 
     Args:
         cells: in the order in which their models shall appear.
@@ -106,7 +106,7 @@ class Report(Document):
         return ours
 
     def tables_of(self, significance: Significance | None) -> tuple[list[Table], list[Table]]:
-        """Return our tables, and the published tables with numbers that have no place in ours.
+        """Return our tables, and published tables that do not fit in.
 
         Args:
             significance: finds the best values; None: none are marked.
@@ -152,7 +152,7 @@ class Report(Document):
 
 
 class PerSeed(Document):
-    """The values of each seed of a report, for formats that programs read."""
+    """The values of each seed of a report, for programs."""
 
     fields = (*FIELDS, *ORIGIN)
 
@@ -176,19 +176,19 @@ def _means(
     names: Names,
     metrics: Sequence[str] | None,
 ) -> list[Row]:
-    """Return the means of selected metrics, and rows for what was not run."""
+    """Return the means of selected metrics, and what was not run."""
     means = mark_chance(mark_incomparable(mean(seeds)))
     means = spread([*means, *_not_run(means, parts, names)], lambda row: row.metric)
     return select("metric", metrics, means, lambda row: row.metric) if means else []
 
 
 def _part_of(part: Part, metrics: Iterable[str]) -> Part:
-    """Return a part of a suite with those of its metrics that are selected, in their order."""
+    """Return a part of a suite with its selected metrics."""
     return part._replace(metrics=tuple(metric for metric in metrics if metric in part.metrics))
 
 
 def _not_run(rows: Sequence[Row], parts: Iterable[Part], names: Names) -> Iterator[Row]:
-    """Yield a row for each metric that a part of a suite asks for and a trained model lacks."""
+    """Yield a row for each metric that a model lacks."""
     present = {(row.fit, row.metric) for row in rows}
     fits = {row.fit: row for row in rows}
     asked = [(fit, metric) for part in parts for fit in part.rows for metric in part.rows[fit]]

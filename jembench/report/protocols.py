@@ -1,4 +1,4 @@
-"""Comparison of protocols part by part: among our results, and with published numbers."""
+"""Comparison of protocols part by part, also with published ones."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
@@ -14,20 +14,26 @@ from jembench.report import headings
 
 
 def parsed(protocol: str) -> Spec | None:
-    """Return a protocol as a spec; None of a plugin whose protocols are no specs."""
+    """Return a protocol as a spec; None if it is none.
+
+    Plugins may have such protocols.
+    """
     with suppress(SpecError):
         return spec.parse(protocol)
     return None
 
 
 def parts_of(protocol: str) -> dict[str, str]:
-    """Return the parts of a protocol; none of a plugin whose protocols are no specs."""
+    """Return the parts of a protocol; {} if it is no spec."""
     whole = parsed(protocol)
     return dict(whole.arguments) if whole else {}
 
 
 def peculiarities(protocols: Sequence[str]) -> list[str]:
-    """Return the arguments of each protocol that differ, or whole texts that are no specs."""
+    """Return the differing arguments of each protocol.
+
+    Protocols that are no specs appear as a whole.
+    """
     specs = [dict(whole.arguments) for whole in map(parsed, protocols) if whole]
     differing = []
     for key in sorted({key for arguments in specs for key in arguments}):
@@ -46,7 +52,7 @@ def peculiarities(protocols: Sequence[str]) -> list[str]:
 
 
 def source_in_words(source: str) -> str:
-    """Return the source of generated images in words: ``new chains of 20 steps by sgld``."""
+    """Return the source of images in words: ``new chains of 20 steps``."""
     if source == "buffer":
         return "replay buffer"
     if source == "direct":
@@ -58,8 +64,7 @@ def source_in_words(source: str) -> str:
     return words if chains.name == "chains" else f"{words} by {chains.name}"
 
 
-# --- attacks
-# ----------------------------------------------------------------------------------------------------------
+# --- attacks --------------------------------------------------------------------------------------
 
 DEFENCE = ("refine", "smooth", "data_noise", "eot", "grad")
 """The parts of an attack's protocol that make the defence. At 0, nothing is there."""
@@ -79,7 +84,11 @@ def values_of(name: str, attacks: Iterable[Mapping[str, str]]) -> set[str]:
 
 
 def in_common(protocols: Iterable[str]) -> str:
-    """Return the norm, budget and defence that attacks share; "" with other metrics among them."""
+    """Return the norm, budget and defence that attacks share.
+
+    Returns:
+        "" if other metrics are among them.
+    """
     attacks = [parts_of(protocol) for protocol in protocols if protocol]
     if not all("refine" in parts for parts in attacks):
         return ""
@@ -91,8 +100,7 @@ def in_common(protocols: Iterable[str]) -> str:
     return ", ".join(shared)
 
 
-# --- published numbers
-# ------------------------------------------------------------------------------------------------
+# --- published numbers ----------------------------------------------------------------------------
 
 TACIT = frozenset({"content", "data_content", "outliers"})
 """Parts of our protocol ids that no publication states: digests of images, number of outliers."""
@@ -101,19 +109,19 @@ _NAMES: Mapping[str, str] = headings.table_of("protocols.toml")
 
 
 def part_in_words(name: str, value: str) -> str:
-    """Return a part of a protocol and its value: ``norm L∞``, ``averaged chains 5``."""
+    """Return a part of a protocol in words: ``averaged chains 5``."""
     text = headings.in_words(value) if value.isidentifier() else value
     return f"{in_words([name])} {text}"
 
 
 def in_words(parts: Iterable[str]) -> str:
-    """Return the names of parts of a protocol in a sentence, the dataset first."""
+    """Return the names of parts of a protocol, the dataset first."""
     in_order = sorted(parts, key=lambda part: (part != "data", part))
     return ", ".join(_NAMES.get(part, part.replace("_", " ")) for part in in_order)
 
 
 class Match(NamedTuple):
-    """A published protocol beside one of ours: which parts differ or are not stated."""
+    """The parts of a published protocol that differ or are missing."""
 
     differs: Set[str]
     unstated: Set[str]  # incompletely stated there
@@ -121,7 +129,9 @@ class Match(NamedTuple):
 
 @lru_cache(maxsize=2**16)
 def compare(published: str, ours: str, metric: str) -> Match | None:
-    """Compare a published protocol, of which some parts may not be stated, with one of ours.
+    """Compare a published protocol with one of ours.
+
+    Some parts of it may not be stated.
 
     An option that the spec of our metric sets, ``selection=model`` for one, is no default that a
     publication may pass over: it differs where it is not stated.

@@ -1,4 +1,4 @@
-"""The published numbers: beside ours where protocols agree, or else as tables below.
+"""The published numbers, beside ours or as tables below.
 
 The files are the TOML files in ``reference/`` of every suite package. A file is one paper, a
 ``[[table]]`` in it one place of that paper; ``jem-iclr2020/table1`` names one. The layout is
@@ -64,7 +64,7 @@ class _Table(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A row: its values stand beside the other fields, each under the label of its column."""
+    """A row of a table, with values by the labels of columns."""
 
     model: str
     label: str
@@ -109,7 +109,7 @@ def published_numbers(
 
 
 def read_file(stem: str, file: Traversable) -> list[Published]:
-    """Return every number of one reference file, table by table and row by row.
+    """Return every number of one reference file, in its order.
 
     Raises:
         PluginError: if the file is not of the layout; the message says where.
@@ -131,7 +131,7 @@ _ALL = "*"
 
 
 def _row(stem: str, written: Mapping[str, Any], table: _Table, file: _File) -> Iterator[Published]:
-    """Yield the numbers of a row, each with the label of ours to which it corresponds."""
+    """Yield the numbers of a row, with the labels of ours."""
     columns = {column.label: column for column in table.columns}
     fields = {key: value for key, value in written.items() if key not in columns}
     values = {label: written[label] for label in columns if label in written}
@@ -170,7 +170,11 @@ def _row(stem: str, written: Mapping[str, Any], table: _Table, file: _File) -> I
 
 
 def _protocol(row: _Row, column: _Column, table: _Table, dataset: str) -> tuple[str, str]:
-    """Return the label of ours and the protocol as far as it is stated; "": no metric of ours."""
+    """Return the label of ours and the stated protocol.
+
+    Returns:
+        "" for both without a metric of ours.
+    """
     if column.protocol is None and table.protocol is None:
         return "", ""
     parts = {"data": re.sub(r"[^a-z0-9]", "", dataset.lower()), "metric": column.label}
@@ -182,8 +186,7 @@ def _protocol(row: _Row, column: _Column, table: _Table, dataset: str) -> tuple[
     return quantity, str(Spec(metric, stated))
 
 
-# --- beside ours
-# ------------------------------------------------------------------------------------------------------
+# --- beside ours ----------------------------------------------------------------------------------
 
 
 class Elsewhere(NamedTuple):
@@ -196,7 +199,7 @@ class Elsewhere(NamedTuple):
 def beside(
     published: Sequence[Published], ours: Sequence[Row]
 ) -> tuple[list[Row], list[Elsewhere]]:
-    """Find a place in our columns for published numbers of the same quantity.
+    """Place published numbers in our columns of the same quantity.
 
     Args:
         published: the numbers.
@@ -230,7 +233,7 @@ def beside(
 
 
 def _matches(number: Published, columns: Iterable[Sequence[Row]]) -> Iterator[tuple[Row, Match]]:
-    """Yield a row of each column with a number's metric, and how the protocols compare."""
+    """Yield a row of each column that a number may belong to."""
     if not number.row.protocol:
         return
     for column in columns:
@@ -260,7 +263,7 @@ def _in_column(number: Published, own: Row, unstated: Set[str], ours: Sequence[R
 
 
 def _named(number: Published, ours: Sequence[Row], standing: str = "") -> Row:
-    """Return a row under the paper's name of a model: ``WRN``, or ``WRN (baseline)``.
+    """Return a row under the name in the paper: ``WRN (baseline)``.
 
     Ours is named where a model of that name is among ours and the paper's name does not say it.
     """
@@ -272,8 +275,7 @@ def _named(number: Published, ours: Sequence[Row], standing: str = "") -> Row:
     return replace(row, name=name + standing, notes=(*row.notes, f"{number.status}: {row.source}"))
 
 
-# --- their tables
-# -----------------------------------------------------------------------------------------------------
+# --- their tables ---------------------------------------------------------------------------------
 
 
 def published_table(elsewhere: Elsewhere, ours: Sequence[Row]) -> Table:

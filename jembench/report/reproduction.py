@@ -1,4 +1,4 @@
-"""Comparison of a store with what was measured again from its records, value by value."""
+"""Comparison of a store with what was measured again."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -25,12 +25,12 @@ class Pair(NamedTuple):
 
 
 def compare(pairs: Sequence[Pair]) -> list[comparison.Difference]:
-    """Compare what was measured again (a) with what it was (b): a difference for each value of each
-    model.
+    """Compare what was measured again (a) with what it was (b).
 
-    A value is ``equal`` if each seed gives the same number: with the same code, versions and
-    processor, training is repeated bit for bit. Other processors round differently, so that
-    training gives other weights, as another seed would. Then there are two intervals of the
+    Each value of each model has a difference. A value is ``equal`` if each seed gives the same
+    number: with the same code, versions and processor, training is repeated bit for bit. Other
+    processors round differently, so that training gives other weights, as another seed would. Then
+    there are two intervals of the
     difference of the means over the seeds, and a two-sided p value from each. *Other images*: from
     the 95 % intervals of both (:func:`jembench.stats.paired.from_intervals`). *Training*: Student's
     t over the differences of at least three seeds. The larger p counts, as in
@@ -85,7 +85,7 @@ def _difference(ours: BySeed, theirs: BySeed, pairs: Sequence[Pair]) -> comparis
 
 
 def _missing(theirs: BySeed, pairs: Sequence[Pair]) -> comparison.Difference:
-    """Return the row of a value that was not measured again, with the reasons that are stored."""
+    """Return the row of a value that was not measured again."""
     places = {(row.fit, row.metric) for row in theirs.values()}
     reasons = [
         pair.ours.outcome.reason
@@ -97,12 +97,11 @@ def _missing(theirs: BySeed, pairs: Sequence[Pair]) -> comparison.Difference:
     return replace(described, seeds=(), verdict="missing", reason=reason)
 
 
-# --- for people and for programs
-# --------------------------------------------------------------------------------------
+# --- for people and for programs ------------------------------------------------------------------
 
 
 def document(differences: Sequence[comparison.Difference], differing: Sequence[str]) -> Document:
-    """Return the comparison as a table for each dataset and recipe, and as records.
+    """Return the comparison, with a table per dataset and recipe.
 
     Args:
         differences: of all values.

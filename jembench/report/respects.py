@@ -1,4 +1,4 @@
-"""The joint view: a value of each model in each of five respects, and the Pareto front.
+"""The joint view: models in five respects, and the Pareto front.
 
 ``respects.toml`` names the respects and the values that may stand for them.
 """
@@ -33,12 +33,11 @@ None: it cannot be tested.
 """
 
 
-# --- the values
-# -------------------------------------------------------------------------------------------------------
+# --- the values -----------------------------------------------------------------------------------
 
 
 def rows_of(means: Sequence[Row], placed: Sequence[Row]) -> list[Row]:
-    """Return the rows of the joint view: means over seeds, and published rows.
+    """Return the rows of the joint view, ours and published.
 
     The numbers of one model of one paper are on one line, whatever tables they are from.
 
@@ -51,7 +50,9 @@ def rows_of(means: Sequence[Row], placed: Sequence[Row]) -> list[Row]:
 
 
 def headline(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Return the rows that stand for each respect and cost, also those without a value.
+    """Return the rows that stand for each respect and cost.
+
+    Rows that say why a model has no value are among them.
 
     On each dataset it is the value that most models have; of several, the first in
     ``respects.toml``, and of these the one under the fewest options. Options that a command adds to
@@ -71,7 +72,7 @@ def headline(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def _preferred(columns: Iterable[Sequence[Row]], wanted: Sequence[str]) -> tuple[str, str] | None:
-    """Return the place of the value that stands for a respect; None: it has none."""
+    """Return the place of the value for a respect, or None."""
     ranked = []
     for column in columns:
         rank = _rank(column[0], wanted)
@@ -81,7 +82,7 @@ def _preferred(columns: Iterable[Sequence[Row]], wanted: Sequence[str]) -> tuple
 
 
 def _rank(row: Row, wanted: Sequence[str]) -> int | None:
-    """Return the place of a value in an order of preference; None: it is not wanted."""
+    """Return the rank of a wanted value; None: not wanted."""
     for rank, text in enumerate(wanted):
         metric, _, label = text.partition(" ")
         asked, own = spec.parse(metric), spec.parse(row.metric)
@@ -95,8 +96,7 @@ def _options(row: Row) -> int:
     return len(spec.parse(without_sampler(row.metric)).arguments)
 
 
-# --- the front
-# --------------------------------------------------------------------------------------------------------
+# --- the front ------------------------------------------------------------------------------------
 
 
 def front(respects: Mapping[str, Sequence[Row]], better: Better) -> set[Fit]:
@@ -143,15 +143,14 @@ def _dominates(a: Mapping[str, Row], b: Mapping[str, Row], better: Better) -> bo
 
 
 def _worse(a: Row, b: Row, better: Better) -> bool:
-    """Return whether ``a`` is significantly worse than ``b``, or worse without a test."""
+    """Return whether ``a`` is worse, significantly or without a test."""
     is_worse = better(b, a, 1)
     if is_worse is None and a.value is not None and b.value is not None:
         return a.value != b.value and (a.value < b.value) == (a.better == "higher")
     return bool(is_worse)
 
 
-# --- the table
-# --------------------------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 FRONT, LEADS = "*", "="
 """The marks of a model in the front, and of the values that lead a column together."""
@@ -165,7 +164,9 @@ def table(
     labels: Sequence[str] = (),
     names: Names = NO_NAMES,
 ) -> Table | None:
-    """Return the table of the joint view, with the front and the leading values marked.
+    """Return the table of the joint view, with marks.
+
+    Models in the front and leading values are marked.
 
     Args:
         rows: of the joint view.
@@ -190,7 +191,7 @@ def table(
 
 
 def _marked(table: Table, in_front: Collection[Fit], leaders: Iterable[Sequence[Row]]) -> Table:
-    """Return a table with marks on models in the front and on the values that lead a column."""
+    """Mark the models in the front and the leading values."""
     alone, leading = set[Row](), set[Row]()
     for group in leaders:
         leading.update(group)

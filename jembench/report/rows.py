@@ -1,4 +1,4 @@
-"""Results as flat rows, one value each, of a seed or as the mean over seeds.
+"""Results as flat rows: values of seeds or means over them.
 
 Tables are pivots of them.
 """
@@ -25,7 +25,9 @@ Better = Literal["higher", "lower", ""]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """A value of a metric on a model, or why there is none. Its fields are the columns of the CSV.
+    """A metric's value on a model, or why there is none.
+
+    Its fields are the columns of the CSV.
 
     The interval is that of the test set or of the samples, its ends averaged over the seeds; ``sd``
     is the standard deviation of the value over the seeds. The two answer different questions.
@@ -70,12 +72,12 @@ class Row:
 
     @property
     def column(self) -> str:
-        """The name of its column: the label, or the metric where there is none."""
+        """The name of its column: the label, or the metric."""
         return self.label or self.metric
 
     @property
     def heading(self) -> tuple[str, str]:
-        """The heading of its column in words, and the feature network that belongs to it, if any."""
+        """The heading of its column in words, and its feature network."""
         text, network = split(self.label or bare_name(self.metric))
         return (self.headed, "") if self.headed else (in_words(text), in_words(network))
 
@@ -86,14 +88,17 @@ class Row:
 
     @property
     def at_chance(self) -> str:
-        """A remark on a value whose interval is not above the value of guessing, or ""."""
+        """A remark on a value that is at chance, or ""."""
         if self.chance is None or self.low is None or self.low > self.chance:
             return ""
         guessing = f"the {self.chance:.3g} {self.unit} of guessing"
         return f"at chance: not above {guessing}, by the 95 % interval"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the row for programs; that of a seed also says where it comes from."""
+        """Return the row for programs.
+
+        The row of a seed also says where it comes from.
+        """
         flat = {name: getattr(self, name) for name in FIELDS} | {"notes": "; ".join(self.notes)}
         if self.cell is None:
             return flat
@@ -116,15 +121,14 @@ BySeed = Mapping[int, Row]
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """Group items with the same key, in the order in which they first come."""
+    """Group items by keys, in order of first appearance."""
     groups: dict[Hashable, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return list(groups.values())
 
 
-# --- from cells
-# -------------------------------------------------------------------------------------------------------
+# --- from cells -----------------------------------------------------------------------------------
 
 
 def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
@@ -145,7 +149,7 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
 
 
 def _of_cell(cell: Cell, names: Names, dataset_name: str) -> Iterator[Row]:
-    """Yield a row for each value of a cell, or one that says why it has none."""
+    """Yield a row per value of a cell, or its reason."""
     fit, outcome = cell.fit, cell.outcome
     name = names.get((fit.model, fit.recipe), fit.model)
     remarks = [outcome.reason]
@@ -188,7 +192,7 @@ _COLUMN = ("label", "unit", "better", "headed")
 
 
 def spread(rows: Sequence[Row], like: Callable[[Row], Hashable]) -> list[Row]:
-    """Return rows in which one without a value stands under its label, or under all labels.
+    """Spread rows without a value over the labels of their column.
 
     Args:
         rows: of values, and of what has none.
@@ -218,7 +222,7 @@ def headed(row: Row, names: Names) -> Row:
 
 
 def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:
-    """Return the name of each dataset in its protocols, or its spec where that is ambiguous."""
+    """Return the names of datasets in protocols; ambiguous: their specs."""
     in_protocols: dict[str, set[str]] = {}
     for dataset, protocol in {(cell.fit.dataset, cell.outcome.protocol) for cell in cells}:
         names = in_protocols.setdefault(dataset, set())
@@ -234,7 +238,7 @@ def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:
 
 
 def _added(fit: FitKey, name: str) -> Iterator[str]:
-    """Yield the options that the recipe added to a model whose name lacks them."""
+    """Yield the recipe's options that the name of a model lacks."""
     named, whole = parsed(name), spec.parse(fit.model)
     if named is None or named.name != whole.name:
         return
@@ -245,7 +249,7 @@ def _added(fit: FitKey, name: str) -> Iterator[str]:
 
 
 def _training(cell: Cell) -> Iterator[str]:
-    """Yield what a training started from, how it diverged, and what was done about it."""
+    """Yield what a training started from, and how it diverged."""
     training, record = f"training of seed {cell.fit.seed}", cell.provenance
     start = record.get("started_from")
     if start:
@@ -263,18 +267,17 @@ def _training(cell: Cell) -> Iterator[str]:
 
 
 def _outputs(cell: Cell) -> Iterator[str]:
-    """Yield the remarks on outputs of the model that are random or depend on other images."""
+    """Yield remarks on random or dependent outputs of the model."""
     yield from cell.provenance.get("outputs", ())
 
 
-# --- over seeds
-# -------------------------------------------------------------------------------------------------------
+# --- over seeds -----------------------------------------------------------------------------------
 
 _SEVERITY: tuple[Status, ...] = ("na", "not run", "failed")
 
 
 def mean(rows: Iterable[Row]) -> list[Row]:
-    """Return the mean over the seeds of each value, in the order in which values first come."""
+    """Return means over seeds, in order of first appearance."""
     groups = grouped(rows, lambda row: (row.fit, row.place))
     seeds: dict[Fit, set[int]] = {}
     for group in groups:
@@ -287,7 +290,7 @@ def mean(rows: Iterable[Row]) -> list[Row]:
 
 
 def _mean(group: Sequence[Row], seeds: set[int]) -> Row:
-    """Return the mean of a value over the seeds, or why there is none."""
+    """Return the mean over the seeds, or why there is none."""
     measured = [row for row in group if row.value is not None]
     gaps = {row.seeds[0]: (row.status, row.reason) for row in group if row.value is None}
     gaps |= dict.fromkeys(seeds - {row.seeds[0] for row in group}, ("not run", ""))
@@ -326,7 +329,7 @@ def _mean(group: Sequence[Row], seeds: set[int]) -> Row:
 def _of_seeds(
     measured: Iterable[Row], gaps: Mapping[int, tuple[Status, str]], *, name_seeds: bool
 ) -> str:
-    """Return the remarks on the seeds of a mean, and why seeds are missing."""
+    """Return the remarks on seeds, and why some are missing."""
     remarks = {row.seeds[0]: row.reason for row in measured if row.reason}
     for seed, (status, reason) in gaps.items():
         word = "N/A" if status == "na" else status
@@ -337,9 +340,10 @@ def _of_seeds(
 
 
 def mean_of(rows: Sequence[Row]) -> tuple[float, float | None, float | None]:
-    """Return the mean of values and of either end of their intervals; None: one is not known.
+    """Return the means of values and of the ends of intervals.
 
-    Of values that are not all finite it is not finite, where ``statistics`` may raise.
+    An end that is not known for all values is None. Of values that are not all finite the mean is
+    not finite, where ``statistics`` may raise.
     """
     values = [row.value for row in rows if row.value is not None]
     lows = [row.low for row in rows if row.low is not None]
@@ -363,15 +367,14 @@ def mark_chance(rows: Iterable[Row]) -> list[Row]:
     return [replace(row, reason=joined((row.reason, row.at_chance))) for row in rows]
 
 
-# --- protocols
-# --------------------------------------------------------------------------------------------------------
+# --- protocols ------------------------------------------------------------------------------------
 
 _DIRECT = re.compile(r"([:,])source=direct(,|$)")
 _BUFFER = re.compile(r"[:,]source=buffer(,|$)")
 
 
 def mark_incomparable(rows: Sequence[Row]) -> list[Row]:
-    """Mark values that are of another protocol than most in their column and dataset.
+    """Mark values of another protocol than most in their column.
 
     Without a majority all are marked. Samples that a model draws directly stand beside the kept
     chains of others, as in Table 1 of the JEM paper, with a remark: such a model has no chains to
@@ -388,7 +391,7 @@ def mark_incomparable(rows: Sequence[Row]) -> list[Row]:
 
 
 def _marked(row: Row, protocols: Sequence[str]) -> Row:
-    """Return a row that says whether its protocol is that of most among those of its column."""
+    """Return a row that says whether most have its protocol."""
     counts = Counter(map(_like_kept_chains, protocols))
     own = counts.pop(_like_kept_chains(row.protocol))
     remark = ""

@@ -1,4 +1,4 @@
-"""Axes for the values of a column, without outliers and with ticks that have room."""
+"""Axes for the values of a column, without outliers."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class TickLabel(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """The axis of a column. Values that are far from the others lie beyond its ends."""
+    """The axis of a column; outliers lie beyond its ends."""
 
     low: float
     high: float
@@ -35,13 +35,16 @@ class Scale(NamedTuple):
     better: Better = ""
 
     def place(self, value: float) -> float:
-        """Return the position of a value in % of the axis; beyond it, that of the nearer end."""
+        """Return the position of a value in % of the axis.
+
+        A value beyond the axis is at the nearer end.
+        """
         inside = min(max(value, self.low), self.high)
         return round(100 * (inside - self.low) / (self.high - self.low), 2)
 
     @property
     def labels(self) -> list[TickLabel]:
-        """The labels of the ticks that have room beside one another in a narrow column."""
+        """The labels of ticks that have room in a narrow column."""
         labels: list[TickLabel] = []
         taken = -math.inf
         for tick in self.ticks:
@@ -65,7 +68,7 @@ def tick_text(number: float) -> str:
 
 
 def scale(rows: Sequence[Row]) -> Scale | None:
-    """Return an axis for the values of a column and their intervals, without outliers.
+    """Return an axis for values and intervals, without outliers.
 
     The spread is the median distance from the median or, if it is larger, the median half-width of
     the intervals.

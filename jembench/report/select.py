@@ -1,6 +1,4 @@
-"""Selection of a store's results by fields, their order, and the display names of models. Imports
-no torch.
-"""
+"""Selection of a store's results by fields, with names. Imports no torch."""
 
 import shlex
 import warnings
@@ -37,7 +35,7 @@ _KINDS: Mapping[str, Kind] = {"model": "models", "dataset": "datasets", "metric"
 def select(
     field: str, wanted: Sequence[str] | None, items: Sequence[T], *of: Callable[[T], str | None]
 ) -> list[T]:
-    """Return the items whose field is wanted, in the order of what is wanted.
+    """Return the wanted items, in the order asked for.
 
     Args:
         field: its name, for errors: model, dataset, metric, recipe, seed or column.
@@ -137,12 +135,14 @@ def _fit_text(fit: Fit) -> str:
     return f"{model} on {dataset}, recipe {recipe}"
 
 
-# --- what a store has
-# -------------------------------------------------------------------------------------------------
+# --- what a store has -----------------------------------------------------------------------------
 
 
 def warn(problem: str) -> None:
-    """Warn that a file of a store was left out, at the line that has the store read."""
+    """Warn that a file of a store was left out.
+
+    The warning names the line that has the store read.
+    """
     warnings.warn(f"Left out: {problem}", Fallback, stacklevel=4)
 
 
@@ -159,7 +159,8 @@ class Selected(NamedTuple):
 class Selection:
     """Filters of results by fields, each also an order.
 
-    None stands for all, or for the ones that the file of an experiment gives. A text is a spec, a bare name, which means all specs of that name, or a pattern.
+    None stands for all, or for the ones that the file of an experiment gives. A text is a spec, a
+    pattern, or a bare name, which means all specs of that name.
     """
 
     suite: Suite | None = None  # whose metrics are shown
@@ -224,7 +225,7 @@ class Selection:
     def _of_suite(
         self, suite: Suite, store: Store, cells: list[Cell], left_out: list[str]
     ) -> tuple[Suite, list[Cell]]:
-        """Return a suite with the models and datasets of a store, and the results that it shows."""
+        """Return a suite as the store completes it, and its results."""
         if not suite.joint:
             cells = [cell for cell in cells if bare_name(cell.metric) in suite.metric_names]
         suite = with_imports(suite, store)
@@ -235,7 +236,10 @@ class Selection:
         return suite, cells
 
     def _of_limit(self, cells: Sequence[Cell], left_out: list[str]) -> list[Cell]:
-        """Return the results on the wanted number of test images, or on the only one there is."""
+        """Return the results on the wanted number of test images.
+
+        Without a wish, that is the only number there is.
+        """
         limits = Counter(cell.limit for cell in cells)
         shown = next(iter(limits)) if self.limit is None and len(limits) == 1 else self.limit
         for limit, count in limits.items():
@@ -263,7 +267,7 @@ class Selection:
     def among(
         self, cells: Sequence[Cell], names: Mapping[Fit, str] = MappingProxyType({})
     ) -> list[Cell]:
-        """Return the selected cells, sorted by datasets, then by models, then by recipes.
+        """Return the selected cells, by datasets, models and recipes.
 
         Args:
             cells: to select from.
@@ -297,7 +301,9 @@ class Selection:
     def _of_experiment(
         self, cells: Sequence[Cell], suite: Suite, left_out: list[str]
     ) -> list[Cell]:
-        """Return the cells of the fits of a suite; selected fields replace those that it names.
+        """Return the cells of the fits of a suite.
+
+        Selected fields replace those that it names.
 
         Of models that cannot be resolved here, all results with their names are returned, with a
         note.
@@ -332,7 +338,7 @@ def _columns(cells: Sequence[Cell], parts: Sequence[Part]) -> set[str]:
 
 
 def _requested(fit: FitKey, store: Store) -> str:
-    """Return the name of an import, or the spec of a model as far as it was requested."""
+    """Return the name of an import, or the requested spec."""
     with suppress(*UNREADABLE):
         record = fits.read(store.fit_folder(fit))
         return record.import_name or recorded(fit.model, record.identity, record.recipe)
@@ -340,7 +346,7 @@ def _requested(fit: FitKey, store: Store) -> str:
 
 
 def _measured(part: Part, measured: Set[str]) -> Part:
-    """Return a part of a suite with the metrics that were measured by an added sampler.
+    """Return a part with metrics that an added sampler measured.
 
     They take the place of metrics without a sampler that were not measured.
     """
@@ -359,8 +365,7 @@ WHOLE = Selection()
 """All that a store holds."""
 
 
-# --- sentences
-# --------------------------------------------------------------------------------------------------------
+# --- sentences ------------------------------------------------------------------------------------
 
 
 def outcomes(count: int) -> str:
@@ -374,5 +379,5 @@ def _remedy(store: Path, suite: str | None = None, limit: int | None = None) -> 
 
 
 def store_option(store: Path) -> str:
-    """Return the option that a command needs for a store; none for the usual one."""
+    """Return the option for a store; "" for the usual one."""
     return "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"

@@ -1,4 +1,4 @@
-"""Tests of differences between the values of a column: which is best, and what is as good."""
+"""Tests of which value of a column is best."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,7 +23,7 @@ class Significance:
         self._tested: dict[tuple[Row, Row], Difference | None] = {}
 
     def test(self, a: Row, b: Row) -> Difference | None:
-        """Test the difference of two means; None: it cannot be tested over test images."""
+        """Test the difference of two means over test images, if possible."""
         if (a, b) not in self._tested:
             difference = self._contrast(a, b)
             self._tested[a, b] = difference
@@ -56,7 +56,7 @@ class Significance:
         return _counts(difference, difference.larger_p * among)
 
     def best(self, rows: Iterable[Row]) -> set[Row]:
-        """Find the values that are better than the runner-up of their column and dataset.
+        """Find values better than the runner-up of their column and dataset.
 
         The p values are adjusted by Holm for the columns in which there are two values to test.
 
@@ -67,7 +67,7 @@ class Significance:
         return {first for first, _ in self._better(runners_up)}
 
     def leaders(self, rows: Iterable[Row]) -> list[list[Row]]:
-        """Return the best value of each column and dataset, and those not significantly worse.
+        """Return the best of each column, and those not significantly worse.
 
         The p values are adjusted by Holm for all comparisons. A value that cannot be tested counts
         as not worse.
@@ -83,7 +83,7 @@ class Significance:
         return leaders
 
     def _better(self, pairs: Iterable[tuple[Row, Row]]) -> set[tuple[Row, Row]]:
-        """Return the pairs of which the first value is better, after Holm for all of them."""
+        """Return the pairs whose first value is better, after Holm."""
         tested = {}
         for pair in pairs:
             difference = self.test(*pair)
@@ -94,13 +94,13 @@ class Significance:
 
 
 def _counts(row: Difference, p: float | None) -> bool:
-    """Return whether the first value is better by a p value, of the row or adjusted."""
+    """Return whether the first value is better, given a p value."""
     by = row.difference or 0.0
     return p is not None and p < LEVEL and by != 0 and (by > 0) == (row.better == "higher")
 
 
 def _ranked(rows: Iterable[Row]) -> list[list[Row]]:
-    """Return each column of a dataset that has comparable values, the best first."""
+    """Return columns of comparable values, the best first."""
     valued = (row for row in rows if row.value is not None and row.comparable and row.better)
     ranked = []
     for column in grouped(valued, lambda row: (row.dataset, row.place)):

@@ -1,4 +1,4 @@
-"""Tables of short texts, for people, with numbered footnotes; the pivot of rows.
+"""Tables of short texts with numbered footnotes; the pivot of rows.
 
 A number shows two significant digits of its uncertainty.
 """
@@ -52,7 +52,7 @@ class TableCell(NamedTuple):
 
     @property
     def half(self) -> str:
-        """Half the width of the interval, of a value without a deviation over seeds."""
+        """Half the width of the interval; "" with a deviation over seeds."""
         row = self.row
         if row is None or row.value is None or row.sd is not None:
             return ""
@@ -68,7 +68,7 @@ class TableCell(NamedTuple):
 
 
 class Footnote(NamedTuple):
-    """A remark on marked cells or, without a mark, on the whole table."""
+    """A remark on marked cells or on the whole table."""
 
     text: str
     mark: str = ""
@@ -84,7 +84,9 @@ class Table:
     footnotes: tuple[Footnote, ...] = ()
 
     def blocks(self, widths: Sequence[int], gap: int, most: int) -> list[list[int]]:
-        """Return its columns in as few blocks as fit, or in blocks of one.
+        """Return its columns in as few blocks as fit.
+
+        Where none fit, a block has one column.
 
         The columns that identify a row are in each block. The blocks are evenly filled: six columns
         read better as 3 + 3 than as 5 + 1.
@@ -111,7 +113,7 @@ class Table:
 
 
 def numbered(tables: Iterable[Table]) -> list[Table]:
-    """Return tables that are shown together, with the notes of cells as numbered footnotes.
+    """Return tables with the notes of their cells as numbered footnotes.
 
     Equal texts have one number. A remark on a whole table stands below the first that has it.
     """
@@ -137,8 +139,7 @@ def numbered(tables: Iterable[Table]) -> list[Table]:
     return marked_tables
 
 
-# --- pivot
-# ------------------------------------------------------------------------------------------------------------
+# --- pivot ----------------------------------------------------------------------------------------
 
 
 def pivot(
@@ -150,7 +151,9 @@ def pivot(
     title: str,
     best: Collection[Row] = (),
 ) -> Table:
-    """Return a table with a line for each model, option or source and a column for each value.
+    """Return a table with models as lines and values as columns.
+
+    Options and sources have lines of their own.
 
     Args:
         rows: in the order of the lines.
@@ -181,7 +184,9 @@ def pivot(
 
 
 def row_cell(row: Row | None) -> TableCell:
-    """Return a value with the digits that its interval allows, or why there is none.
+    """Return a value with sensible digits, or why there is none.
+
+    Its interval decides on the digits.
 
     None: the value is not asked for.
     """
@@ -228,8 +233,7 @@ def detail(unit: str, better: Better) -> str:
     return f"{unit} {_ARROWS[better]}".strip()
 
 
-# --- digits
-# -----------------------------------------------------------------------------------------------------------
+# --- digits ---------------------------------------------------------------------------------------
 
 
 def decimals_for(value: float, uncertainty: float | None) -> int:
@@ -244,7 +248,9 @@ def decimals_for(value: float, uncertainty: float | None) -> int:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """Return ``value`` with these decimals, or in scientific notation if it has many digits.
+    """Return ``value`` with these decimals, or in scientific notation.
+
+    Many digits call for that notation.
 
     A value whose uncertainty is far smaller has as many decimals as are shown at most.
     """

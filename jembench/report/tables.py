@@ -1,4 +1,4 @@
-"""From rows to tables: those that a suite names, or one of each kind of metric.
+"""From rows to tables, by parts of a suite or metrics.
 
 A part of a suite has a main table of its metrics and a table for each of its grids. Metrics that
 differ in their options alone (an attack) have a table with a line for each choice of options.
@@ -42,7 +42,7 @@ class Tables:
     names: Names
 
     def of_parts(self) -> Iterator[Table]:
-        """Yield the tables of each part; without parts, those of each kind of metric."""
+        """Yield the tables of each part, or of each kind of metric."""
         if not self.parts:
             yield from self._of_kinds()
         for part in self.parts:
@@ -57,7 +57,7 @@ class Tables:
                 yield from self.of_grid(grid, rows)
 
     def _of_kinds(self) -> Iterator[Table]:
-        """Yield one table of the metrics that have one value, and one of each other metric."""
+        """Yield a table of metrics with one value, then the others."""
         places = dict.fromkeys(row.place for row in self.rows)
         kinds = grouped(places, lambda place: bare_name(place[0]))
         single = [places[0][0] for places in kinds if len(places) == 1]
@@ -84,7 +84,7 @@ class Tables:
     def by_options(
         self, title: str, metrics: Sequence[str], rows: Sequence[Row]
     ) -> Iterator[Table]:
-        """Yield a table of one metric with a line for each choice of its options.
+        """Yield a table of a metric, a line per choice of options.
 
         Options that the label of a value tells, such as the norm of an attack, or that follow from
         others, such as the chains of a refined model, have no column.
@@ -108,7 +108,10 @@ class Tables:
         yield from self._table([title], metrics, shown, lines, lambda row: columns[row.label])
 
     def of_grid(self, grid: Grid, rows: Sequence[Row]) -> Iterator[Table]:
-        """Yield a table for each value of a grid: row options and models across column options."""
+        """Yield a table per value of a grid.
+
+        Row options and models stand across column options.
+        """
         places = {place.metric: place for place in grid.places}
         covered = [row for row in rows if covers(grid.datasets, row.dataset)]
         shown = spread(_measured(covered, places), _metric)
@@ -150,7 +153,7 @@ class Tables:
         options: Mapping[str, RowText],
         heading: Callable[[Row], Heading],
     ) -> Iterator[Table]:
-        """Yield the pivot of some rows with its remarks; of no rows of ours, nothing.
+        """Yield the pivot of rows with its remarks, if any are ours.
 
         Args:
             titles: parts of the title.
@@ -228,7 +231,7 @@ class Tables:
 def _by_options(
     rows: Iterable[Row], in_order: Iterable[Row], options: Collection[RowText]
 ) -> list[Row]:
-    """Return rows by their choices of options, as these first come; published ones come last."""
+    """Sort rows by their choices of options, published ones last."""
 
     def choice(row: Row) -> tuple[str, ...]:
         return tuple(text(row) for text in options)
@@ -238,7 +241,7 @@ def _by_options(
 
 
 def _measured(rows: Iterable[Row], metrics: Collection[str]) -> list[Row]:
-    """Return the rows of some metrics, without the models of which nothing is known there."""
+    """Return rows of metrics, without models that nothing was run for."""
     of_metrics = [row for row in rows if row.metric in metrics]
     fits = {row.fit for row in of_metrics if row.status != "not run"}
     return [row for row in of_metrics if row.fit in fits]
@@ -249,7 +252,7 @@ def _metric(row: Row) -> str:
 
 
 def _is_among(label: str, names: Iterable[str]) -> bool:
-    """Return whether a label is one of these names, or a variant of one: ``fid-cnn`` of ``fid``."""
+    """Return whether a label is a name or its variant: ``fid-cnn``."""
     return any(f"{label}-".startswith(f"{name}-") for name in names)
 
 
@@ -263,7 +266,11 @@ def recipe_name(label: str) -> str:
 
 
 def outliers_in(protocol: str) -> str:
-    """Return the score and the sets of outliers of a protocol; "" where it has none."""
+    """Return the score and the sets of outliers of a protocol.
+
+    Returns:
+        "" where it has none.
+    """
     parts = parts_of(protocol)
     sets = parts.get("set", "")
     if "+" in sets:
@@ -329,7 +336,7 @@ def _option_of(options: Mapping[str, Mapping[str, str]], name: str) -> RowText:
 
 
 def _option_text(name: str, value: str, values: Sequence[str]) -> str:
-    """Return an option for a heading: ``interp``, ``shift 0.1``, ``celeba`` without its options.
+    """Return an option for a heading: ``interp``, ``shift 0.1``, ``celeba``.
 
     Options that alone tell it from another value are kept.
     """
@@ -338,12 +345,11 @@ def _option_text(name: str, value: str, values: Sequence[str]) -> str:
     return headings.without_options(values)[value]
 
 
-# --- remarks on whole tables
-# ------------------------------------------------------------------------------------------
+# --- remarks on whole tables ----------------------------------------------------------------------
 
 
 def _differing_protocols(rows: Iterable[Row]) -> Iterator[Footnote]:
-    """Yield the columns whose values must not be compared, and which parts of protocols differ."""
+    """Yield how protocols differ in columns that must not be compared."""
     measured = (row for row in rows if row.value is not None)
     for column in grouped(measured, lambda row: (row.dataset, row.place)):
         protocols = {row.name: row.protocol for row in column if not row.comparable}
@@ -360,7 +366,7 @@ def _differing_protocols(rows: Iterable[Row]) -> Iterator[Footnote]:
 
 
 def _origins(row: Row) -> Iterator[str]:
-    """Yield remarks on chosen samplers, on features of one's own images and on several sets."""
+    """Yield remarks on samplers, features and sets."""
     parts = parts_of(row.protocol)
     sampler = parsed(parts.get("source", "")) if "sampler" in row.options else None
     if sampler and sampler.arguments:

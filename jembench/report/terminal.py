@@ -1,4 +1,7 @@
-"""Tables on a terminal, with ``rich``. What does not fit into the width goes on below."""
+"""Tables on a terminal, with ``rich``.
+
+What does not fit into the width goes on below.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -54,7 +57,7 @@ def _print(console: Console, table: Table, numbers: dict[str, str]) -> None:
 
 
 def _in_order(table: Table, width: int, numbers: dict[str, str]) -> Table:
-    """Return a table whose footnotes are numbered as its blocks show their marks.
+    """Renumber footnotes in the order in which blocks show them.
 
     Args:
         table: with numbers in the order of its lines.
@@ -77,7 +80,7 @@ def _in_order(table: Table, width: int, numbers: dict[str, str]) -> Table:
 
 
 class _Layout(NamedTuple):
-    """The texts of a table, the widths of its columns, and the columns of each of its blocks."""
+    """The texts of a table, the widths of columns, and its blocks."""
 
     headings: list[RichText]
     rows: list[list[RichText]]
