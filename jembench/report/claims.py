@@ -136,7 +136,9 @@ class _Judge(NamedTuple):
             for place in self.values
             if place[:2] == (fit, canonical) and label in ("", place[2])
         ]
-        return self.values[candidates[0]] if len(candidates) == 1 else {}
+        if len(candidates) == 1:
+            return self.values[candidates[0]]
+        return {}
 
     def _finding(
         self, claim: Claim, metric: str, of_a: BySeed, of_b: BySeed, fits: tuple[Fit, Fit]

@@ -167,7 +167,9 @@ def _verdict(row: Difference) -> Verdict | None:
     if row.p is None or row.larger_p is None:
         return None
     if row.p < LEVEL:
-        return "on images alone" if row.training.p is None else "significant"
+        if row.training.p is None:
+            return "on images alone"
+        return "significant"
     if row.larger_p < LEVEL:
         return "not after adjustment"
     if row.training.p is not None and row.training.p < LEVEL:
@@ -177,7 +179,9 @@ def _verdict(row: Difference) -> Verdict | None:
 
 def _count_in_words(count: int) -> str:
     words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-    return words[count] if count < len(words) else str(count)
+    if count < len(words):
+        return words[count]
+    return str(count)
 
 
 def adjusted(rows: Iterable[Difference]) -> list[Difference]:
@@ -338,7 +342,9 @@ def _with_ends(rows: Sequence[Row]) -> tuple[float, float, float] | None:
         None without an interval.
     """
     value, low, high = mean_of(rows)
-    return None if low is None or high is None else (value, low, high)
+    if low is None or high is None:
+        return None
+    return (value, low, high)
 
 
 def _resampled(
@@ -440,4 +446,6 @@ def _right(rows: Sequence[Row], read: Read) -> NDArray[np.bool_] | None:
     if len(rows) > 1 or rows[0].cell is None:
         return None
     arrays = list(read(rows[0].cell).values())
-    return arrays[0] if len(arrays) == 1 and arrays[0].dtype == np.bool_ else None
+    if len(arrays) == 1 and arrays[0].dtype == np.bool_:
+        return arrays[0]
+    return None

@@ -174,7 +174,9 @@ class Comparison(NamedTuple):
 
 
 def _names(a: Row, b: Row) -> tuple[str, str]:
-    return (a.recipe, b.recipe) if a.name == b.name else (a.name, b.name)
+    if a.name == b.name:
+        return (a.recipe, b.recipe)
+    return (a.name, b.name)
 
 
 def compare(
@@ -242,9 +244,13 @@ def of_comparison(comparison: Comparison) -> Document:
 
 def recipes_text(a: str | None, b: str | None) -> str:
     """Return the recipes of two models as a part of a title."""
-    return f"recipe {a}" if a == b else f"recipes {a} and {b}"
+    if a == b:
+        return f"recipe {a}"
+    return f"recipes {a} and {b}"
 
 
 def _seeds_text(seeds: Sequence[int]) -> str:
     numbers = ", ".join(map(str, seeds)) or "none"
-    return f"seed {numbers}" if len(seeds) == 1 else f"seeds {numbers}"
+    if len(seeds) == 1:
+        return f"seed {numbers}"
+    return f"seeds {numbers}"

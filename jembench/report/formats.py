@@ -154,7 +154,9 @@ def to_parquet(document: Document) -> bytes:
 
 
 def _joined(value: Any) -> Any:
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
+    return value
 
 
 def _inert(value: Any) -> Any:
@@ -171,7 +173,9 @@ def _inert(value: Any) -> Any:
     # programs read a full-width sign as the usual one, and drop what is before it
     narrow = unicodedata.normalize("NFKC", value)
     visible = (sign for sign in narrow if sign.isprintable() and not sign.isspace())
-    return f"'{value}" if next(visible, None) in tuple("=+-@") else value
+    if next(visible, None) in tuple("=+-@"):
+        return f"'{value}"
+    return value
 
 
 # --- Markdown (GitHub, GitLab, Pandoc, notebooks) -------------------------------------------------
@@ -203,7 +207,9 @@ def _text(text: TableCell) -> str:
 
 
 def _marks(marks: Sequence[str]) -> str:
-    return f"<sup>{in_markdown(', '.join(marks))}</sup>" if any(marks) else ""
+    if any(marks):
+        return f"<sup>{in_markdown(', '.join(marks))}</sup>"
+    return ""
 
 
 def in_markdown(text: str) -> str:

@@ -30,7 +30,9 @@ def split(label: str) -> tuple[str, str]:
     The network is "" where the label names none.
     """
     parts = _NETWORK.fullmatch(label)
-    return (parts[1], parts[2]) if parts else (label, "")
+    if parts:
+        return (parts[1], parts[2])
+    return (label, "")
 
 
 def in_words(label: str) -> str:
@@ -40,7 +42,9 @@ def in_words(label: str) -> str:
     """
     text, network = split(label)
     words = _KNOWN.sub(lambda word: _WORDS[word[0]], text).replace("-", " ").replace("@", " at ")
-    return f"{words} ({in_words(network)})" if network else words
+    if network:
+        return f"{words} ({in_words(network)})"
+    return words
 
 
 def known_as(metric: str, label: str = "") -> tuple[str, ...]:

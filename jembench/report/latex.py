@@ -140,12 +140,16 @@ def _cell(cell: TableCell, interval: Interval, *, name: bool) -> tuple[str, str]
 
 
 def _superscript(mark: str) -> str:
-    return rf"\textsuperscript{{{escaped(mark)}}}" if mark else ""
+    if mark:
+        return rf"\textsuperscript{{{escaped(mark)}}}"
+    return ""
 
 
 def _protected(text: str) -> str:
     """Protect a text from being read as a line break's option."""
-    return f"{{{text}}}" if text.startswith(("[", "*")) else text
+    if text.startswith(("[", "*")):
+        return f"{{{text}}}"
+    return text
 
 
 def _notes(tables: Sequence[Table], interval: Interval, heading: str = "") -> list[str]:

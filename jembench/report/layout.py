@@ -140,7 +140,9 @@ class Report(Document):
         """The tests of differences between the values; None without per-example values."""
         from jembench.report.significance import Significance  # slow to import, and to use
 
-        return Significance(self.seeds, self._read) if self._read else None
+        if self._read:
+            return Significance(self.seeds, self._read)
+        return None
 
     def records(self) -> list[dict[str, Any]]:
         """Return the means and the published numbers for programs."""
@@ -148,7 +150,9 @@ class Report(Document):
 
     def page(self) -> Any:
         """Return the page of the results; None: it is not known."""
-        return self._page(self) if self._page else None
+        if self._page:
+            return self._page(self)
+        return None
 
 
 class PerSeed(Document):
@@ -179,7 +183,9 @@ def _means(
     """Return the means of selected metrics, and what was not run."""
     means = mark_chance(mark_incomparable(mean(seeds)))
     means = spread([*means, *_not_run(means, parts, names)], lambda row: row.metric)
-    return select("metric", metrics, means, lambda row: row.metric) if means else []
+    if means:
+        return select("metric", metrics, means, lambda row: row.metric)
+    return []
 
 
 def _part_of(part: Part, metrics: Iterable[str]) -> Part:

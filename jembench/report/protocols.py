@@ -26,7 +26,9 @@ def parsed(protocol: str) -> Spec | None:
 def parts_of(protocol: str) -> dict[str, str]:
     """Return the parts of a protocol; {} if it is no spec."""
     whole = parsed(protocol)
-    return dict(whole.arguments) if whole else {}
+    if whole:
+        return dict(whole.arguments)
+    return {}
 
 
 def peculiarities(protocols: Sequence[str]) -> list[str]:
@@ -61,7 +63,9 @@ def source_in_words(source: str) -> str:
     if chains is None or steps is None:
         return source
     words = f"new chains of {steps} steps"
-    return words if chains.name == "chains" else f"{words} by {chains.name}"
+    if chains.name == "chains":
+        return words
+    return f"{words} by {chains.name}"
 
 
 # --- attacks --------------------------------------------------------------------------------------

@@ -78,7 +78,9 @@ def _preferred(columns: Iterable[Sequence[Row]], wanted: Sequence[str]) -> tuple
         rank = _rank(column[0], wanted)
         if rank is not None:
             ranked.append((-len(column), rank, _options(column[0]), column[0].place))
-    return min(ranked, key=lambda candidate: candidate[:3])[-1] if ranked else None
+    if ranked:
+        return min(ranked, key=lambda candidate: candidate[:3])[-1]
+    return None
 
 
 def _rank(row: Row, wanted: Sequence[str]) -> int | None:

@@ -79,7 +79,9 @@ class Row:
     def heading(self) -> tuple[str, str]:
         """The heading of its column in words, and its feature network."""
         text, network = split(self.label or bare_name(self.metric))
-        return (self.headed, "") if self.headed else (in_words(text), in_words(network))
+        if self.headed:
+            return (self.headed, "")
+        return (in_words(text), in_words(network))
 
     @property
     def options(self) -> dict[str, str]:

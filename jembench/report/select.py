@@ -127,7 +127,9 @@ def find_pair(
 
 
 def _only(text: str | None) -> list[str] | None:
-    return [text] if text else None
+    if text:
+        return [text]
+    return None
 
 
 def _fit_text(fit: Fit) -> str:
@@ -370,7 +372,9 @@ WHOLE = Selection()
 
 def outcomes(count: int) -> str:
     """Return ``1 outcome``, ``2 outcomes``."""
-    return "1 outcome" if count == 1 else f"{count} outcomes"
+    if count == 1:
+        return "1 outcome"
+    return f"{count} outcomes"
 
 
 def _remedy(store: Path, suite: str | None = None, limit: int | None = None) -> str:
@@ -380,4 +384,6 @@ def _remedy(store: Path, suite: str | None = None, limit: int | None = None) -> 
 
 def store_option(store: Path) -> str:
     """Return the option for a store; "" for the usual one."""
-    return "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"
+    if store == Path("runs"):
+        return ""
+    return f" --store {shlex.quote(str(store))}"

@@ -38,7 +38,9 @@ class Significance:
         if not seeds_a or not seeds_b:
             return None
         difference = contrast(seeds_a, seeds_b, self._read, resamples=RESAMPLES, alike=())
-        return None if difference.images.p is None else difference
+        if difference.images.p is None:
+            return None
+        return difference
 
     def is_better(self, a: Row, b: Row, among: int = 1) -> bool | None:
         """Return whether a mean over seeds is significantly better than another one.

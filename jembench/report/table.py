@@ -34,7 +34,9 @@ class Heading(NamedTuple):
     @property
     def in_one_line(self) -> str:
         """The label, with the unit in parentheses."""
-        return f"{self.label} ({self.detail})" if self.detail else self.label
+        if self.detail:
+            return f"{self.label} ({self.detail})"
+        return self.label
 
 
 class TableCell(NamedTuple):
@@ -64,7 +66,9 @@ class TableCell(NamedTuple):
     @property
     def in_one_line(self) -> str:
         """The value and its interval."""
-        return f"{self.value} {self.interval}" if self.interval else self.value
+        if self.interval:
+            return f"{self.value} {self.interval}"
+        return self.value
 
 
 class Footnote(NamedTuple):

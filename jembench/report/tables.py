@@ -143,7 +143,9 @@ class Tables:
         return {label: name for (model, label), name in self.names.items() if not model}
 
     def _rank(self, row: Row) -> int:
-        return self.labels.index(row.label) if row.label in self.labels else len(self.labels)
+        if row.label in self.labels:
+            return self.labels.index(row.label)
+        return len(self.labels)
 
     def _table(
         self,
@@ -257,7 +259,9 @@ def _is_among(label: str, names: Iterable[str]) -> bool:
 
 
 def _defence_rank(name: str) -> int:
-    return DEFENCE.index(name) if name in DEFENCE else 0
+    if name in DEFENCE:
+        return DEFENCE.index(name)
+    return 0
 
 
 def recipe_name(label: str) -> str:

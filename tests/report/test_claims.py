@@ -29,8 +29,7 @@ PAPER = Paper("A paper", "Somebody", "")
 N = 300
 
 
-# --- the files
-# --------------------------------------------------------------------------------------------------------
+# --- the files ------------------------------------------------------------------------------------
 
 
 def by_id(claim):
@@ -152,8 +151,7 @@ def written(folder, text) -> Path:
     return path
 
 
-# --- judging
-# ----------------------------------------------------------------------------------------------------------
+# --- judging --------------------------------------------------------------------------------------
 
 
 class Store:
@@ -405,8 +403,7 @@ def test_an_interval_over_seeds_on_one_side_is_never_no_difference(store, direct
         assert finding.row.verdict == f"{side}, but not significant after adjustment (three seeds)"
 
 
-# --- which models
-# -----------------------------------------------------------------------------------------------------
+# --- which models ---------------------------------------------------------------------------------
 
 
 def sides(store, asked):
@@ -504,8 +501,7 @@ def test_what_was_not_measured_says_what_measures_it(store, fields, reason):
     assert (found.row.verdict, found.row.reason) == ("not measured", reason)
 
 
-# --- shown
-# ------------------------------------------------------------------------------------------------------------
+# --- shown ----------------------------------------------------------------------------------------
 
 
 def test_every_claim_is_shown_once(store):
