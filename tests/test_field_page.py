@@ -137,6 +137,24 @@ def test_the_two_trainings_of_real_images():
             assert round((high - low) / 2, 2) == 0.02
 
 
+def test_the_recipes_of_today():
+    with (ROOT / "benchmarks/results/2026-11-29-images-today.csv").open() as lines:
+        values = {(row["name"], row["metric"], row["label"]): row for row in csv.DictReader(lines)}
+    (header,) = (line for line in LINES if line[0] == "model, today")
+    shown = lines_below(header, values)
+    assert len(shown) == 4
+    for name, *line in shown:
+        for heading, text in zip(header[1:], line, strict=True):
+            metric, label, digits = next(
+                column for key, column in IMAGES.items() if key.startswith(heading)
+            )
+            row = values.get((name, metric, label))
+            assert text == (f"{float(row['value']):.{digits}f}" if row else "N/A")
+    former = by_label("images-cpu")["jem", "accuracy", "accuracy"]
+    accuracies = [float(row["value"]) for row in (former, values["jem", "accuracy", "accuracy"])]
+    assert f"has {accuracies[1] - accuracies[0]:.1f} points of accuracy more" in PROSE
+
+
 def test_the_verdicts():
     judged = [line for line in LINES if line[0] in {row["claim"] for row in CLAIMS}]
     for (claim, *_, difference, where, verdict), row in zip(judged, CLAIMS, strict=True):
