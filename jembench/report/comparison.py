@@ -24,7 +24,7 @@ from jembench.errors import JembenchError, Unavailable
 from jembench.interfaces import Resampling
 from jembench.interfaces.metrics import Resampled
 from jembench.report.protocols import parsed, peculiarities
-from jembench.report.rows import BySeed, Row, mean_of
+from jembench.report.rows import BySeed, Row, mean_of, values_of
 from jembench.stats import paired
 from jembench.store.outcome import Cell
 
@@ -247,7 +247,7 @@ def contrast(
     if obstacle:
         return obstacle
     rows_a, rows_b = [a[seed] for seed in row.seeds], [b[seed] for seed in row.seeds]
-    values_a, values_b = _values(rows_a), _values(rows_b)
+    values_a, values_b = values_of(rows_a), values_of(rows_b)
     mean_a, mean_b = sum(values_a) / len(values_a), sum(values_b) / len(values_b)
     difference = mean_a - mean_b
     images, training = UNTESTED, UNTESTED
@@ -300,10 +300,6 @@ def _over_trainings(a: Sequence[float], b: Sequence[float], margin: float) -> Un
     if tested.low < tested.high:
         return Uncertainty(tested.low - margin, tested.high - margin, tested.p)
     return Uncertainty(p=tested.p)  # all seeds differ by the same, which is no interval
-
-
-def _values(rows: Iterable[Row]) -> list[float]:
-    return [row.value for row in rows if row.value is not None]
 
 
 # --- over test images -----------------------------------------------------------------------------
@@ -432,7 +428,7 @@ def _metric(text: str) -> Any:
 
 def _constant(number: Row, beside: Resampling) -> Resampling:
     """Return a number as a statistic of the same images."""
-    value = _values([number])[0]
+    value = values_of([number])[0]
     return beside._replace(
         statistic=lambda first, *_: np.full(len(first), value), within=(value, value)
     )

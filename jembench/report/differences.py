@@ -233,7 +233,7 @@ def of_comparison(comparison: Comparison) -> Document:
     )
     return Document(
         [table(title, ["value"], comparison.names, lines, *legend(rows, resamples))],
-        [row.as_dict() for row in rows],
+        list(map(Difference.as_dict, rows)),
         FIELDS,
         level=LEVEL,
         a={"model": a.model, "dataset": a.dataset, "recipe": a.recipe},

@@ -115,7 +115,7 @@ def table_csv(table: Table) -> str:
     columns: dict[str, Sequence[Any]] = {}
     for heading, cells in zip(table.headings, zip(*table.rows, strict=True), strict=True):
         name = heading.in_one_line
-        columns[name] = [_plain(cell) for cell in cells]
+        columns[name] = list(map(_plain, cells))
         for end in ("low", "high", "sd"):
             values = [getattr(cell.row, end, None) for cell in cells]
             if any(value is not None for value in values):

@@ -146,7 +146,8 @@ class Report(Document):
 
     def records(self) -> list[dict[str, Any]]:
         """Return the means and the published numbers for programs."""
-        return [row.as_dict() for row in (*self.rows, *(number.row for number in self._published))]
+        published = [number.row for number in self._published]
+        return list(map(Row.as_dict, (*self.rows, *published)))
 
     def page(self) -> Any:
         """Return the page of the results; None: it is not known."""
@@ -161,7 +162,7 @@ class PerSeed(Document):
     fields = (*FIELDS, *ORIGIN)
 
     def __init__(self, report: Report) -> None:
-        super().__init__(records=[row.as_dict() for row in mark_chance(report.seeds)])
+        super().__init__(records=list(map(Row.as_dict, mark_chance(report.seeds))))
 
     def tables(self, *, paper: bool = False) -> list[Table]:
         """Refuse to be shown to people.

@@ -17,7 +17,7 @@ from jembench.catalog.validation import Option, Printed
 from jembench.errors import PluginError, SpecError, unknown
 from jembench.report import headings
 from jembench.report.protocols import Match, compare, in_words
-from jembench.report.rows import Better, Row, grouped
+from jembench.report.rows import Better, Row, grouped, measured
 from jembench.report.table import ABSENT, Footnote, Heading, Table, detail, pivot
 
 Standing = Literal["published", "as quoted"]
@@ -208,8 +208,9 @@ def beside(
     Returns:
         The numbers as rows in our columns, and the tables that have others.
     """
-    measured = (row for row in ours if row.value is not None)
-    columns = grouped(measured, lambda row: (row.dataset, row.place))
+    columns = []
+    for column in grouped(measured(ours), lambda row: (row.dataset, row.place)):
+        columns.append((column[0], {row.protocol for row in column}))
     rows: list[Row] = []
     elsewhere: list[Elsewhere] = []
     for table in grouped(published, lambda number: number.table):
@@ -232,13 +233,13 @@ def beside(
     return rows, elsewhere
 
 
-def _matches(number: Published, columns: Iterable[Sequence[Row]]) -> Iterator[tuple[Row, Match]]:
+def _matches(
+    number: Published, columns: Iterable[tuple[Row, Set[str]]]
+) -> Iterator[tuple[Row, Match]]:
     """Yield a row of each column that a number may belong to."""
     if not number.row.protocol:
         return
-    for column in columns:
-        own = column[0]
-        protocols = {row.protocol for row in column}
+    for own, protocols in columns:
         compared = [compare(number.row.protocol, protocol, own.metric) for protocol in protocols]
         matches = [match for match in compared if match is not None]
         if len(matches) == len(compared):  # it must agree with all of ours

@@ -120,6 +120,6 @@ def document(differences: Sequence[comparison.Difference], differing: Sequence[s
             lines.append(Line(name, row, (row.reason,)))
         below = notes if group is groups[-1] else ()
         tables.append(table(title, ["model", "value"], ["ours", "theirs"], lines, *below))
-    records = [row.as_dict() for row in differences]
+    records = list(map(comparison.Difference.as_dict, differences))
     about = {"level": comparison.LEVEL, "differing": list(differing)}
     return Document(tables, records, comparison.FIELDS, **about)

@@ -15,7 +15,7 @@ from jembench.catalog import spec
 from jembench.experiment.names import NO_NAMES, Fit, Names
 from jembench.experiment.sweep import without_sampler
 from jembench.report.headings import table_of
-from jembench.report.rows import Row, grouped
+from jembench.report.rows import Row, grouped, measured
 from jembench.report.table import NOTES, Footnote, Table
 from jembench.report.tables import Tables
 
@@ -63,8 +63,8 @@ def headline(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """
     respects: dict[str, list[Row]] = {respect: [] for respect in _PREFERRED}
     for of_dataset in grouped(rows, lambda row: row.dataset):
-        measured = (row for row in of_dataset if row.value is not None and not row.source)
-        columns = grouped(measured, lambda row: row.place)
+        ours = (row for row in of_dataset if not row.source)
+        columns = grouped(measured(ours), lambda row: row.place)
         for respect, wanted in _PREFERRED.items():
             place = _preferred(columns, wanted)
             respects[respect] += [row for row in of_dataset if row.place == place]

@@ -130,6 +130,16 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     return list(groups.values())
 
 
+def measured(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows that have a value."""
+    return [row for row in rows if row.value is not None]
+
+
+def values_of(rows: Iterable[Row]) -> list[float]:
+    """Return the values of the rows that have one."""
+    return [row.value for row in rows if row.value is not None]
+
+
 # --- from cells -----------------------------------------------------------------------------------
 
 
@@ -201,9 +211,8 @@ def spread(rows: Sequence[Row], like: Callable[[Row], Hashable]) -> list[Row]:
         like: a function from a row to what it has in common with the values whose labels it takes.
     """
     labels: dict[Hashable, dict[str, Row]] = {}
-    for row in rows:
-        if row.value is not None:
-            labels.setdefault(like(row), {}).setdefault(row.label, row)
+    for row in measured(rows):
+        labels.setdefault(like(row), {}).setdefault(row.label, row)
     spread_rows: list[Row] = []
     for row in rows:
         columns = labels.get(like(row), {}) if row.value is None else {}
@@ -293,46 +302,46 @@ def mean(rows: Iterable[Row]) -> list[Row]:
 
 def _mean(group: Sequence[Row], seeds: set[int]) -> Row:
     """Return the mean over the seeds, or why there is none."""
-    measured = [row for row in group if row.value is not None]
+    valued = measured(group)
     gaps = {row.seeds[0]: (row.status, row.reason) for row in group if row.value is None}
     gaps |= dict.fromkeys(seeds - {row.seeds[0] for row in group}, ("not run", ""))
     base = replace(
-        (measured or group)[0],
-        seeds=tuple(row.seeds[0] for row in measured) or tuple(sorted(seeds)),
+        (valued or group)[0],
+        seeds=tuple(row.seeds[0] for row in valued) or tuple(sorted(seeds)),
         notes=tuple(dict.fromkeys(note for row in group for note in row.notes)),
         cell=None,
     )
-    if not measured:
+    if not valued:
         worst = max((status for status, _ in gaps.values()), key=_SEVERITY.index)
         reasons = {reason for status, reason in gaps.values() if status == worst}
         return replace(base, status=worst, reason=joined(sorted(reasons)))
-    protocols = list(dict.fromkeys(row.protocol for row in measured))
+    protocols = list(dict.fromkeys(row.protocol for row in valued))
     if len(protocols) > 1:
         differing = "; ".join(peculiarities(protocols))
         reason = f"measured under protocols that must not be averaged: {differing}"
         return replace(
             base, status="na", value=None, low=None, high=None, n=None, protocol="", reason=reason
         )
-    value, low, high = mean_of(measured)
+    value, low, high = mean_of(valued)
     deviation = None
-    if len(measured) > 1 and math.isfinite(value):
-        deviation = statistics.stdev(row.value for row in measured if row.value is not None)
+    if len(valued) > 1 and math.isfinite(value):
+        deviation = statistics.stdev(values_of(valued))
     return replace(
         base,
         value=value,
         low=low,
         high=high,
         sd=deviation,
-        n=min(row.n or 0 for row in measured),
-        reason=_of_seeds(measured, gaps, name_seeds=len(seeds) > 1),
+        n=min(row.n or 0 for row in valued),
+        reason=_of_seeds(valued, gaps, name_seeds=len(seeds) > 1),
     )
 
 
 def _of_seeds(
-    measured: Iterable[Row], gaps: Mapping[int, tuple[Status, str]], *, name_seeds: bool
+    rows: Iterable[Row], gaps: Mapping[int, tuple[Status, str]], *, name_seeds: bool
 ) -> str:
     """Return the remarks on seeds, and why some are missing."""
-    remarks = {row.seeds[0]: row.reason for row in measured if row.reason}
+    remarks = {row.seeds[0]: row.reason for row in rows if row.reason}
     for seed, (status, reason) in gaps.items():
         word = "N/A" if status == "na" else status
         remarks[seed] = f"{word}: {reason}" if reason else word
@@ -347,7 +356,7 @@ def mean_of(rows: Sequence[Row]) -> tuple[float, float | None, float | None]:
     An end that is not known for all values is None. Of values that are not all finite the mean is
     not finite, where ``statistics`` may raise.
     """
-    values = [row.value for row in rows if row.value is not None]
+    values = values_of(rows)
     lows = [row.low for row in rows if row.low is not None]
     highs = [row.high for row in rows if row.high is not None]
     low = sum(lows) / len(lows) if len(lows) == len(rows) else None
@@ -358,9 +367,8 @@ def mean_of(rows: Sequence[Row]) -> tuple[float, float | None, float | None]:
 def sides(rows: Iterable[Row]) -> dict[tuple[Fit, str, str], BySeed]:
     """Return the values of seeds by fit, metric and label."""
     by_place: dict[tuple[Fit, str, str], dict[int, Row]] = {}
-    for row in rows:
-        if row.value is not None:
-            by_place.setdefault((row.fit, *row.place), {})[row.seeds[0]] = row
+    for row in measured(rows):
+        by_place.setdefault((row.fit, *row.place), {})[row.seeds[0]] = row
     return dict(by_place)
 
 
@@ -383,9 +391,8 @@ def mark_incomparable(rows: Sequence[Row]) -> list[Row]:
     choose from.
     """
     protocols: dict[Hashable, list[str]] = {}
-    for row in rows:
-        if row.value is not None:
-            protocols.setdefault((row.dataset, row.place), []).append(row.protocol)
+    for row in measured(rows):
+        protocols.setdefault((row.dataset, row.place), []).append(row.protocol)
     return [
         row if row.value is None else _marked(row, protocols[row.dataset, row.place])
         for row in rows

@@ -13,7 +13,7 @@ from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, Place, bare_name, covers
 from jembench.report import headings
 from jembench.report.protocols import DEFENCE, in_common, in_words, parsed, parts_of, peculiarities
-from jembench.report.rows import Row, grouped, spread
+from jembench.report.rows import Row, grouped, measured, spread
 from jembench.report.select import T
 from jembench.report.table import ABSENT, DAGGER, NOTES, Footnote, Heading, Table, detail, pivot
 
@@ -70,7 +70,7 @@ class Tables:
 
     def main(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table with a column for each value of some metrics."""
-        shown = _measured(rows, metrics)
+        shown = _of_metrics(rows, metrics)
         in_order = sorted(shown, key=lambda row: metrics.index(row.metric))
         outliers: dict[str, str] = {}
         for row in shown:
@@ -89,7 +89,7 @@ class Tables:
         Options that the label of a value tells, such as the norm of an attack, or that follow from
         others, such as the chains of a refined model, have no column.
         """
-        shown = spread(_measured(rows, metrics), _metric)
+        shown = spread(_of_metrics(rows, metrics), _metric)
         options: dict[str, dict[str, str]] = {}
         for row in sorted(shown, key=lambda row: row.protocol):
             options[row.metric] = parts_of(row.protocol) | row.options
@@ -114,7 +114,7 @@ class Tables:
         """
         places = {place.metric: place for place in grid.places}
         covered = [row for row in rows if covers(grid.datasets, row.dataset)]
-        shown = spread(_measured(covered, places), _metric)
+        shown = spread(_of_metrics(covered, places), _metric)
         options = {}
         for metric, place in places.items():
             options[metric] = dict(zip(grid.rows, place.row, strict=True))
@@ -242,7 +242,7 @@ def _by_options(
     return sorted(rows, key=lambda row: (choices.index(choice(row)), bool(row.source)))
 
 
-def _measured(rows: Iterable[Row], metrics: Collection[str]) -> list[Row]:
+def _of_metrics(rows: Iterable[Row], metrics: Collection[str]) -> list[Row]:
     """Return rows of metrics, without models that nothing was run for."""
     of_metrics = [row for row in rows if row.metric in metrics]
     fits = {row.fit for row in of_metrics if row.status != "not run"}
@@ -354,8 +354,7 @@ def _option_text(name: str, value: str, values: Sequence[str]) -> str:
 
 def _differing_protocols(rows: Iterable[Row]) -> Iterator[Footnote]:
     """Yield how protocols differ in columns that must not be compared."""
-    measured = (row for row in rows if row.value is not None)
-    for column in grouped(measured, lambda row: (row.dataset, row.place)):
+    for column in grouped(measured(rows), lambda row: (row.dataset, row.place)):
         protocols = {row.name: row.protocol for row in column if not row.comparable}
         if not protocols:
             continue

@@ -1,4 +1,4 @@
-"""Two protocols side by side: what must agree, what may be left open, and what is then said of it."""
+"""Two protocols side by side: what must agree, and what may be left open."""
 
 import pytest
 

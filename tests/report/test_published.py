@@ -169,7 +169,10 @@ def test_another_unit_is_another_number(measured):
 
 
 def test_the_inception_score_of_jem_is_of_a_selection(measured):
-    protocol = "is:data=cifar10,features=inception-2015-12-05@67,images=10000,implementation=torch-fidelity,"
+    protocol = (
+        "is:data=cifar10,features=inception-2015-12-05@67,images=10000,"
+        "implementation=torch-fidelity,"
+    )
     cells = [
         measured(
             "is", f"{protocol}pooling=one-buffer,selection=none,source=buffer,splits=10", unit=""

@@ -101,7 +101,8 @@ def test_table_1_has_the_rows_of_the_paper(store):
     }
     (mark,) = rows_of(ours)["JEM · published"]["FID"].marks
     assert {note.mark: note.text for note in ours.footnotes}[mark] == (
-        "same quantity, protocol incompletely stated there: feature network, images, pooling, reference, "
+        "same quantity, protocol incompletely stated there: "
+        "feature network, images, pooling, reference, "
         "reference images, selection, source"
     )
     assert rows_of(ours)["JEM · published"][columns[1]].marks == ()

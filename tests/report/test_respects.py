@@ -25,7 +25,7 @@ def row(model, kind, value, better="higher", **more):
     )
 
 
-def test_the_value_of_most_models_stands_for_a_respect_then_the_preferred_one_then_that_of_fewest_options(
+def test_most_models_then_preference_then_fewest_options_choose_the_value_of_a_respect(
     cell,
 ):
     fids = itertools.product(("jem", "glow"), ("fid:source=fresh,steps=10", "fid"))

@@ -295,7 +295,10 @@ def ood(cell):
         value = number(model, score, set)
         values = {label: Value(value, value - 0.01, value + 0.01, n, "", "higher")}
         values |= {"fpr95-in": Value(1 - value, None, None, n, "", "lower")}
-        protocol = f"ood:content=ab,data={dataset},data_noise=0.03,images={n},outliers={n},score={score},set={set},split=test"
+        protocol = (
+            f"ood:content=ab,data={dataset},data_noise=0.03,images={n},outliers={n},"
+            f"score={score},set={set},split=test"
+        )
         outcome = outcome or Outcome(status="ok", protocol=protocol, values=values)
         return cell(model, metric, seed=seed, dataset=dataset, recipe="paper", outcome=outcome)
 
