@@ -12,7 +12,7 @@ from jembench.cli import options
 from jembench.cli.output import plugins_aside, say, write_file
 from jembench.cli.parameters import PATH, Text
 from jembench.drawing import Format, Style, inches
-from jembench.errors import SpecError, error_text, unknown
+from jembench.errors import JembenchError, SpecError, error_text, unknown
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(
@@ -108,10 +108,11 @@ def figures(
         try:
             files = planning.render(one, formats, style)
         except Exception as error:  # a figure that cannot be drawn stops no other
-            leave_out(
-                f"the figure {one.stem} cannot be drawn: {' '.join(error_text(error).split())}"
-            )
-            say(f"Left out: {problems[-1]}", err=True)
+            reason = " ".join(error_text(error).split())
+            leave_out(f"the figure {one.stem} cannot be drawn: {reason}")
+            say(f"Left out: {notes[-1]}", err=True)
+            if isinstance(error, JembenchError) and not only:
+                problems.pop()  # the store is in order: only the images of its data are not here
             continue
         for name, content in files.items():
             path = (output or store / "figures") / name

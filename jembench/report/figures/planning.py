@@ -12,7 +12,7 @@ from jembench.drawing import PLAIN, Format, Style
 from jembench.errors import JembenchError, error_text
 from jembench.experiment.names import Names
 from jembench.experiment.sweep import bare_name
-from jembench.report.figures import joint, training, values
+from jembench.report.figures import examples, joint, training, values
 from jembench.report.figures.base import Planned, Result, colours_of, display_names, distinct
 from jembench.report.formats import csv_text
 from jembench.report.layout import Report
@@ -40,6 +40,7 @@ def figures(report: Report, store: Store, left_out: Callable[[str], None]) -> li
         *training.buffers_of(fits, store, names),
         *values.seeds(measured),
         *values.hours(measured),
+        *examples.plan(measured, store.read_arrays),
     ]
     return distinct([*found, *joint.plan(report, names)])
 

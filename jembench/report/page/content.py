@@ -11,7 +11,6 @@ from jembench.catalog.spec import slug
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
 from jembench.experiment.sweep import bare_name
-from jembench.report.page.examples import Gallery, galleries
 from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.respects import headline
 from jembench.report.rows import Row, grouped
@@ -41,7 +40,6 @@ class Page:
     published: Sequence[Table] = ()  # published numbers that have no place beside ours
     figures: Mapping[str, Sequence[Picture]] = field(default_factory=dict)  # by metric
     samples: Sequence[Picture] = ()
-    images: Sequence[Gallery] = ()  # test images, by dataset
     trainings: Sequence[Picture] = ()
     claims: Sequence[Table] = ()
     origin: Sequence[Table] = ()  # trained models, commands, software and hardware
@@ -101,7 +99,6 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
         published=published,
         figures={metric: found for metric, found in figures.items() if found},
         samples=[*samples.values(), *images],
-        images=galleries(cells, store, names),
         trainings=pictures.drawn(training.curves_of(trained, store, pictures.note, names)),
         claims=[table for each in findings for table in document(each).tables()],
         origin=[origin(cells, trained, rows)] if cells else (),

@@ -293,8 +293,9 @@ def store(tmp_path_factory, everything):
 
 @pytest.fixture(scope="session")
 def planned(store):
-    """Every figure of the store, by the name of its files."""
-    found = planning.figures(Report(store.cells()), store, pytest.fail)
+    """Every figure of the store, by the name of its files; those of images are in test_examples."""
+    every = planning.figures(Report(store.cells()), store, pytest.fail)
+    found = [planned for planned in every if not planned.stem.startswith("examples-")]
     by_stem = {planned.stem: planned for planned in found}
     assert len(by_stem) == len(found)
     return by_stem
