@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jembench.catalog import discovery, registry, spec, trust
+from jembench.catalog import discovery, registry, trust
 from jembench.catalog.discovery import Kind
+from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan, plan_again
 from jembench.experiment.suite import Suite
@@ -88,7 +89,7 @@ def _check_installed(store: Store, cells: Sequence[Cell]) -> None:
         for cell in cells
         for pair in zip(kinds, (cell.fit.model, cell.fit.dataset, cell.metric), strict=True)
     }
-    bare = {(kind, bare_name(text)) for kind, text in named if ":" not in spec.parse(text).name}
+    bare = {(kind, bare_name(text)) for kind, text in named if ":" not in Spec(text).name}
     if lacking := sorted(bare - known):
         plugins = dict.fromkeys(
             str(one) for cell in cells for one in cell.provenance.get("plugins") or ()

@@ -22,8 +22,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import entrypoints
 
 from jembench import files
-from jembench.catalog import spec as specs
 from jembench.catalog import trust
+from jembench.catalog.spec import Spec
 from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, error_text, unknown
 from jembench.interfaces import API
 from jembench.stopping import is_request
@@ -159,7 +159,7 @@ def find(kind: Kind, name: str) -> Component:
             did not name (:mod:`jembench.catalog.trust`).
     """
     if ":" in name:
-        if specs.parse(name) != specs.Spec(name):
+        if Spec(name).name != name:
             raise SpecError(f"{name!r} is not an import path. Write package.module:function.")
         trust.check(name)
         module, attribute = name.split(":", 1)

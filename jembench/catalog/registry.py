@@ -17,7 +17,7 @@ from typing import Any
 from jembench.catalog import code_identity, discovery, options, trust
 from jembench.catalog.contents import Listing, content
 from jembench.catalog.discovery import Component, Kind
-from jembench.catalog.spec import Scalar, Spec, format_value, parse, split_list, stable_hash
+from jembench.catalog.spec import Scalar, Spec, split_list, stable_hash
 from jembench.catalog.validation import read_text
 from jembench.errors import JembenchError, PluginError, SpecError, error_text, unknown
 from jembench.files import same_folder
@@ -63,26 +63,27 @@ class Resolved:
     incidental: frozenset[str]  # options that are no part of the identity
 
     def __str__(self) -> str:
-        """Return the canonical spec, with the sorted options that are in the identity and not at
-        their defaults.
-        """
+        return str(self.spec)
+
+    @cached_property
+    def spec(self) -> Spec:
+        """The canonical spec: the options of the identity that are not at their defaults."""
         return self.text(without=self.incidental)
 
-    def text(self, without: Set[str] = frozenset()) -> str:
+    def text(self, without: Set[str] = frozenset()) -> Spec:
         """Return the spec with every option that is not at its default, for other processes and
         commands.
 
         Args:
             without: options to leave out.
         """
-        known = options.options_of(self.factory)
+        declared = options.options_of(self.factory)
         changed = {
             key: value
-            for key, value in sorted(self.arguments.items())
-            if value != known[key].default
+            for key, value in self.arguments.items()
+            if value != declared[key].default and key not in without
         }
-        kept = ((key, format_value(value)) for key, value in changed.items() if key not in without)
-        return str(Spec(self.name, tuple(kept)))
+        return Spec.of(self.name, changed)
 
     @property
     def is_pretrained(self) -> bool:
@@ -286,12 +287,12 @@ def resolve(kind: Kind, text: str) -> Resolved:
             range.
         PluginError: if the component cannot be imported.
     """
-    spec = parse(text)
+    spec = Spec(text)
     component = discovery.find(kind, spec.name)
     namesakes = [other for other in discovery.components(kind) if other.name == component.name]
     name = f"{component.distribution}/{component.name}" if len(namesakes) > 1 else component.name
     factory = discovery.load(component)
-    known, given = options.options_of(factory), dict(spec.arguments)
+    known, given = options.options_of(factory), dict(spec.options)
     if extra := [key for key in given if key not in known]:
         raise unknown(f"option of {name}", extra[0], known, f"jembench list {kind}")
     defaults = {
@@ -331,7 +332,7 @@ def check_of_file(kind: Kind, text: str, where: str) -> None:
     Raises:
         SpecError: if the spec sets another option.
     """
-    named = {key for key, _ in parse(text).arguments}
+    named = Spec(text).options.keys()
     if not named:
         return  # without importing the component
     try:
@@ -351,8 +352,8 @@ def check_of_file(kind: Kind, text: str, where: str) -> None:
         )
 
 
-def canonical(kind: Kind, text: str) -> str:
+def canonical(kind: Kind, text: str) -> Spec:
     """Return the canonical form of a spec, or the sorted spec if its component is not installed."""
     with suppress(JembenchError):
-        return str(resolve(kind, text))
-    return str(parse(text))
+        return resolve(kind, text).spec
+    return Spec(text)

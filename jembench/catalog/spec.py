@@ -6,14 +6,17 @@ for ``torchvision`` and ``hf``, and ``toy:rings`` for ``toy:kind=rings``. A valu
 quote or a blank at an end is written as a JSON string.
 """
 
+from __future__ import annotations
+
 import ast
 import functools
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from jembench.errors import SpecError, printable
@@ -25,7 +28,7 @@ _HEAD = re.compile(
     rf"(?P<name>{_NAME}(?::[A-Za-z_][\w.]*(?=:|\Z))?)(?::(?P<arguments>.*))?", re.DOTALL
 )
 _ARGUMENT = re.compile(r'\s*(?P<key>[A-Za-z_]\w*)=(?P<value>"(?:[^"\\]|\\.)*"|[^,"]*)(?:,|\Z)')
-# the last branch keeps an open quote, which parse refuses
+# the last branch keeps an open quote, which _options refuses
 _PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')
 _FILE = re.compile(r"(?:.*/)?(?P<module>[A-Za-z_]\w*)\.py:(?P<rest>[A-Za-z_].*)")
 _SOURCE = re.compile(r"(?:.*/)?[A-Za-z_]\w*\.py")
@@ -35,67 +38,121 @@ _SHORT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """A parsed spec string, with values as text."""
+class Spec(str):
+    """A component's name with its options: the canonical text of a spec.
 
-    name: str
-    arguments: tuple[tuple[str, str], ...] = ()
+    The options in the text are sorted: ``Spec("jem:b=2, a=1") == "jem:a=1,b=2"``.
 
-    def __str__(self) -> str:
-        written = []
-        for key, value in sorted(self.arguments):
-            has_quotes = value != value.strip() or re.search(r'[,"]', value)
-            written.append(f"{key}={json.dumps(value) if has_quotes else value}")
-        return _SHORT.sub(r"\1:", f"{self.name}:{','.join(written)}" if written else self.name)
-
-
-@functools.lru_cache(maxsize=10_000)
-def parse(text: str) -> Spec:
-    """Parse one spec string.
+    Args:
+        text: of a user or a file; a Spec is returned as it is.
 
     Raises:
         SpecError: if the text does not have the form ``name:key=value,...`` or has a key twice.
     """
-    if file := _FILE.fullmatch(text.strip()):
+
+    __slots__ = ("name", "options")
+
+    name: str
+    options: Mapping[str, str]
+
+    def __new__(cls, text: str) -> Spec:
+        return text if isinstance(text, Spec) else _parse(text)
+
+    @classmethod
+    def of(cls, name: str, options: Mapping[str, Scalar]) -> Spec:
+        """Return the spec of a name and options, which are not checked."""
+        texts = {key: format_value(value) for key, value in sorted(options.items())}
+        spec = super().__new__(cls, _written(name, texts))
+        spec.name, spec.options = name, MappingProxyType(texts)
+        return spec
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Spec.of, (self.name, dict(self.options))
+
+    @property
+    def bare(self) -> str:
+        """The name without its distribution: ``cifar10`` of ``jembench/cifar10:root=/data``."""
+        return self.name.rpartition("/")[2]
+
+    def with_(self, /, **options: Scalar) -> Spec:
+        """Return the spec with some of its options set."""
+        return Spec.of(self.name, {**self.options, **options})
+
+    def without(self, *options: str) -> Spec:
+        """Return the spec without some of its options."""
+        return Spec.of(self.name, {k: v for k, v in self.options.items() if k not in options})
+
+
+def _written(name: str, options: Mapping[str, str]) -> str:
+    """Return the canonical text of a name and sorted options."""
+    if not options:
+        return _SHORT.sub(r"\1:", name)
+    written = []
+    for key, value in options.items():
+        has_quotes = value != value.strip() or re.search(r'[,"]', value)
+        written.append(f"{key}={json.dumps(value) if has_quotes else value}")
+    return _SHORT.sub(r"\1:", f"{name}:{','.join(written)}")
+
+
+@functools.lru_cache(maxsize=10_000)
+def _parse(text: str) -> Spec:
+    """Parse a text once."""
+    _refuse_files(text.strip())
+    match = _HEAD.fullmatch(_SHORT.sub(_in_full, text.strip()))
+    if not match:
+        raise SpecError(
+            f"{text!r} is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10."
+        )
+    return Spec.of(match["name"], _options(match["arguments"], text))
+
+
+def _refuse_files(text: str) -> None:
+    """Raise the error for a file or a folder in the place of a spec."""
+    if file := _FILE.fullmatch(text):
         name = file["module"]
         raise SpecError(
             f"{text!r} is a file. Write {name}:{file['rest']}, in the folder that holds {name}.py."
         )
-    if _SOURCE.fullmatch(text.strip()):
-        raise SpecError(_advice_for_source(Path(text.strip())))
-    if not (match := _HEAD.fullmatch(_SHORT.sub(_in_full, text.strip()))):
-        if text.lstrip().startswith((".", "/", "~")):
-            folder = f"For images in a folder write imagefolder:root={text}."
-            raise SpecError(
-                f"{text!r} is a path, not a spec. {folder} For code write --plugin FILE.py and FILE:NAME."
-            )
+    if _SOURCE.fullmatch(text):
+        raise SpecError(_advice_for_source(Path(text)))
+    if text.startswith((".", "/", "~")):
         raise SpecError(
-            f"{text!r} is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10."
+            f"{text!r} is a path, not a spec. For images in a folder write imagefolder:root={text}. "
+            "For code write --plugin FILE.py and FILE:NAME."
         )
-    parsed: dict[str, str] = {}
-    rest = match["arguments"]
+
+
+def _options(arguments: str | None, text: str) -> dict[str, str]:
+    """Parse the part of a spec after its name; None: there is none."""
+    options: dict[str, str] = {}
+    rest = arguments
     while rest is not None:
-        if not (argument := _ARGUMENT.match(rest)):
+        argument = _ARGUMENT.match(rest)
+        if not argument:
             raise SpecError(
                 f"In {text!r}, {rest!r} is not key=value. Write name:key=value,key=value; "
                 'a value with a comma goes into double quotes: key="a,b".'
             )
         key, value = argument["key"], argument["value"]
-        if key in parsed:
+        if key in options:
             raise SpecError(f"In {text!r}, {key!r} is given twice. Keep one of the two.")
-        try:
-            parsed[key] = json.loads(value) if value.startswith('"') else value
-        except json.JSONDecodeError as error:
-            raise SpecError(
-                f"In {text!r}, {value} is not a JSON string ({error.msg}). Write a backslash inside quotes twice."
-            ) from None
-        if value.startswith('"') and printable(parsed[key].replace("\n", "\0")) != parsed[key]:
-            raise SpecError(
-                f"In {text!r}, the value of {key} holds a control character. Leave it out."
-            )
+        options[key] = _unquoted(key, value, text) if value.startswith('"') else value
         rest = rest[argument.end() :] if argument[0].endswith(",") else None
-    return Spec(match["name"], tuple(sorted(parsed.items())))
+    return options
+
+
+def _unquoted(key: str, value: str, text: str) -> str:
+    """Return the text of a value in quotes."""
+    try:
+        unquoted: str = json.loads(value)
+    except json.JSONDecodeError as error:
+        raise SpecError(
+            f"In {text!r}, {value} is not a JSON string ({error.msg}). "
+            "Write a backslash inside quotes twice."
+        ) from None
+    if printable(unquoted.replace("\n", "\0")) != unquoted:
+        raise SpecError(f"In {text!r}, the value of {key} holds a control character. Leave it out.")
+    return unquoted
 
 
 def _advice_for_source(file: Path) -> str:

@@ -27,7 +27,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from jembench.catalog import spec
+from jembench.catalog.spec import Spec, specs_in
 from jembench.errors import SpecError
 
 VARIABLE = "JEMBENCH_TRUST"
@@ -166,16 +166,16 @@ def code_in(value: Any, depth: int = 0) -> Iterator[str]:
             f"{text[:30]!r}... is longer than {_LONGEST} characters, or nested in {_DEEPEST} others."
         )
     try:
-        parsed = spec.parse(text)
+        parsed = Spec(text)
     except SpecError:
-        pieces = spec.specs_in(text)
+        pieces = specs_in(text)
         inner = pieces if len(pieces) > 1 else []
         inner += filter(None, [text.partition("=")[2]])
         if text.lstrip()[:1] in ('"', "[", "{"):
             with suppress(ValueError, RecursionError):
                 inner.append(json.loads(text))
     else:
-        inner = [argument for _, argument in parsed.arguments]
+        inner = list(parsed.options.values())
         if ":" in parsed.name:
             yield parsed.name
     for part in inner:

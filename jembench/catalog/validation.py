@@ -28,7 +28,7 @@ from typing import (
     get_type_hints,
 )
 
-from jembench.catalog.spec import Scalar, format_value
+from jembench.catalog.spec import Scalar, Spec, format_value
 from jembench.errors import JembenchError, PluginError, SpecError, printable, unknown
 
 T = TypeVar("T")
@@ -234,6 +234,8 @@ class _Reader(NamedTuple):
             return value
         if hint in _SCALARS:
             return self.scalar(hint, value, path)
+        if hint is Spec:
+            return self.spec(value, path)
         if origin is Annotated:
             if hint == Printed:
                 return self._replace(form=self.form._replace(style="json")).scalar(
@@ -300,15 +302,22 @@ class _Reader(NamedTuple):
                 type(value) is int or (style == "json" and value in ("nan", "inf", "-inf"))
             ):
                 found = float(value)
-        if type(found) is not kind or (
-            kind is float and style != "json" and not math.isfinite(found)
-        ):
+        # a Spec is text as well; True is no number
+        is_kind = isinstance(found, str) if kind is str else type(found) is kind
+        if not is_kind or (kind is float and style != "json" and not math.isfinite(found)):
             raise self.wrong(
                 value, "a number" if kind is float and style == "json" else _SCALARS[kind][0], path
             )
         if kind is int and not -(2**63) <= found < 2**63:
             raise self.wrong(value, "a whole number of at most 63 bits", path)
         return found
+
+    def spec(self, value: Any, path: str) -> Spec:
+        """Check and parse a spec."""
+        try:
+            return Spec(self.scalar(str, value, path))
+        except SpecError:
+            raise self.wrong(value, "a spec, name:key=value", path) from None
 
     def wrong(self, value: Any, wanted: str, path: str) -> JembenchError:
         """Return the error for a value that is not allowed."""

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from jembench.catalog import plugin_files
-from jembench.catalog.spec import Spec, parse, slug
+from jembench.catalog.spec import Spec, slug
 from jembench.cli import parameters
 from jembench.cli.output import plugins_aside
 
@@ -80,13 +80,13 @@ def labelled(format: str, label: str | None, output: Path | None = None) -> str:
     Raises:
         UsageError: if another format is given a label.
     """
-    name, arguments = parse(format).name, dict(parse(format).arguments)
+    name, arguments = Spec(format).name, dict(Spec(format).options)
     if name != "latex" and label:
         raise click.UsageError("--label is for LaTeX. Add --format latex, or leave it out.")
     default = slug(output.stem) if output else ""
     if name == "latex" and (label or default):
         arguments["label"] = label or arguments.get("label", default)
-    return str(Spec(name, tuple(arguments.items())))
+    return Spec.of(name, arguments)
 
 
 reference = click.option(

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from jembench.catalog.spec import parse
+from jembench.catalog.spec import Spec
 from jembench.errors import SpecError, printable
 from jembench.files import cannot_write, write_atomically
 
@@ -126,7 +126,7 @@ def check_ending(path: Path, format: str) -> None:
     Raises:
         SpecError: if it does.
     """
-    name, promised = parse(format).name, _ENDINGS.get(path.suffix.lower())
+    name, promised = Spec(format).name, _ENDINGS.get(path.suffix.lower())
     if promised is None or name == promised or name not in {"table", *_ENDINGS.values()}:
         return
     also = f"write --format {promised}, or " if promised else ""

@@ -6,7 +6,7 @@ from typing import Any
 
 from jembench.catalog import discovery
 from jembench.catalog.options import options_of
-from jembench.catalog.spec import Spec, parse
+from jembench.catalog.spec import Spec
 from jembench.errors import unknown
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.sweep import bare_name
@@ -41,7 +41,7 @@ def attack_suite(attack: str, options: Mapping[str, Any], datasets: Sequence[str
 def _metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tuple[str, ...]:
     """Return the metrics of an attack on a dataset."""
     known = {component.name for component in discovery.components("metrics")}
-    own = parse(attack)
+    own = Spec(attack)
     name = own.name
     if ":" not in name and bare_name(name) not in known:
         raise unknown("attack", name, ATTACKS, "jembench attack --help")
@@ -65,8 +65,5 @@ def _metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tuple[str
             chosen.pop("grad", None)
             if not {"smooth", "data_noise"} & chosen.keys():
                 chosen.pop("eot", None)
-    specs = (
-        Spec(name, tuple(sorted({**chosen, **dict(own.arguments)}.items())))
-        for chosen in combinations
-    )
+    specs = (own.with_(**{**chosen, **own.options}) for chosen in combinations)
     return tuple(dict.fromkeys(map(str, specs)))

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 
-from jembench.catalog import discovery, registry, spec
+from jembench.catalog import discovery, registry
+from jembench.catalog.spec import Spec
 from jembench.errors import JembenchError, SpecError, Unavailable
 from jembench.experiment import recipe as recipes
-from jembench.experiment.names import Fit, Names
+from jembench.experiment.names import Names
 from jembench.experiment.plan import CellPlan, FitPlan, Part, Plan, clear_caches, fit_of
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.sweep import bare_name, compares_with_itself, covers, with_options
-from jembench.store.outcome import FitKey
+from jembench.store.outcome import FitKey, Trained
 
 
 def make_plan(
@@ -124,9 +125,9 @@ def _with_settings(suite: Suite, settings: Sequence[str] = (), limit: int | None
                 options[owner][option] = value
             else:
                 of_recipes.append(setting)
-        stated = [with_options(text, options[spec.parse(text).name]) for text in run.metrics]
+        stated = [with_options(text, options[Spec(text).name]) for text in run.metrics]
         metrics = tuple(str(registry.resolve("metrics", text)) for text in stated)
-        grid = tuple(one.pinned(options[spec.parse(one.metric).name]) for one in run.grid)
+        grid = tuple(one.pinned(options[Spec(one.metric).name]) for one in run.grid)
         blocks.append(
             dataclasses.replace(run, metrics=metrics, grid=grid, settings=tuple(of_recipes))
         )
@@ -172,7 +173,7 @@ def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...]
         SpecError: if a metric or an option does not exist.
     """
     suite = _with_settings(suite)
-    own, rows = _rows(suite), list[tuple[Run, Fit]]()
+    own, rows = _rows(suite), list[tuple[Run, Trained]]()
     for names in _sorted(dict.fromkeys(fit.names for fit in fits), [names for _, names in own]):
         model, dataset, recipe = names
         on = [run for run in suite.runs if covers(run.datasets, dataset)]
@@ -185,13 +186,13 @@ def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...]
     return _parts(suite, rows), _names(own)
 
 
-def _sorted(fits: Iterable[Fit], own: Sequence[Fit]) -> list[Fit]:
+def _sorted(fits: Iterable[Trained], own: Sequence[Trained]) -> list[Trained]:
     """Return fits in the order of a suite's own; others have the place of their model on the
     dataset or on any.
     """
     names = [bare_name(model) for model, _, _ in own]
 
-    def rank(fit: Fit) -> int:
+    def rank(fit: Trained) -> int:
         alike = [rank for rank, name in enumerate(names) if name == bare_name(fit[0])]
         on = [rank for rank in alike if own[rank][1] == fit[1]]
         return next((rank for rank in on if own[rank] == fit), [*on, *alike, len(own)][0])
@@ -220,7 +221,7 @@ def absent_of(suite: Suite) -> dict[tuple[str, str], tuple[set[int], str]]:
     return absent
 
 
-def _rows(suite: Suite) -> list[tuple[Run, Fit]]:
+def _rows(suite: Suite) -> list[tuple[Run, Trained]]:
     """Return the fits of the blocks, except those of components that are not installed here."""
     rows = []
     for run, dataset, model in _crossed(suite):
@@ -229,7 +230,7 @@ def _rows(suite: Suite) -> list[tuple[Run, Fit]]:
     return rows
 
 
-def _parts(suite: Suite, rows: Iterable[tuple[Run, Fit]]) -> tuple[Part, ...]:
+def _parts(suite: Suite, rows: Iterable[tuple[Run, Trained]]) -> tuple[Part, ...]:
     """Return a part for the blocks of each title."""
     parts: dict[str, Part] = {}
     for run in suite.runs:
@@ -243,7 +244,7 @@ def _parts(suite: Suite, rows: Iterable[tuple[Run, Fit]]) -> tuple[Part, ...]:
     return tuple(parts.values())
 
 
-def _names(rows: Iterable[tuple[Run, Fit]]) -> Names:
+def _names(rows: Iterable[tuple[Run, Trained]]) -> Names:
     """Return the names that blocks give to models and recipes; --set may make trainings of several
     names the same.
     """

@@ -10,14 +10,12 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
-from jembench.catalog import registry, spec
+from jembench.catalog import registry
 from jembench.catalog.discovery import Kind
 from jembench.catalog.spec import Spec, format_value
 from jembench.errors import SpecError, unknown
 from jembench.experiment.sweep import bare_name
-
-Fit = tuple[str, str, str]
-"""Model, dataset and recipe of trained models that differ in their seeds alone."""
+from jembench.store.outcome import Trained
 
 Names = Mapping[tuple[str, str], str]
 """Display names by the canonical spec of a model and the label of its recipe; by "" and a text the
@@ -40,13 +38,13 @@ def requested(model: str, arguments: Mapping[str, Any], of_recipe: Mapping[str, 
         arguments: all its options, defaults included.
         of_recipe: the options of models that the recipe sets.
     """
-    parsed = spec.parse(model)
-    options = dict(parsed.arguments)
+    parsed = Spec(model)
+    options = dict(parsed.options)
     for key in of_recipe.keys() & arguments.keys():
         value = options.pop(key, format_value(arguments[key]))
         if value != of_recipe[key]:  # the recipe was overridden
             options[key] = value
-    return str(Spec(without_digest(parsed.name), tuple(options.items())))
+    return Spec.of(without_digest(parsed.name), options)
 
 
 def recorded(model: str, identity: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
@@ -65,7 +63,7 @@ def recorded(model: str, identity: Mapping[str, Any], recipe: Mapping[str, Any])
 
 def display_names(
     given: Mapping[str, str],
-    shown: Mapping[Fit, str],
+    shown: Mapping[Trained, str],
     of_suite: Names = NO_NAMES,
     columns: Collection[str] = (),
     also: Collection[str] = (),
@@ -107,10 +105,10 @@ def display_names(
             texts = {*(model for model, _, _ in shown), *usual.values(), *columns}
             raise unknown("model or column among these results", text, texts, "")
         names = {**names, **dict.fromkeys(keys, name)}
-    owners: dict[Fit, str] = {}
+    owners: dict[Trained, str] = {}
     for model, data, recipe in shown:
         name = names.get((model, recipe), model)
-        if (other := owners.setdefault((name, data, recipe), model)) != model:
+        if (other := owners.setdefault(Trained(name, data, recipe), model)) != model:
             raise SpecError(
                 f"{name!r} would be the name of {other} and of {model}. Give each model its own."
             )
@@ -136,10 +134,10 @@ def matching(kind: Kind | None, text: str, known: Iterable[str]) -> list[str]:
         return [name for name in names if fnmatchcase(name, text)]
     if (canonical := registry.canonical(kind, text)) in names:
         return [canonical]
-    stated = {*spec.parse(text).arguments}
+    stated = Spec(text).options.items()
     alike = [
         name
         for name in names
         if bare_name(name) == bare_name(text) and (kind == "models" or not stated)
     ]
-    return [name for name in alike if stated <= {*spec.parse(name).arguments}]
+    return [name for name in alike if stated <= Spec(name).options.items()]

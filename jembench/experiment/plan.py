@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
-from jembench.catalog import registry, spec, trust
+from jembench.catalog import registry, trust
 from jembench.catalog.discovery import Component
 from jembench.catalog.registry import Resolved
-from jembench.catalog.spec import stable_hash
+from jembench.catalog.spec import Spec, stable_hash
 from jembench.errors import JembenchError, Remark, SpecError
 from jembench.experiment import effects
 from jembench.experiment import recipe as recipes
-from jembench.experiment.names import Fit, Names, requested
+from jembench.experiment.names import Names, requested
 from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Suite
-from jembench.experiment.sweep import Grid, with_options
+from jembench.experiment.sweep import Grid
 from jembench.store.fits import FitRecord
-from jembench.store.outcome import FitKey
+from jembench.store.outcome import FitKey, Trained
 from jembench.store.records import Record
 
 
@@ -68,17 +68,21 @@ class FitPlan:
         return [component for part in parts if part for component in part.uses] + of_recipe
 
     @property
-    def names(self) -> Fit:
+    def names(self) -> Trained:
         """Model, dataset and recipe, which are known without reading data."""
-        return str(self.model), str(self.dataset), self.recipe.label
+        return Trained(self.model.spec, self.dataset.spec, self.recipe.label)
 
     @cached_property
     def key(self) -> FitKey:
         """The fit's names, and the hash of its identity."""
-        model, dataset, recipe = self.names
         own, family = stable_hash({**self.identity, "seed": self.seed}), stable_hash(self.identity)
         return FitKey(
-            model=model, dataset=dataset, recipe=recipe, seed=self.seed, id=own, family=family
+            model=self.model.spec,
+            dataset=self.dataset.spec,
+            recipe=self.recipe.label,
+            seed=self.seed,
+            id=own,
+            family=family,
         )
 
     @cached_property
@@ -124,7 +128,7 @@ class FitPlan:
         return {(self.key.model, self.key.recipe): self.requested}
 
     def __str__(self) -> str:
-        return str(dataclasses.replace(self.key, model=self.requested))
+        return self.key.called(self.requested)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +158,7 @@ class Part(NamedTuple):
     title: str
     metrics: tuple[str, ...]  # canonical specs
     grids: tuple[Grid, ...]
-    rows: dict[Fit, tuple[str, ...]]  # the metrics of each fit
+    rows: dict[Trained, tuple[str, ...]]  # the metrics of each fit
 
 
 @dataclass(frozen=True)
@@ -303,11 +307,11 @@ def resolve_model(text: str, recipe: Recipe) -> Resolved:
 
     Options that the model does not have are ignored.
     """
-    parsed, resolved = spec.parse(text), registry.resolve("models", text)
+    spec, resolved = Spec(text), registry.resolve("models", text)
     options = {key: value for key, value in recipe.model.items() if key in resolved.arguments}
-    if options.keys() <= dict(parsed.arguments).keys():
+    if options.keys() <= spec.options.keys():
         return resolved
-    return registry.resolve("models", with_options(text, options | dict(parsed.arguments)))
+    return registry.resolve("models", spec.with_(**{**options, **spec.options}))
 
 
 @cache

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from jembench.catalog import discovery, packages, registry, spec
+from jembench.catalog import discovery, packages, registry
 from jembench.catalog.discovery import Component, Kind
+from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Option, Range, parse, read, read_untyped
 from jembench.errors import JembenchError, Remark, SpecError
 from jembench.experiment.sweep import bare_name
@@ -212,7 +213,7 @@ class Recipe:
             "starts": self.data.outliers,
             "metrics": self.selection.metric,
         }
-        return [discovery.find(kind, spec.parse(text).name) for kind, text in named.items() if text]
+        return [discovery.find(kind, Spec(text).name) for kind, text in named.items() if text]
 
     @property
     def settings(self) -> dict[str, Any]:

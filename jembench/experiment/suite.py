@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from jembench.catalog import packages, registry, spec
+from jembench.catalog import packages, registry
 from jembench.catalog.discovery import Kind
+from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Filled, Option, Rule, parse, read
 from jembench.errors import SpecError, unknown
 from jembench.experiment import claims
@@ -166,7 +167,7 @@ class Suite:
             for run in self.runs
             for metric in (*run.metrics, *(grid.metric for grid in run.grid))
         ]
-        return {spec.parse(metric).name for metric in metrics}
+        return {Spec(metric).name for metric in metrics}
 
     @property
     def lacking(self) -> str:
@@ -324,7 +325,7 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
     ]
     for claim in stated:
         for metric in (*claim.metric, *claim.than_metric):
-            if spec.parse(metric).name not in suite.metric_names:
+            if Spec(metric).name not in suite.metric_names:
                 raise SpecError(
                     f"The claim {claim.id} of {where} is about {metric}, which is not measured. The metrics are "
                     f"{', '.join(sorted(suite.metric_names))}."

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, NamedTuple
 
-from jembench.catalog import registry, spec
+from jembench.catalog import registry
 from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Option, Rule
 
@@ -85,7 +85,7 @@ def bare_name(text: str) -> str:
     """Return a component's name without its distribution: ``cifar10`` of
     ``jembench/cifar10:root=/data``.
     """
-    return spec.parse(text).name.rpartition("/")[2]
+    return Spec(text).bare
 
 
 def compares_with_itself(metric: str, dataset: str) -> bool:
@@ -93,22 +93,18 @@ def compares_with_itself(metric: str, dataset: str) -> bool:
 
     Specs with different values of an option mean different datasets, such as two folders of images.
     """
-    outliers = dict(spec.parse(metric).arguments).get("set")
+    outliers = Spec(metric).options.get("set")
     if outliers is None or bare_name(outliers) != bare_name(dataset):
         return False
-    stated, of_dataset = dict(spec.parse(outliers).arguments), dict(spec.parse(dataset).arguments)
+    stated, of_dataset = Spec(outliers).options, Spec(dataset).options
     return all(stated[key] == of_dataset[key] for key in stated.keys() & of_dataset.keys())
 
 
 def without_sampler(metric: str) -> str:
     """Return the spec of a metric without the sampler that a command adds to metrics of samples."""
-    parsed = spec.parse(metric)
-    return str(
-        Spec(parsed.name, tuple(option for option in parsed.arguments if option[0] != "sampler"))
-    )
+    return Spec(metric).without("sampler")
 
 
 def with_options(text: str, options: Mapping[str, str]) -> str:
     """Return a spec with some of its options set."""
-    parsed = spec.parse(text)
-    return str(Spec(parsed.name, tuple(sorted({**dict(parsed.arguments), **options}.items()))))
+    return Spec(text).with_(**options)

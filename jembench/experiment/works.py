@@ -22,14 +22,14 @@ from jembench.experiment.suite import Suite
 from jembench.experiment.twins import changes
 from jembench.interfaces.running import Job, WorkKind
 from jembench.store import records
-from jembench.store.outcome import FitKey, Id, SpecText, encode
+from jembench.store.outcome import FitKey, Id, PlainSpec, encode
 
 
 @dataclass(frozen=True, slots=True)
 class WorkCell:
     """A metric of a unit of work."""
 
-    metric: SpecText
+    metric: PlainSpec
     id: Id  # of the cell, planned by the driver
 
     @property
@@ -55,8 +55,8 @@ class Work:
     """
 
     kind: WorkKind
-    model: SpecText  # with all options, also those that are not part of the identity
-    dataset: SpecText  # the same
+    model: PlainSpec  # with all options, also those that are not part of the identity
+    dataset: PlainSpec  # the same
     recipe: Mapping[str, Any]  # every field
     fit: FitKey  # planned by the driver
     identity: Mapping[str, Any]  # of the fit, without the seed

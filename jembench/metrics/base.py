@@ -318,4 +318,4 @@ def protocol_id(metric: str, evaluation: Evaluation, **parts: Scalar) -> str:
         key: f"{value:.12g}" if isinstance(value, float) else format_value(value)
         for key, value in named.items()
     }
-    return str(Spec(metric, tuple(texts.items())))
+    return str(Spec.of(metric, texts))

@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Literal, cast
 from jembench.catalog import registry
 from jembench.catalog.options import Names
 from jembench.catalog.registry import Resolved
-from jembench.catalog.spec import Scalar, Spec, format_value
+from jembench.catalog.spec import Scalar, Spec
 from jembench.errors import PluginError
 from jembench.interfaces import (
     DataSpec,
@@ -69,10 +69,7 @@ class Scored(Metric):
     def protocol_options(self) -> dict[str, Scalar]:
         """The score with all of its options."""
         score = self._resolved
-        options = (
-            (option, format_value(value)) for option, value in sorted(score.arguments.items())
-        )
-        return {"score": str(Spec(score.name, tuple(options)))}
+        return {"score": Spec.of(score.name, score.arguments)}
 
     def fitted(self, evaluation: Evaluation) -> tuple[OODScore, Mapping[str, str | int]]:
         """Return the score of the model, and the protocol of the images it was fitted on."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from jembench.catalog.options import Names, Neutral
-from jembench.catalog.spec import Scalar, format_value, parse
+from jembench.catalog.spec import Scalar, Spec, format_value
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import (
     Evaluation,
@@ -278,9 +278,7 @@ def passes(samples: Samples) -> float | None:
     """
     if samples.ages is not None:
         return float(samples.ages.double().mean()) or None  # ages of imported chains are 0
-    steps = (
-        "1" if samples.source == "direct" else dict(parse(samples.source).arguments).get("steps")
-    )
+    steps = "1" if samples.source == "direct" else Spec(samples.source).options.get("steps")
     return float(steps) if steps and steps != "selected" else None
 
 

@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jembench.catalog import spec
+from jembench.catalog.spec import Spec
 from jembench.report.formats import in_markdown
 from jembench.report.rows import Row, rows
 from jembench.report.table import row_cell
@@ -46,8 +46,8 @@ def card(
     return environment.from_string(template).render(
         record=of,
         fit=of.key,
-        model=spec.parse(of.key.model).name,
-        dataset=spec.parse(of.key.dataset).name,
+        model=of.key.model.name,
+        dataset=of.key.dataset.name,
         license=license,
         rows=[_value(row) for row in rows(measured)],
         cells=cells,
@@ -85,7 +85,7 @@ def _value(row: Row) -> dict[str, Any]:
     """
     numbers = [number for number in (row.value, row.low, row.high) if number is not None]
     return {
-        "type": spec.parse(row.metric).name,
+        "type": Spec(row.metric).name,
         "of": row,
         "finite": all(map(math.isfinite, numbers)),
         "text": row_cell(row),

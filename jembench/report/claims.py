@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jembench.catalog import discovery, registry, spec
+from jembench.catalog import discovery, registry
+from jembench.catalog.spec import Spec
 from jembench.experiment.claims import Claim
 from jembench.experiment.claims import Fit as Named
-from jembench.experiment.names import Fit
 from jembench.experiment.plan import trained_spec
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import comparison
@@ -20,7 +20,7 @@ from jembench.report.formats import Document
 from jembench.report.rows import BySeed, grouped, mean, rows, sides
 from jembench.report.select import store_option
 from jembench.report.table import Footnote, Table, TableCell
-from jembench.store.outcome import Cell
+from jembench.store.outcome import Cell, Trained
 
 CLAIM_FIELDS = ("claim", "text", "source", "direction", "within", *comparison.FIELDS)
 """The columns of the CSV of claims."""
@@ -36,7 +36,7 @@ class Finding(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-Values = Mapping[tuple[Fit, str, str], BySeed]
+Values = Mapping[tuple[Trained, str, str], BySeed]
 """The values of a store, by fit, metric and label."""
 
 
@@ -91,7 +91,7 @@ class _Judge(NamedTuple):
     """What a claim is judged by."""
 
     values: Values
-    at_chance: Mapping[Fit, str]
+    at_chance: Mapping[Trained, str]
     test: Callable[..., comparison.Difference]
     store: Path
 
@@ -113,7 +113,9 @@ class _Judge(NamedTuple):
             )
             yield Finding(claim, row, tuple(missing))
 
-    def _measured(self, claim: Claim, a: Fit, b: Fit) -> Iterator[tuple[str, BySeed, BySeed]]:
+    def _measured(
+        self, claim: Claim, a: Trained, b: Trained
+    ) -> Iterator[tuple[str, BySeed, BySeed]]:
         """Yield a claim's metrics and values that share seeds."""
         of_a = [metric for fit, metric, _ in self.values if fit == a]
         than_metrics = claim.than_metric or claim.metric
@@ -128,7 +130,7 @@ class _Judge(NamedTuple):
                 if ours.keys() & than.keys():
                     yield metric, ours, than
 
-    def _value(self, fit: Fit, metric: str, label: str) -> BySeed:
+    def _value(self, fit: Trained, metric: str, label: str) -> BySeed:
         """Return a value by seed; {} if it is missing or ambiguous."""
         canonical = registry.canonical("metrics", metric)
         candidates = [
@@ -141,7 +143,7 @@ class _Judge(NamedTuple):
         return {}
 
     def _finding(
-        self, claim: Claim, metric: str, of_a: BySeed, of_b: BySeed, fits: tuple[Fit, Fit]
+        self, claim: Claim, metric: str, of_a: BySeed, of_b: BySeed, fits: tuple[Trained, Trained]
     ) -> Finding:
         alike = claim.alike if claim.alike or claim.than_metric else None
         difference = self.test(of_a, of_b, margin=claim.margin, alike=alike)
@@ -152,7 +154,7 @@ class _Judge(NamedTuple):
         return Finding(claim, difference, (metric,), tuple(remarks))
 
 
-def _departures(claim: Claim, a: Fit, b: Fit) -> Iterator[str]:
+def _departures(claim: Claim, a: Trained, b: Trained) -> Iterator[str]:
     """Yield how models depart from a stated protocol of the paper."""
     paper = claim.paper
     departs = []
@@ -190,7 +192,7 @@ def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
 # --- models and values ----------------------------------------------------------------------------
 
 
-def _pairs(claim: Claim, fits: Collection[Fit]) -> Iterator[tuple[Fit, Fit]]:
+def _pairs(claim: Claim, fits: Collection[Trained]) -> Iterator[tuple[Trained, Trained]]:
     """Yield the pairs of models that a claim compares, by dataset.
 
     Where it names no recipe, both are trained by the same one.
@@ -202,7 +204,7 @@ def _pairs(claim: Claim, fits: Collection[Fit]) -> Iterator[tuple[Fit, Fit]]:
                     yield a, b
 
 
-def _is(fit: Fit, named: Named, claim: Claim) -> bool:
+def _is(fit: Trained, named: Named, claim: Claim) -> bool:
     """Return whether a claim names a trained model.
 
     The model's spec has the options that its recipe adds.
@@ -219,9 +221,9 @@ _CHANGE = re.compile(r"\+(?=[\w.]+=)")  # in the label of a recipe: "digits+epoc
 def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[dict[str, str]]:
     """Return the measured combinations of the options that a claim leaves free."""
     combinations: list[dict[str, str]] = [{}]
-    for parsed_metric in map(spec.parse, measured if claim.free else ()):
-        options = {key: value for key, value in parsed_metric.arguments if key in claim.free}
-        if parsed_metric.name == spec.parse(metric).name and options not in combinations:
+    for parsed_metric in map(Spec, measured if claim.free else ()):
+        options = {key: value for key, value in parsed_metric.options.items() if key in claim.free}
+        if parsed_metric.name == Spec(metric).name and options not in combinations:
             combinations.append(options)
     return combinations
 

@@ -289,7 +289,7 @@ def _parts(protocol: str, names: Collection[str] | None) -> str:
     whole = None if names is None else parsed(protocol)
     if names is None or whole is None:
         return protocol
-    return str(Spec("parts", tuple(part for part in whole.arguments if part[0] in names)))
+    return Spec.of("parts", {key: value for key, value in whole.options.items() if key in names})
 
 
 def _over_trainings(a: Sequence[float], b: Sequence[float], margin: float) -> Uncertainty:

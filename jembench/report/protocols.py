@@ -7,7 +7,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from jembench.catalog import spec
 from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 from jembench.report import headings
@@ -19,7 +18,7 @@ def parsed(protocol: str) -> Spec | None:
     Plugins may have such protocols.
     """
     with suppress(SpecError):
-        return spec.parse(protocol)
+        return Spec(protocol)
     return None
 
 
@@ -27,7 +26,7 @@ def parts_of(protocol: str) -> dict[str, str]:
     """Return the parts of a protocol; {} if it is no spec."""
     whole = parsed(protocol)
     if whole:
-        return dict(whole.arguments)
+        return dict(whole.options)
     return {}
 
 
@@ -36,7 +35,7 @@ def peculiarities(protocols: Sequence[str]) -> list[str]:
 
     Protocols that are no specs appear as a whole.
     """
-    specs = [dict(whole.arguments) for whole in map(parsed, protocols) if whole]
+    specs = [dict(whole.options) for whole in map(parsed, protocols) if whole]
     differing = []
     for key in sorted({key for arguments in specs for key in arguments}):
         if len({arguments.get(key) for arguments in specs}) > 1:
@@ -149,12 +148,12 @@ def compare(published: str, ours: str, metric: str) -> Match | None:
     Returns:
         None if the metric is another, or ours is no spec.
     """
-    theirs, own = spec.parse(published), parsed(ours)
+    theirs, own = Spec(published), parsed(ours)
     if own is None or own.name != theirs.name:
         return None
-    stated, parts = dict(theirs.arguments), dict(own.arguments)
+    stated, parts = theirs.options, own.options
     silent = parts.keys() - stated.keys() - TACIT
-    differs = silent & dict(spec.parse(metric).arguments).keys()
+    differs = silent & Spec(metric).options.keys()
     for part, value in stated.items():
         if part not in parts or not _same(value, parts[part]):
             differs.add(part)
@@ -171,8 +170,8 @@ def _same(published: str, ours: str) -> bool:
         return True
     theirs, own = parsed(published), parsed(ours)
     if theirs is not None and own is not None:
-        options = dict(own.arguments)
-        agree = all(_same(value, options.get(key, "")) for key, value in theirs.arguments)
+        options = own.options
+        agree = all(_same(value, options.get(key, "")) for key, value in theirs.options.items())
         return theirs.name == own.name and agree
     with suppress(ValueError, ZeroDivisionError):
         return Fraction(published) == Fraction(ours)  # a share too: 0.1 is 1000/10000

@@ -182,8 +182,8 @@ def _protocol(row: _Row, column: _Column, table: _Table, dataset: str) -> tuple[
     quantity = parts.pop("value", parts["metric"])
     parts |= {**row.protocol.get(_ALL, {}), **row.protocol.get(column.label, {})}
     metric = parts.pop("metric")
-    stated = tuple((part, value) for part, value in parts.items() if value != "*")
-    return quantity, str(Spec(metric, stated))
+    stated = {part: value for part, value in parts.items() if value != "*"}
+    return quantity, Spec.of(metric, stated)
 
 
 # --- beside ours ----------------------------------------------------------------------------------

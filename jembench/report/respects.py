@@ -11,13 +11,13 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from jembench.catalog import spec
-from jembench.experiment.names import NO_NAMES, Fit, Names
-from jembench.experiment.sweep import without_sampler
+from jembench.catalog.spec import Spec
+from jembench.experiment.names import NO_NAMES, Names
 from jembench.report.headings import table_of
 from jembench.report.rows import Row, grouped, measured
 from jembench.report.table import NOTES, Footnote, Table
 from jembench.report.tables import Tables
+from jembench.store.outcome import Trained
 
 if TYPE_CHECKING:
     from jembench.report.significance import Significance
@@ -87,21 +87,21 @@ def _rank(row: Row, wanted: Sequence[str]) -> int | None:
     """Return the rank of a wanted value; None: not wanted."""
     for rank, text in enumerate(wanted):
         metric, _, label = text.partition(" ")
-        asked, own = spec.parse(metric), spec.parse(row.metric)
-        is_metric = asked.name == own.name and {*asked.arguments} <= {*own.arguments}
+        asked, own = Spec(metric), Spec(row.metric)
+        is_metric = asked.name == own.name and asked.options.items() <= own.options.items()
         if is_metric and fnmatchcase(row.label, label):
             return rank
     return None
 
 
 def _options(row: Row) -> int:
-    return len(spec.parse(without_sampler(row.metric)).arguments)
+    return len(Spec(row.metric).without("sampler").options)
 
 
 # --- the front ------------------------------------------------------------------------------------
 
 
-def front(respects: Mapping[str, Sequence[Row]], better: Better) -> set[Fit]:
+def front(respects: Mapping[str, Sequence[Row]], better: Better) -> set[Trained]:
     """Return the models that no other model on their dataset dominates.
 
     A dominates B if A has a value in every respect in which B has one, is significantly better in
@@ -115,7 +115,7 @@ def front(respects: Mapping[str, Sequence[Row]], better: Better) -> set[Fit]:
         better: tests two values of one respect.
     """
     models = compared(respects)
-    below: dict[Fit, set[Fit]] = {}
+    below: dict[Trained, set[Trained]] = {}
     for a in models:
         rivals = [b for b in models if a[1] == b[1]]
         below[a] = {b for b in rivals if _dominates(models[a], models[b], better)}
@@ -126,9 +126,9 @@ def front(respects: Mapping[str, Sequence[Row]], better: Better) -> set[Fit]:
     return {b for b in models if all(a in below[b] for a in models if b in below[a])}
 
 
-def compared(respects: Mapping[str, Sequence[Row]]) -> dict[Fit, dict[str, Row]]:
+def compared(respects: Mapping[str, Sequence[Row]]) -> dict[Trained, dict[str, Row]]:
     """Return the finite values that may be compared, by model and respect."""
-    models: dict[Fit, dict[str, Row]] = {}
+    models: dict[Trained, dict[str, Row]] = {}
     for respect in respects.keys() - COSTS.keys():
         for row in respects[respect]:
             if row.value is not None and math.isfinite(row.value) and row.comparable and row.better:
@@ -192,7 +192,7 @@ def table(
     return _marked(plain, in_front, significance.leaders(of_respects))
 
 
-def _marked(table: Table, in_front: Collection[Fit], leaders: Iterable[Sequence[Row]]) -> Table:
+def _marked(table: Table, in_front: Collection[Trained], leaders: Iterable[Sequence[Row]]) -> Table:
     """Mark the models in the front and the leading values."""
     alone, leading = set[Row](), set[Row]()
     for group in leaders:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from jembench.catalog import spec
-from jembench.experiment.names import NO_NAMES, Fit, Names
+from jembench.catalog.spec import Spec
+from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
 from jembench.report.headings import distinct, in_words, known_as, split
 from jembench.report.protocols import parsed, parts_of, peculiarities
 from jembench.report.select import T
-from jembench.store.outcome import Cell, FitKey
+from jembench.store.outcome import Cell, FitKey, Trained
 
 Status = Literal["ok", "na", "failed", "not run"]
 Better = Literal["higher", "lower", ""]
@@ -61,9 +61,9 @@ class Row:
     cell: Cell | None = field(default=None, repr=False, compare=False)  #: the outcome, of one seed
 
     @property
-    def fit(self) -> Fit:
+    def fit(self) -> Trained:
         """Model, dataset and recipe."""
-        return self.model, self.dataset, self.recipe
+        return Trained(self.model, self.dataset, self.recipe)
 
     @property
     def place(self) -> tuple[str, str]:
@@ -86,7 +86,7 @@ class Row:
     @property
     def options(self) -> dict[str, str]:
         """The options of the metric that are not at their defaults."""
-        return dict(spec.parse(self.metric).arguments)
+        return dict(Spec(self.metric).options)
 
     @property
     def at_chance(self) -> str:
@@ -250,10 +250,10 @@ def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:
 
 def _added(fit: FitKey, name: str) -> Iterator[str]:
     """Yield the recipe's options that the name of a model lacks."""
-    named, whole = parsed(name), spec.parse(fit.model)
+    named, whole = parsed(name), fit.model
     if named is None or named.name != whole.name:
         return
-    added = sorted({*whole.arguments} - {*named.arguments})
+    added = sorted(whole.options.items() - named.options.items())
     if added:
         options = ", ".join(f"{key}={value}" for key, value in added)
         yield f"added by the recipe {fit.recipe}: {options}"
@@ -290,7 +290,7 @@ _SEVERITY: tuple[Status, ...] = ("na", "not run", "failed")
 def mean(rows: Iterable[Row]) -> list[Row]:
     """Return means over seeds, in order of first appearance."""
     groups = grouped(rows, lambda row: (row.fit, row.place))
-    seeds: dict[Fit, set[int]] = {}
+    seeds: dict[Trained, set[int]] = {}
     for group in groups:
         seeds.setdefault(group[0].fit, set()).update(row.seeds[0] for row in group)
     means = []
@@ -364,9 +364,9 @@ def mean_of(rows: Sequence[Row]) -> tuple[float, float | None, float | None]:
     return sum(values) / len(values), low, high
 
 
-def sides(rows: Iterable[Row]) -> dict[tuple[Fit, str, str], BySeed]:
+def sides(rows: Iterable[Row]) -> dict[tuple[Trained, str, str], BySeed]:
     """Return the values of seeds by fit, metric and label."""
-    by_place: dict[tuple[Fit, str, str], dict[int, Row]] = {}
+    by_place: dict[tuple[Trained, str, str], dict[int, Row]] = {}
     for row in measured(rows):
         by_place.setdefault((row.fit, *row.place), {})[row.seeds[0]] = row
     return dict(by_place)

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, Remark, SpecError, unknown
 from jembench.experiment.crossing import absent_of, fit_names_of, presentation
-from jembench.experiment.names import NO_NAMES, Fit, Names, display_names, matching, recorded
+from jembench.experiment.names import NO_NAMES, Names, display_names, matching, recorded
 from jembench.experiment.plan import Part
 from jembench.experiment.stored import with_imports
 from jembench.experiment.suite import Suite
@@ -24,7 +24,7 @@ from jembench.store import fits
 from jembench.store.fits import UNREADABLE
 from jembench.store.latest import newest
 from jembench.store.layout import listed
-from jembench.store.outcome import Cell, FitKey
+from jembench.store.outcome import Cell, FitKey, Trained
 from jembench.store.store import Store
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ def select(
 
 
 def find_pair(
-    fits: Sequence[Fit],
+    fits: Sequence[Trained],
     a: str,
     b: str,
     *,
@@ -75,7 +75,7 @@ def find_pair(
     recipe: str | None = None,
     recipe_b: str | None = None,
     names: Names = NO_NAMES,
-) -> tuple[Fit, Fit]:
+) -> tuple[Trained, Trained]:
     """Find two models on the same dataset.
 
     If no recipe is given, they are trained by the same recipe where there is one.
@@ -94,7 +94,7 @@ def find_pair(
     """
     on_dataset = select("dataset", _only(dataset), fits, lambda fit: fit[1])
 
-    def chosen(model: str, label: str | None) -> list[Fit]:
+    def chosen(model: str, label: str | None) -> list[Trained]:
         of_model = select(
             "model",
             [model],
@@ -105,7 +105,7 @@ def find_pair(
         return select("recipe", _only(label), of_model, lambda fit: fit[2])
 
     fits_a, fits_b = chosen(a, recipe), chosen(b, recipe_b or recipe)
-    pairs, alike = list[tuple[Fit, Fit]](), list[tuple[Fit, Fit]]()
+    pairs, alike = list[tuple[Trained, Trained]](), list[tuple[Trained, Trained]]()
     for fit_a, fit_b in product(fits_a, fits_b):
         if fit_a[1] == fit_b[1] and fit_a != fit_b:
             pairs.append((fit_a, fit_b))
@@ -132,7 +132,7 @@ def _only(text: str | None) -> list[str] | None:
     return None
 
 
-def _fit_text(fit: Fit) -> str:
+def _fit_text(fit: Trained) -> str:
     model, dataset, recipe = fit
     return f"{model} on {dataset}, recipe {recipe}"
 
@@ -202,7 +202,7 @@ class Selection:
         # the suite gives the order of models, which the selected fields refine
         fits = {cell.fit.names: cell.fit for cell in cells}
         parts, of_suite = presentation(suite, fits.values()) if suite else ((), NO_NAMES)
-        ranks: dict[Fit, int] = {}
+        ranks: dict[Trained, int] = {}
         for fit in chain.from_iterable(part.rows for part in parts):
             ranks.setdefault(fit, len(ranks))
         cells.sort(key=lambda cell: ranks.get(cell.fit.names, len(ranks)))
@@ -267,7 +267,7 @@ class Selection:
         return f"{store} holds no {results} yet: {_remedy(store, suite, self.limit)}"
 
     def among(
-        self, cells: Sequence[Cell], names: Mapping[Fit, str] = MappingProxyType({})
+        self, cells: Sequence[Cell], names: Mapping[Trained, str] = MappingProxyType({})
     ) -> list[Cell]:
         """Return the selected cells, by datasets, models and recipes.
 

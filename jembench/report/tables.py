@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from jembench.experiment.names import Fit, Names
+from jembench.experiment.names import Names
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, Place, bare_name, covers
 from jembench.report import headings
@@ -16,6 +16,7 @@ from jembench.report.protocols import DEFENCE, in_common, in_words, parsed, part
 from jembench.report.rows import Row, grouped, measured, spread
 from jembench.report.select import T
 from jembench.report.table import ABSENT, DAGGER, NOTES, Footnote, Heading, Table, detail, pivot
+from jembench.store.outcome import Trained
 
 Best = Callable[[Sequence[Row]], Collection[Row]]
 """Finds the best of the values of a table."""
@@ -217,7 +218,7 @@ class Tables:
 
     def _context(self) -> dict[str, RowText]:
         """Return what tells trained models apart besides their names."""
-        seeds: dict[Fit, set[int]] = {}
+        seeds: dict[Trained, set[int]] = {}
         for row in self.rows:
             seeds.setdefault(row.fit, set()).update(row.seeds)
 
@@ -372,8 +373,8 @@ def _origins(row: Row) -> Iterator[str]:
     """Yield remarks on samplers, features and sets."""
     parts = parts_of(row.protocol)
     sampler = parsed(parts.get("source", "")) if "sampler" in row.options else None
-    if sampler and sampler.arguments:
-        how = ", ".join(" ".join(option) for option in sampler.arguments)
+    if sampler and sampler.options:
+        how = ", ".join(" ".join(option) for option in sampler.options.items())
         yield NOTES["sampler"].format(f"{sampler.name}, {how}")
     own_features = "features" not in row.options and "-cnn@" in parts.get("features", "")
     if "data_content" in parts and own_features:

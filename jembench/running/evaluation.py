@@ -19,7 +19,7 @@ from torch import Generator, Tensor
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.catalog.discovery import Component
-from jembench.catalog.spec import Spec, format_value
+from jembench.catalog.spec import Spec
 from jembench.data.holdout import Holdout
 from jembench.data.ood_sets.resolve import resolve
 from jembench.data.pixels import content_hash, to_float, to_uint8
@@ -237,12 +237,7 @@ class TrainedFit:
 
 
 def _spec(sampler: registry.Resolved | None, options: Mapping[str, Any]) -> str:
-    return str(
-        Spec(
-            sampler.name if sampler else "chains",
-            tuple((k, format_value(o)) for k, o in options.items()),
-        )
-    )
+    return Spec.of(sampler.name if sampler else "chains", options)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from jembench.catalog import discovery, registry, spec, trust
+from jembench.catalog import discovery, registry, trust
+from jembench.catalog.spec import Spec
 from jembench.data.datasets import make
 from jembench.errors import CheckpointError, SpecError
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
@@ -78,7 +79,7 @@ def import_fit(
 def _is_name(text: str) -> bool:
     """Return whether a text is a spec without options."""
     with suppress(SpecError):
-        return ":" not in text and spec.parse(text) == spec.Spec(text, ())
+        return Spec(text).name == text and ":" not in text
     return False
 
 

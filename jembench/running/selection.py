@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 from jembench.catalog import registry
-from jembench.catalog.spec import Spec, parse
+from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 from jembench.experiment.plan import FitPlan
 from jembench.experiment.recipe import Recipe
@@ -48,13 +48,11 @@ def metrics(recipe: Recipe) -> dict[int | None, Metric]:
     """
     if not recipe.selection.metric:
         return {}
-    named = parse(recipe.selection.metric)
+    named = Spec(recipe.selection.metric)
     made = dict[int | None, Metric]()
     for steps in recipe.selection.steps or (None,):
-        further = () if steps is None else (("steps", str(steps)),)
-        made[steps] = registry.resolve(
-            "metrics", str(Spec(named.name, named.arguments + further))
-        ).make()
+        spec = named if steps is None else named.with_(steps=steps)
+        made[steps] = registry.resolve("metrics", spec).make()
     return made
 
 

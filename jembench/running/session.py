@@ -131,7 +131,7 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
     dispatch.sweep(store)  # also where a former command was killed after its last result
     planned = {cell.id: cell for cell in plan.cells}
     named = [
-        replace(cell, fit=planned[cell.id].fit.key, metric=str(planned[cell.id].metric))
+        replace(cell, fit=planned[cell.id].fit.key, metric=planned[cell.id].metric.spec)
         for cell in cells
     ]
     return Finished(named, stopped)

@@ -333,7 +333,7 @@ class _Unit(FitWork):
         record = Cell(
             id=cell.id,
             fit=self.fit.key,
-            metric=str(cell.metric),
+            metric=cell.metric.spec,
             outcome=outcome,
             provenance=provenance.collect(str(self.bank.device), made_by, self.command)
             | about

@@ -7,7 +7,8 @@ store. Imports no torch.
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from jembench.store.outcome import Cell, FitKey
+from jembench.catalog.spec import Spec
+from jembench.store.outcome import Cell, FitKey, Trained
 
 DATASET = "dataset_id"
 """The key in a cell's provenance of the hash of its dataset's identity. It does not depend on where
@@ -28,24 +29,24 @@ def newest(
         left_out: called with a sentence on the others of each model, dataset and recipe.
     """
     cells = _renamed(cells)
-    families, results = dict[tuple[str, str, str], str](), dict[tuple[object, ...], str]()
+    families, results = dict[Trained, str](), dict[tuple[object, ...], str]()
     for cell in sorted(cells, key=lambda cell: cell.time):  # the last of each name counts
         fit = cell.fit
         families[fit.names] = fit.family
         results[*fit.names, fit.family, fit.seed, cell.metric, cell.limit] = cell.id
     last = set(results.values())
-    counted, older = list[Cell](), dict[tuple[str, str, str], list[str]]()
+    counted, older = list[Cell](), dict[Trained, list[str]]()
     for cell in cells:
         if cell.id in last and families[cell.fit.names] == cell.fit.family:
             counted.append(cell)
         else:
             older.setdefault(cell.fit.names, []).append(cell.time[:10])
     days = {cell.fit.names: cell.time[:10] for cell in sorted(counted, key=lambda cell: cell.time)}
-    for (model, dataset, recipe), found in older.items():
+    for trained, found in older.items():
         left_out(
-            f"{len(found)} outcome{'s' * (len(found) > 1)} of earlier versions of {model} on "
-            f"{dataset}, recipe {recipe}, measured until {max(found)}; shown is the version "
-            f"measured last, on {days[model, dataset, recipe]}."
+            f"{len(found)} outcome{'s' * (len(found) > 1)} of earlier versions of {trained.model} on "
+            f"{trained.dataset}, recipe {trained.recipe}, measured until {max(found)}; shown is the version "
+            f"measured last, on {days[trained]}."
         )
     return counted
 
@@ -55,7 +56,7 @@ def _renamed(cells: Sequence[Cell]) -> list[Cell]:
 
     Files may have been moved, or lie in several places.
     """
-    fits, datasets = dict[str, FitKey](), dict[str, str]()
+    fits, datasets = dict[str, FitKey](), dict[str, Spec]()
     # of equal times the first counts
     for cell in sorted(cells, key=lambda cell: cell.time, reverse=True):
         fits.setdefault(cell.fit.id, cell.fit)

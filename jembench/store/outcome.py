@@ -10,12 +10,11 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
 
-from jembench.catalog import spec
+from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Range, Rule
-from jembench.errors import DamagedError, SpecError, printable
+from jembench.errors import DamagedError, printable
 from jembench.interfaces import Value
 from jembench.interfaces.evaluation import Stability
 from jembench.store.records import REMEDY, Record
@@ -25,15 +24,6 @@ Status = Literal["ok", "na", "failed"]
 
 def _is_line(text: str) -> bool:
     return text.isprintable() or ("\n" not in text and printable(text) == text)
-
-
-@lru_cache(maxsize=10_000)
-def _is_spec(text: str) -> bool:
-    try:
-        spec.parse(text)
-    except SpecError:
-        return False
-    return _is_line(text)
 
 
 _LONGEST = 128  # characters of an id: file systems allow names of 255 bytes
@@ -49,31 +39,43 @@ def _is_sound(value: Value) -> bool:
 
 
 Line = Annotated[str, Rule("one line of text", _is_line)]
-SpecText = Annotated[str, Rule("a spec, name:key=value", _is_spec)]
+PlainSpec = Annotated[Spec, Rule("a spec, name:key=value", _is_line)]
 Id = Annotated[str, Rule("a part of a file's name", _is_name)]
 SoundValue = Annotated[
     Value, Rule("a value with n >= 0, low <= high and a unit of one line", _is_sound)
 ]
 
 
+class Trained(NamedTuple):
+    """A model, a dataset and a recipe, whose fits differ in their seeds alone."""
+
+    model: str  #: canonical spec
+    dataset: str  #: canonical spec
+    recipe: str  #: its name and what was overridden
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FitKey:
     """The trained model that a cell is about."""
 
-    model: SpecText  #: canonical
-    dataset: SpecText  #: canonical
+    model: PlainSpec  #: canonical
+    dataset: PlainSpec  #: canonical
     recipe: Line  #: its name and what was overridden: "digits+iterations=50"
     seed: int
     id: Id  #: hash
     family: str = ""  #: hash of everything but the seed
 
     @property
-    def names(self) -> tuple[str, str, str]:
-        """Model, dataset and recipe, which the fits of all seeds share."""
-        return self.model, self.dataset, self.recipe
+    def names(self) -> Trained:
+        """What the fits of all seeds share."""
+        return Trained(self.model, self.dataset, self.recipe)
+
+    def called(self, model: str) -> str:
+        """Return the fit in words, with a display name of its model."""
+        return f"{model} on {self.dataset}, recipe {self.recipe}, seed {self.seed}"
 
     def __str__(self) -> str:
-        return f"{self.model} on {self.dataset}, recipe {self.recipe}, seed {self.seed}"
+        return self.called(self.model)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +110,7 @@ class Cell:
 
     id: Id
     fit: FitKey
-    metric: SpecText  #: canonical
+    metric: PlainSpec  #: canonical
     outcome: Outcome
     provenance: Mapping[str, Any] = field(default_factory=dict)  #: JSON
     arrays: str = ""  #: SHA-256 of the file of its per-example values; "": it has none

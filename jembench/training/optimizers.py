@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jembench.catalog import discovery, spec
+from jembench.catalog import discovery
+from jembench.catalog.spec import Spec
 from jembench.catalog.validation import read_untyped
 from jembench.errors import SpecError
 from jembench.experiment.recipe import Optimizer
@@ -38,7 +39,7 @@ def make_optimizer(parameters: Iterable[nn.Parameter], options: Optimizer) -> to
     Raises:
         SpecError: if there is no such optimiser, or it refuses its options.
     """
-    named = spec.parse(options.name)
+    named = Spec(options.name)
     factory = discovery.load(discovery.find("optimizers", named.name))
     constants = {
         "lr": options.learning_rate,
@@ -48,7 +49,7 @@ def make_optimizer(parameters: Iterable[nn.Parameter], options: Optimizer) -> to
         "fused": True,
     }
     accepted = inspect.signature(factory).parameters
-    given = {name: read_untyped(text) for name, text in named.arguments}
+    given = {name: read_untyped(text) for name, text in named.options.items()}
     arguments = {name: value for name, value in constants.items() if name in accepted} | given
     try:
         optimizer: torch.optim.Optimizer = factory(parameters, **arguments)

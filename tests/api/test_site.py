@@ -9,6 +9,7 @@ import pytest
 from small_store import flip, small_store
 
 from jembench.api.site import write_site
+from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 from jembench.interfaces import Value
 from jembench.store.outcome import Cell, Outcome
@@ -29,7 +30,7 @@ def stores(tmp_path, monkeypatch, no_pictures):
     ):
         values = {"accuracy": Value(99.9, 90.0, 100.0, 10, "%", "higher")}
         outcome = dataclasses.replace(cell.outcome, protocol=protocol, values=values)
-        fit = dataclasses.replace(cell.fit, model=model, id=f"{model}000")
+        fit = dataclasses.replace(cell.fit, model=Spec(model), id=f"{model}000")
         other.write_cell(
             dataclasses.replace(cell, id=f"acc{model}000", fit=fit, outcome=outcome, arrays=""), {}
         )
@@ -81,7 +82,7 @@ def test_of_several_sets_of_outliers_that_of_most_models_has_a_column_and_given_
         )
         fit = min(Store(folder).cells(), key=lambda cell: cell.fit.model).fit
         Store(folder).write_cell(
-            Cell(id=f"{of}{fit.id}", fit=fit, metric=f"ood:set={of}", outcome=outcome), {}
+            Cell(id=f"{of}{fit.id}", fit=fit, metric=Spec(f"ood:set={of}"), outcome=outcome), {}
         )
     (index, page, _), _ = write_site(stores, Path("site"), {"best": "My net", "auroc": "Area"})
     head, *rows = lines(index)

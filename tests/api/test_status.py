@@ -4,13 +4,14 @@ import sys
 import pytest
 
 from jembench.api.status import status
+from jembench.catalog.spec import Spec
 from jembench.experiment.works import Work, WorkCell
 from jembench.store import records
 from jembench.store.outcome import Cell, FitKey, Outcome, encode
 from jembench.store.store import Store
 from jembench.store.works import OLD, WorkStatus
 
-FIT = FitKey(model="jem", dataset="digits", recipe="digits", seed=3, id="f1")
+FIT = FitKey(model=Spec("jem"), dataset=Spec("digits"), recipe="digits", seed=3, id="f1")
 WORK = Work(
     kind="fit",
     model="jem",
@@ -82,12 +83,20 @@ def test_other_states(unit, state):
 
 def test_a_unit_whose_results_another_run_has_written_is_left_out(unit, store):
     store.write_cell(
-        Cell(id="c1", fit=FIT, metric="accuracy", outcome=Outcome(status="failed"), provenance={}),
+        Cell(
+            id="c1",
+            fit=FIT,
+            metric=Spec("accuracy"),
+            outcome=Outcome(status="failed"),
+            provenance={},
+        ),
         {},
     )
     assert unit(state="stopped")
     outcome = Outcome(status="na", reason="no labels", details={"settled": True})
-    store.write_cell(Cell(id="c1", fit=FIT, metric="accuracy", outcome=outcome, provenance={}), {})
+    store.write_cell(
+        Cell(id="c1", fit=FIT, metric=Spec("accuracy"), outcome=outcome, provenance={}), {}
+    )
     assert unit(state="stopped") is None
 
 

@@ -1,4 +1,7 @@
+import copy
+import json
 import math
+import pickle
 from typing import Annotated, Literal
 from unittest import mock
 
@@ -8,7 +11,7 @@ from hypothesis import strategies as st
 
 from jembench.catalog import discovery, registry
 from jembench.catalog.options import OnlyWith, options_of
-from jembench.catalog.spec import Spec, format_value, parse, slug, split_list, stable_hash
+from jembench.catalog.spec import Spec, format_value, slug, split_list, stable_hash
 from jembench.catalog.validation import Range, read_text
 from jembench.errors import PluginError, SpecError, printable
 
@@ -20,7 +23,7 @@ keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 texts = st.text() | st.text(alphabet='",=:/\\ \té.a0')
 values = texts.filter(lambda text: printable(text) == text and "\n" not in text)
 specs = st.builds(
-    lambda name, arguments: Spec(name, tuple(sorted(arguments.items()))),
+    Spec.of,
     names,
     st.dictionaries(keys, values, max_size=4),
 )
@@ -33,25 +36,45 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 )
 def test_a_value_holds_no_escape_of_a_control_character(escape):
     with pytest.raises(SpecError, match="the value of net holds a control character"):
-        parse(f'jem:net="{escape}"')
+        Spec(f'jem:net="{escape}"')
     inner = f'jem:net="{escape}"'.replace("\\", "\\\\").replace('"', '\\"')
-    (argument,) = parse(f'ood:set="{inner}"').arguments
+    options = Spec(f'ood:set="{inner}"').options
     with pytest.raises(SpecError, match="the value of net holds a control character"):
-        parse(argument[1])
+        Spec(options["set"])
 
 
 @given(specs)
-@example(Spec("a", (("x", "1,y=2"),)))
-@example(Spec("a", (("x", ""), ("y", " "))))
-@example(Spec("a", (("root", r"C:\data\new, old"),)))
-@example(Spec("mypkg.zoo:build", (("url", "http://a/b?c=d"),)))
-def test_parse_inverts_str(spec):
-    assert parse(str(spec)) == spec
+@example(Spec.of("a", {"x": "1,y=2"}))
+@example(Spec.of("a", {"x": "", "y": " "}))
+@example(Spec.of("a", {"root": r"C:\data\new, old"}))
+@example(Spec.of("mypkg.zoo:build", {"url": "http://a/b?c=d"}))
+def test_parsing_inverts_writing(spec):
+    parsed = Spec(str(spec))
+    assert (parsed, parsed.name, parsed.options) == (spec, spec.name, spec.options)
+
+
+@given(specs)
+def test_a_spec_is_its_text(spec):
+    assert (spec, hash(spec), json.dumps(spec)) == (
+        str(spec),
+        hash(str(spec)),
+        json.dumps(str(spec)),
+    )
+    for copied in (pickle.loads(pickle.dumps(spec)), copy.deepcopy(spec)):
+        assert (copied, copied.name, copied.options) == (spec, spec.name, spec.options)
+
+
+def test_options_are_set_and_left_out():
+    spec = Spec("jembench/ece:resamples=0, bins=10")
+    assert spec.bare == "ece"
+    assert spec.with_(bins=15, eps=None) == "jembench/ece:bins=15,eps=none,resamples=0"
+    assert spec.without("bins", "eps") == "jembench/ece:resamples=0"
+    assert spec == "jembench/ece:bins=10,resamples=0"  # as before
 
 
 @given(st.lists(specs, max_size=5))
 def test_split_list_inverts_join(many):
-    assert [parse(text) for text in split_list(",".join(map(str, many)))] == many
+    assert [Spec(text) for text in split_list(",".join(map(str, many)))] == many
 
 
 @pytest.mark.parametrize(
@@ -71,8 +94,9 @@ def test_split_list_inverts_join(many):
         (r"imagefolder:root=C:\data", "imagefolder", {"root": r"C:\data"}),
     ],
 )
-def test_parse(text, name, arguments):
-    assert parse(text) == Spec(name, tuple(sorted(arguments.items())))
+def test_a_spec_is_parsed(text, name, arguments):
+    assert Spec(text) == Spec.of(name, arguments)
+    assert (Spec(text).name, Spec(text).options) == (name, arguments)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +126,7 @@ def test_parse(text, name, arguments):
 )
 def test_what_cannot_be_parsed_says_how_to_write_it(text, message):
     with pytest.raises(SpecError) as caught:
-        parse(text)
+        Spec(text)
     assert message in str(caught.value)
 
 
@@ -140,7 +164,7 @@ def needy(*, root: str) -> None: ...
 
 def resolve(text, factory):
     """Resolve the spec of a model whose factory is given, installed or not."""
-    component = discovery.Component("models", parse(text).name, "", "", __name__, factory.__name__)
+    component = discovery.Component("models", Spec(text).name, "", "", __name__, factory.__name__)
     with mock.patch.multiple(discovery, find=lambda *_: component, load=lambda _: factory):
         return registry.resolve("models", text)
 
@@ -203,10 +227,7 @@ def test_values_out_of_range(text, message):
         "eps": st.none() | finite, "cold": st.booleans()})
 )  # fmt: skip
 def test_the_canonical_spec_rebuilds_the_component(arguments):
-    spec = Spec(
-        "jem", tuple(sorted((key, format_value(value)) for key, value in arguments.items()))
-    )
-    bound = resolve(str(spec), factory)
+    bound = resolve(Spec.of("jem", arguments), factory)
     assert {key: bound.arguments[key] for key in arguments} == arguments
     assert math.copysign(1, bound.arguments["lr"]) == math.copysign(1, arguments.get("lr", 1))
     assert resolve(str(bound), factory) == bound

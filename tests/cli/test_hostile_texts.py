@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.interfaces import Value
 from jembench.interfaces.evaluation import Stability
 from jembench.report.card import card
@@ -66,14 +67,18 @@ def store(jembench):
         for seed in (0, 1):
             for model, accuracy in (("jem", 97.0), ("baseline", 96.0)):
                 fit = FitKey(
-                    model=model, dataset="digits", recipe="digits", seed=seed, id=f"f{model}{seed}"
+                    model=Spec(model),
+                    dataset=Spec("digits"),
+                    recipe="digits",
+                    seed=seed,
+                    id=f"f{model}{seed}",
                 )
                 value = Value(accuracy, accuracy - 1, accuracy + 1, 100, "%", "higher")
                 outcome = Outcome(status="ok", protocol="accuracy", values={"accuracy": value})
                 cell = Cell(
                     id=f"c{model}{seed}",
                     fit=fit,
-                    metric="accuracy",
+                    metric=Spec("accuracy"),
                     outcome=outcome,
                     provenance={"limit": None},
                 )
@@ -176,12 +181,18 @@ def test_markdown_and_latex_have_the_text_and_none_of_its_markup(jembench, store
 @pytest.mark.parametrize("text", [MARKUP, "```\n<script>\n```"])
 def test_a_model_card_has_the_text_and_none_of_its_markup(text, tmp_path):
     key = FitKey(
-        model='jem:net="a<b>`c"', dataset="digits", recipe=" ".join(text.split()), seed=0, id="f0"
+        model=Spec('jem:net="a<b>`c"'),
+        dataset=Spec("digits"),
+        recipe=" ".join(text.split()),
+        seed=0,
+        id="f0",
     )
     value = Value(97.0, 96.0, 98.0, 100, text.replace("\n", " "), "higher")
     outcome = Outcome(status="ok", protocol=f"accuracy {text}", values={text: value})
-    cells = [Cell(id="c0", fit=key, metric="accuracy", outcome=outcome)]
-    cells.append(Cell(id="c1", fit=key, metric="ece", outcome=Outcome(status="na", reason=text)))
+    cells = [Cell(id="c0", fit=key, metric=Spec("accuracy"), outcome=outcome)]
+    cells.append(
+        Cell(id="c1", fit=key, metric=Spec("ece"), outcome=Outcome(status="na", reason=text))
+    )
     provenance = {
         "command": text,
         "python": text,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.store.store import Store
 
 
@@ -65,7 +66,7 @@ def test_the_plan_alone(shared, jembench):
 def test_components_that_are_not_installed(shared, jembench):
     def by_a_plugin(cell):
         plugins = [*cell.provenance["plugins"], "zoo-park 1.0 [lion = zoo:lion]"]
-        fit = dataclasses.replace(cell.fit, model="lion:width=2")
+        fit = dataclasses.replace(cell.fit, model=Spec("lion:width=2"))
         return dataclasses.replace(
             cell, fit=fit, provenance={**cell.provenance, "plugins": plugins}
         )

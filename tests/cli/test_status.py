@@ -5,6 +5,7 @@ import time
 import pytest
 
 from jembench.api.status import UnitStatus
+from jembench.catalog.spec import Spec
 from jembench.cli import work
 from jembench.experiment.works import Work
 from jembench.store import records, works
@@ -13,8 +14,8 @@ from jembench.store.store import Store
 from jembench.store.works import WorkStatus
 
 FIT = FitKey(
-    model="jem:norm=batch",
-    dataset="digits",
+    model=Spec("jem:norm=batch"),
+    dataset=Spec("digits"),
     recipe="digits+chains.sampler=pcd:steps=3,buffer=100",
     seed=3,
     id="f1",

@@ -11,6 +11,7 @@ import torch
 import jembench.api.listing as listing
 from jembench.catalog import discovery
 from jembench.catalog.discovery import KINDS
+from jembench.catalog.spec import Spec
 from jembench.errors import unknown
 from jembench.interfaces import Value
 from jembench.store.outcome import Cell, FitKey, Outcome
@@ -270,10 +271,14 @@ def test_the_plugin_of_a_name_is_said(told, without, arguments, what):
 
 
 def test_a_report_needs_no_plugin_of_a_model(jembench, without):
-    fit = FitKey(model="dat:net=wrn-16-1", dataset="digits", recipe="mine", seed=0, id="f0")
+    fit = FitKey(
+        model=Spec("dat:net=wrn-16-1"), dataset=Spec("digits"), recipe="mine", seed=0, id="f0"
+    )
     values = {"accuracy": Value(97.0, 96.0, 98.0, 9, "%", "higher")}
     outcome = Outcome(status="ok", protocol="accuracy", values=values)
-    Store(Path("runs")).write_cell(Cell(id="c0", fit=fit, metric="accuracy", outcome=outcome), {})
+    Store(Path("runs")).write_cell(
+        Cell(id="c0", fit=fit, metric=Spec("accuracy"), outcome=outcome), {}
+    )
     experiment = 'title = "Mine"\ndatasets = ["digits"]\nmetrics = ["accuracy"]\nmodels = ["dat", "baseline"]\n'
     Path("mine.toml").write_text(experiment)
     without("jembench-dat")

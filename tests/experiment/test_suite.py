@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from jembench.catalog import packages
+from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.attacks import attack_suite
@@ -122,7 +123,7 @@ def test_results_are_in_the_order_of_the_suite(installed):
         ("jem", "paper"),
     ]
     keys = [
-        FitKey(model=model, dataset="cifar10", recipe=recipe, seed=0, id=model)
+        FitKey(model=Spec(model), dataset=Spec("cifar10"), recipe=recipe, seed=0, id=model)
         for model, recipe in shown
     ]
     (part,), _ = presentation(few, keys)
@@ -157,7 +158,7 @@ def test_an_imported_fit_has_its_own_recipe_name_and_seed_in_every_block(install
         load_recipe("pretrained", ["source=0123456789ab"]),
         {"imported": {"name": "theirs"}},
     )
-    key = FitKey(model="glow", dataset="digits", recipe=recipe.label, seed=4, id="0")
+    key = FitKey(model=Spec("glow"), dataset=Spec("digits"), recipe=recipe.label, seed=4, id="0")
     record = FitRecord(key, "imported", "", dataclasses.asdict(recipe), 0, None, 0.0, (), (), about)
     Store(tmp_path).write_fit(record)
     claim = CLAIM.replace('"accuracy"', '"nll"').replace('"jem"', '"theirs"')
@@ -317,7 +318,8 @@ def test_results_are_shown_with_the_blocks_that_train_by_their_recipe(installed)
     both = installed(both=BOTH, few=FEW + NLL + 'recipe = "code"', more=MORE)
     recipes_seen = ["code", "code+epochs=1", "digits-quick", "digits-paper"]
     keys = [
-        FitKey(model="m", dataset="digits", recipe=recipe, seed=0, id="") for recipe in recipes_seen
+        FitKey(model=Spec("m"), dataset=Spec("digits"), recipe=recipe, seed=0, id="")
+        for recipe in recipes_seen
     ]
     (few, more), _ = presentation(both, keys)
     assert {recipe: metrics for (_, _, recipe), metrics in few.rows.items()} == dict.fromkeys(

@@ -8,6 +8,7 @@ import pytest
 
 from jembench import __version__
 from jembench.catalog import code_identity, trust
+from jembench.catalog.spec import Spec
 from jembench.errors import DamagedError, SpecError
 from jembench.experiment.crossing import make_plan
 from jembench.experiment.suite import Run, Suite
@@ -235,7 +236,7 @@ def test_code_that_only_the_unit_names_is_refused(make, monkeypatch, place):
     (unit,) = works(make(), untrained)
     foreign = "os.path:join"
     value = {
-        "cells": (dataclasses.replace(unit.cells[0], metric=foreign),),
+        "cells": (dataclasses.replace(unit.cells[0], metric=Spec(foreign)),),
         "recipe": {**unit.recipe, "chains": {**unit.recipe["chains"], "sampler": foreign}},
     }
     hostile = dataclasses.replace(unit, **{place: value.get(place, foreign)})

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from jembench.api.results import Results
-from jembench.catalog.spec import stable_hash
+from jembench.catalog.spec import Spec, stable_hash
 from jembench.interfaces import Value
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
@@ -15,7 +15,11 @@ CHROMIUM = shutil.which("chromium")
 
 def make_cell(model="jem", metric="accuracy", *, seed=0, outcome=None, **values):
     fit = FitKey(
-        model=model, dataset="digits", recipe="digits", seed=seed, id=stable_hash([model, seed])
+        model=Spec(model),
+        dataset=Spec("digits"),
+        recipe="digits",
+        seed=seed,
+        id=stable_hash([model, seed]),
     )
     outcome = outcome or Outcome(
         status="ok", protocol=f"{metric}:data=digits,images=397", values=values
@@ -26,7 +30,7 @@ def make_cell(model="jem", metric="accuracy", *, seed=0, outcome=None, **values)
         "metric_id": metric,
     }
     return Cell(
-        id=f"{fit.id}{metric}", fit=fit, metric=metric, outcome=outcome, provenance=provenance
+        id=f"{fit.id}{metric}", fit=fit, metric=Spec(metric), outcome=outcome, provenance=provenance
     )
 
 

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.interfaces import Value
 from jembench.report.formats import render
 from jembench.report.layout import Report
@@ -44,7 +45,11 @@ def cells(count):
                 else "digits+chains.sampler=pcd:steps=4,noise=0.005,start=class-gaussian"
             )
             fit = FitKey(
-                model=model, dataset="digits", recipe=recipe, seed=seed, id=f"{number} {seed}"
+                model=Spec(model),
+                dataset=Spec("digits"),
+                recipe=recipe,
+                seed=seed,
+                id=f"{number} {seed}",
             )
             for label, value in METRICS.items():
                 values = {label: value._replace(value=value.value + seed)}
@@ -54,7 +59,9 @@ def cells(count):
                         status="failed",
                         reason="Diverged:\n100% of `x_1` ~ " + "a/very/long/path" * 9,
                     )
-                yield Cell(id=f"{fit.id} {label}", fit=fit, metric="accuracy", outcome=outcome)
+                yield Cell(
+                    id=f"{fit.id} {label}", fit=fit, metric=Spec("accuracy"), outcome=outcome
+                )
 
 
 @pytest.fixture(scope="module")

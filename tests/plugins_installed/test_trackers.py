@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.interfaces import Event
 from jembench.running.events import Events
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
 
-KEY = FitKey(model="jem", dataset="digits", recipe="digits", seed=3, id="109dd351f5")
+KEY = FitKey(model=Spec("jem"), dataset=Spec("digits"), recipe="digits", seed=3, id="109dd351f5")
 OUTCOME = {"status": "ok", "seconds": 2.0, "fid": 30.5, "fid/low": 29.0, "fid/high": 32.0}
 DIVERGED = {"iteration": 30, "reason": "loss was nan", "returned_to": 20, "remedy": "seed"}
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.interfaces import Value
 from jembench.store.outcome import Cell, FitKey, Outcome
 
@@ -19,12 +20,14 @@ def make_cell(
     """A cell whose outcome is given, or is ok with the values of the labels (``_`` stands for
     ``-``).
     """
-    fit = FitKey(model=model, dataset=dataset, recipe=recipe, seed=seed, id=f"{model}{seed}")
+    fit = FitKey(
+        model=Spec(model), dataset=Spec(dataset), recipe=recipe, seed=seed, id=f"{model}{seed}"
+    )
     named = {label.replace("_", "-"): value for label, value in values.items()}
     outcome = outcome or Outcome(
         status="ok", protocol=f"{metric}:data={dataset},images=397", values=named
     )
-    return Cell(id=f"{fit.id}{metric}", fit=fit, metric=metric, outcome=outcome)
+    return Cell(id=f"{fit.id}{metric}", fit=fit, metric=Spec(metric), outcome=outcome)
 
 
 def make_full():

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jembench.catalog import discovery, registry, spec
+from jembench.catalog import discovery, registry
+from jembench.catalog.spec import Spec
 from jembench.cli.attack import attack as attack_command
 from jembench.cli.run import run as run_command
 from jembench.errors import PluginError
@@ -58,10 +59,7 @@ def test_its_commands_measure_it(claim):
 
 
 def without(options, metric):
-    parsed = spec.parse(metric)
-    return str(
-        spec.Spec(parsed.name, tuple(pair for pair in parsed.arguments if pair[0] not in options))
-    )
+    return Spec(metric).without(*options)
 
 
 def plan(command):
@@ -175,8 +173,8 @@ class Store:
         ends=(None, None),
     ):
         fit = FitKey(
-            model=model,
-            dataset=dataset,
+            model=Spec(model),
+            dataset=Spec(dataset),
             recipe=recipe,
             seed=seed,
             id=f"{model}/{dataset}/{recipe}/{seed}",
@@ -186,7 +184,7 @@ class Store:
         outcome = Outcome(
             status="ok", protocol=protocol or metric, values=values, details=dict(details)
         )
-        cell = Cell(id=f"{fit.id}/{metric}", fit=fit, metric=metric, outcome=outcome)
+        cell = Cell(id=f"{fit.id}/{metric}", fit=fit, metric=Spec(metric), outcome=outcome)
         self.cells.append(cell)
         self.arrays[cell.id] = arrays
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from jembench.catalog.spec import Spec
 from jembench.errors import StoreError
 from jembench.interfaces import Value
 from jembench.report.comparison import (
@@ -46,12 +47,16 @@ class Results:
         recipe="digits",
     ):
         fit = FitKey(
-            model=model, dataset="digits", recipe=recipe, seed=seed, id=f"{model}{recipe}{seed}"
+            model=Spec(model),
+            dataset=Spec("digits"),
+            recipe=recipe,
+            seed=seed,
+            id=f"{model}{recipe}{seed}",
         )
         label = label or metric
         values = {label: Value(value, None, None, N, "", BETTER.get(label, ""))}
         outcome = Outcome(status="ok", protocol=protocol or f"{metric}:data=digits", values=values)
-        cell = Cell(id=f"{fit.id}{metric}", fit=fit, metric=metric, outcome=outcome)
+        cell = Cell(id=f"{fit.id}{metric}", fit=fit, metric=Spec(metric), outcome=outcome)
         self.arrays[cell.id] = arrays or {}
         return cell
 
@@ -420,8 +425,8 @@ def test_arrays_that_cannot_be_read_are_told(results):
 def test_what_only_one_has_is_not_compared(results):
     failed = Cell(
         id="x",
-        fit=FitKey(model="baseline", dataset="digits", recipe="digits", seed=0, id="b"),
-        metric="fid",
+        fit=FitKey(model=Spec("baseline"), dataset=Spec("digits"), recipe="digits", seed=0, id="b"),
+        metric=Spec("fid"),
         outcome=Outcome(status="na", reason="needs samples"),
     )
     cells = [results.add("jem", "fid", 3.0), failed, results.add("baseline", "nll", 1.0)]

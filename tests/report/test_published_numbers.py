@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jembench.catalog import packages, spec
+from jembench.catalog import packages
+from jembench.catalog.spec import Spec
 from jembench.errors import PluginError, SpecError
 from jembench.report.published import published_numbers, read_file
 
@@ -231,8 +232,8 @@ def test_every_protocol_is_of_a_metric_that_there_is_and_of_parts_that_it_has():
     }
     for number in everything():
         if number.row.protocol:
-            protocol = spec.parse(number.row.protocol)
-            assert dict(protocol.arguments).keys() <= parts[protocol.name] | {"data"}, number.row
+            protocol = Spec(number.row.protocol)
+            assert protocol.options.keys() <= parts[protocol.name] | {"data"}, number.row
 
 
 GOOD = """

@@ -5,7 +5,7 @@ nothing was trained.
 import pytest
 
 from jembench.api.stored import OpenStore
-from jembench.catalog.spec import Spec, format_value, parse, stable_hash
+from jembench.catalog.spec import Spec, stable_hash
 from jembench.experiment import recipe as recipes
 from jembench.experiment import suite as suites
 from jembench.experiment.crossing import presentation
@@ -20,8 +20,8 @@ MODELS = ("jem", "baseline")
 
 
 def outcome(metric):
-    asked = parse(metric)
-    options = dict(asked.arguments)
+    asked = Spec(metric)
+    options = dict(asked.options)
     parts, label, unit = (
         describe_test_images(10_000) | {"data_noise": options.get("data_noise", 0)},
         asked.name,
@@ -46,7 +46,7 @@ def outcome(metric):
         kept = (IS() if asked.name == "is" else FID()).description(10_000, 10_000, "buffer")
         parts, unit = {"features": INCEPTION, "implementation": "torch-fidelity", **own, **kept}, ""
     named = sorted({"data": "cifar10", **parts}.items())
-    protocol = str(Spec(asked.name, tuple((key, format_value(value)) for key, value in named)))
+    protocol = str(Spec.of(asked.name, dict(named)))
     return Outcome(
         status="ok", protocol=protocol, values={label: Value(0.9, 0.8, 0.95, 10_000, unit)}
     )
@@ -60,14 +60,16 @@ def store(tmp_path_factory):
         suite = suites.load(name).replaced(datasets=["cifar10"])
         for model in MODELS:
             recipe = recipes.default(model, "cifar10", suite.runs[0].recipe)
-            fit = FitKey(model=model, dataset="cifar10", recipe=recipe, seed=0, id=model)
+            fit = FitKey(
+                model=Spec(model), dataset=Spec("cifar10"), recipe=recipe, seed=0, id=model
+            )
             (part,), _ = presentation(suite, [fit])
             for metric in part.rows[fit.names]:
-                if parse(metric).name in ("accuracy", "ece", "is", "fid", "ood"):
+                if Spec(metric).name in ("accuracy", "ece", "is", "fid", "ood"):
                     cell = Cell(
                         id=stable_hash([model, metric]),
                         fit=fit,
-                        metric=metric,
+                        metric=Spec(metric),
                         outcome=outcome(metric),
                     )
                     root.write_cell(cell, {})

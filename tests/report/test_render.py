@@ -135,7 +135,7 @@ def test_the_terminal_shows_everything_at_any_width(full, width):
 
 
 def test_a_long_spec_is_folded_not_cut(cell):
-    spec = "mypackage.zoo.models:build:depth=28,width=10,norm=batch,dropout=0.1,activation=leaky"
+    spec = "mypackage.zoo.models:build:activation=leaky,depth=28,dropout=0.1,norm=batch,width=10"
     text = on_terminal(Report([cell(spec, accuracy=Value(97.5, 95.4, 98.6, 397))]), 60)
     column = "".join(line[:34].strip() for line in text.splitlines())
     assert spec in column

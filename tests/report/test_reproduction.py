@@ -4,6 +4,7 @@ from statistics import NormalDist
 
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.interfaces import Value
 from jembench.report import formats, reproduction
 from jembench.report.reproduction import Pair
@@ -13,13 +14,18 @@ from jembench.store.outcome import Cell, FitKey, Outcome
 
 def cell(value, half=1.0, *, seed=0, metric="accuracy", label="accuracy", unit="%", protocol="p"):
     fit = FitKey(
-        model="jem", dataset="digits", recipe="digits", seed=seed, id=f"fit{seed}", family="f"
+        model=Spec("jem"),
+        dataset=Spec("digits"),
+        recipe="digits",
+        seed=seed,
+        id=f"fit{seed}",
+        family="f",
     )
     ends = (None, None) if half is None else (value - half, value + half)
     outcome = Outcome(
         status="ok", protocol=protocol, values={label: Value(value, *ends, 100, unit, "higher")}
     )
-    return Cell(id=f"{metric}{seed}", fit=fit, metric=metric, outcome=outcome)
+    return Cell(id=f"{metric}{seed}", fit=fit, metric=Spec(metric), outcome=outcome)
 
 
 def only(*pairs):

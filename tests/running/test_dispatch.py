@@ -6,6 +6,7 @@ import time
 import pytest
 
 from jembench import stopping
+from jembench.catalog.spec import Spec
 from jembench.errors import Fallback, OutOfTime, Remark, Unavailable, WorkFailed
 from jembench.experiment.works import Work, WorkCell
 from jembench.files import write_atomically
@@ -21,7 +22,9 @@ from jembench.store.works import WorkStatus
 
 def unit(name, *after, kind="fit", seed=0, **given):
     """Make a unit on the fit of a seed; its one cell bears its name."""
-    key = FitKey(model="jem", dataset="digits", recipe="digits", seed=seed, id=f"f{seed}")
+    key = FitKey(
+        model=Spec("jem"), dataset=Spec("digits"), recipe="digits", seed=seed, id=f"f{seed}"
+    )
     cells = (WorkCell("ece", name),)
     ids = tuple(each.id for each in after)
     return Work(
@@ -91,7 +94,7 @@ def measured(store, work):
     """Write the outcome of a unit's cell."""
     (cell,) = work.cells
     outcome = Outcome(status="na", values={}, reason="", details={"settled": True})
-    store.write_cell(Cell(id=cell.id, fit=work.fit, metric=cell.metric, outcome=outcome), {})
+    store.write_cell(Cell(id=cell.id, fit=work.fit, metric=Spec(cell.metric), outcome=outcome), {})
 
 
 class Recorder:

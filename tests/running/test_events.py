@@ -7,6 +7,7 @@ import pytest
 
 from jembench import progress
 from jembench.catalog import trust
+from jembench.catalog.spec import Spec
 from jembench.errors import Fallback, SpecError
 from jembench.interfaces import Event
 from jembench.running import events as module
@@ -14,7 +15,7 @@ from jembench.running.events import VARIABLE, Events, chosen_trackers
 from jembench.store.outcome import FitKey
 
 FIT = {"model": "zoo_of_tests:jem", "dataset": "zoo_of_tests:data", "recipe": "tiny", "seed": 0}
-KEY = FitKey(**FIT, id="0")
+KEY = FitKey(**FIT | {"model": Spec(FIT["model"]), "dataset": Spec(FIT["dataset"])}, id="0")
 
 
 def rows(log):

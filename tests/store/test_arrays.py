@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.errors import DamagedError, Fallback, StoreError
 from jembench.interfaces import Value
 from jembench.store.outcome import Cell, FitKey, Outcome
@@ -15,8 +16,8 @@ from jembench.store.store import Store
 
 CELL = Cell(
     id="abcdef0123",
-    fit=FitKey(model="jem", dataset="digits", recipe="digits", seed=3, id="0123456789"),
-    metric="ece:bins=15",
+    fit=FitKey(model=Spec("jem"), dataset=Spec("digits"), recipe="digits", seed=3, id="0123456789"),
+    metric=Spec("ece:bins=15"),
     outcome=Outcome(
         status="ok",
         protocol="ece:bins=15",

@@ -1,5 +1,6 @@
 import dataclasses
 
+from jembench.catalog.spec import Spec
 from jembench.interfaces import Value
 from jembench.store.latest import newest
 from jembench.store.outcome import Cell, FitKey, Outcome
@@ -8,8 +9,8 @@ from jembench.store.outcome import Cell, FitKey, Outcome
 def cell(code, seed=0, metric="accuracy", *, day, model="mine", limit=None):
     """A cell of a fit by some code, measured on a day of a month."""
     fit = FitKey(
-        model=model,
-        dataset="d",
+        model=Spec(model),
+        dataset=Spec("d"),
         recipe="r",
         seed=seed,
         id=f"{model}{code}{seed}",
@@ -18,7 +19,7 @@ def cell(code, seed=0, metric="accuracy", *, day, model="mine", limit=None):
     provenance = {"time": f"2026-11-{day:02d}T12:00:00+00:00", "limit": limit}
     outcome = Outcome(status="ok", values={"x": Value(1.0, None, None, 1)})
     name = f"{fit.id}{metric}{limit}{day}"
-    return Cell(id=name, fit=fit, metric=metric, outcome=outcome, provenance=provenance)
+    return Cell(id=name, fit=fit, metric=Spec(metric), outcome=outcome, provenance=provenance)
 
 
 def replaced(one, **provenance):

@@ -8,14 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench.catalog import spec
+from jembench.catalog.spec import Spec
 from jembench.errors import DamagedError, printable
 from jembench.interfaces import Value
 from jembench.store.outcome import Cell, FitKey, Outcome, encode, from_json
 from jembench.store.records import Record
 
 FIT = FitKey(
-    model="jem:net=cnn", dataset="digits", recipe="digits+iterations=50", seed=0, id="ab12"
+    model=Spec("jem:net=cnn"),
+    dataset=Spec("digits"),
+    recipe="digits+iterations=50",
+    seed=0,
+    id="ab12",
 )
 
 text = st.text(max_size=12)
@@ -43,7 +47,7 @@ TYPED = {
 json_objects = st.dictionaries(text.filter(lambda key: key not in TYPED), json_values, max_size=3)
 integers = st.integers(-(2**63), 2**63 - 1)
 specs = st.builds(
-    lambda name, options: str(spec.Spec(name, tuple(options.items()))),
+    Spec.of,
     st.from_regex(r"[a-z]{1,5}", fullmatch=True),
     st.dictionaries(st.from_regex(r"[a-z]{1,3}", fullmatch=True), line, max_size=2),
 )
@@ -89,7 +93,9 @@ def example() -> Cell:
     outcome = Outcome(
         status="ok", protocol="accuracy:test", values={"accuracy": value}, seconds=0.1
     )
-    return Cell(id="cd34", fit=FIT, metric="accuracy", outcome=outcome, provenance={"torch": "2.6"})
+    return Cell(
+        id="cd34", fit=FIT, metric=Spec("accuracy"), outcome=outcome, provenance={"torch": "2.6"}
+    )
 
 
 @given(cells)
@@ -103,7 +109,7 @@ def test_numbers_that_are_not_finite_are_strings_in_json() -> None:
     cell = Cell(
         id="",
         fit=FIT,
-        metric="",
+        metric=Spec("fid"),
         outcome=Outcome(status="ok", values={"x": value}, details={"gap": math.inf}),
     )
     outcome = encode(cell)["outcome"]

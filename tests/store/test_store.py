@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.errors import Fallback, StoreError
 from jembench.interfaces import Value
 from jembench.interfaces.evaluation import Stability
@@ -20,12 +21,16 @@ from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
 
 KEY = FitKey(
-    model="jem:net=small-4", dataset="digits", recipe="digits+epochs=5", seed=3, id="0123456789"
+    model=Spec("jem:net=small-4"),
+    dataset=Spec("digits"),
+    recipe="digits+epochs=5",
+    seed=3,
+    id="0123456789",
 )
 CELL = Cell(
     id="abcdef0123",
     fit=KEY,
-    metric="ece:bins=15",
+    metric=Spec("ece:bins=15"),
     outcome=Outcome(
         status="ok",
         protocol="ece:bins=15",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jembench.catalog.spec import Spec
 from jembench.experiment import recipe as recipes
 from jembench.interfaces import Value
 from jembench.store.fits import FitRecord
@@ -29,7 +30,7 @@ def write_import(model, sampler="sgld"):
     """The record of a fit that was imported under the name ``shared``."""
     recipe = dataclasses.asdict(recipes.load("pretrained", ["source=0123456789ab"]))
     recipe["overrides"] = (*recipe["overrides"], f"chains.sampler={sampler}")
-    key = FitKey(model=model, dataset="digits", recipe="pretrained", seed=0, id="f0")
+    key = FitKey(model=Spec(model), dataset=Spec("digits"), recipe="pretrained", seed=0, id="f0")
     about = {"imported": {"name": "shared"}}
     record = FitRecord(key, "imported", "", recipe, 0, None, 0.0, [], [], about)
     Store(Path("runs")).write_fit(record)
@@ -49,7 +50,7 @@ def write_cells(store, **hostile):
             cell = Cell(
                 id=f"c{model}{len(metric)}",
                 fit=fit,
-                metric=metric,
+                metric=Spec(metric),
                 outcome=outcome,
                 provenance={"limit": None},
             )

@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 import torch
 
+from jembench.catalog.spec import Spec
 from jembench.data import grid
 from jembench.files import digest
 from jembench.interfaces import Value
@@ -28,7 +29,11 @@ def small_store(root):
             _fit(
                 store,
                 FitKey(
-                    model=model, dataset="digits", recipe="digits", seed=seed, id=f"{model}00{seed}"
+                    model=Spec(model),
+                    dataset=Spec("digits"),
+                    recipe="digits",
+                    seed=seed,
+                    id=f"{model}00{seed}",
                 ),
             )
     for network in ("digits-cnn", "inception"):
@@ -105,7 +110,7 @@ def _fit(store, key):
         cell = Cell(
             id=f"{metric[:3]}{key.id}",
             fit=key,
-            metric=metric,
+            metric=Spec(metric),
             outcome=outcome,
             provenance=provenance,
         )

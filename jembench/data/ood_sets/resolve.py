@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
-from jembench.catalog import discovery, registry, spec
+from jembench.catalog import discovery, registry
 from jembench.catalog.options import Content, marked
 from jembench.catalog.registry import Resolved
+from jembench.catalog.spec import Spec
 from jembench.data.ood_sets.other_images import OtherDataset
 from jembench.interfaces import OODSet, SplitName
 
@@ -40,7 +41,7 @@ def resolve(text: str) -> ResolvedOODSet:
         SpecError: if neither has the name, or there is no such option.
         PluginError: if the component cannot be imported.
     """
-    name = spec.parse(text).name.rpartition("/")[2]
+    name = Spec(text).bare
     sets, datasets = ({each.name for each in discovery.components(kind)} for kind in _KINDS)
     is_dataset = name in datasets - sets
     return ResolvedOODSet(registry.resolve(_KINDS[is_dataset], text), is_dataset=is_dataset)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
-from jembench.catalog import spec
 from jembench.catalog.spec import slug
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
@@ -83,7 +82,7 @@ class Result:
     @cached_property
     def options(self) -> Mapping[str, str]:
         """The options of the metric that are not at their defaults."""
-        return dict(spec.parse(self.cell.metric).arguments)
+        return dict(self.cell.metric.options)
 
     @cached_property
     def protocol(self) -> Mapping[str, str]:
@@ -208,7 +207,7 @@ def planned(
         bare_name(fits[0].dataset),
         *(part for one in (models, seeds) if len(one) == 1 for part in one),
     ]
-    arguments = [spec.parse(text).arguments for fit in fits for text in (fit.model, fit.dataset)]
+    arguments = [text.options.items() for fit in fits for text in (fit.model, fit.dataset)]
     options = [f"{key}={value}" for of_one in arguments for key, value in of_one]
     return Planned("-".join(parts), draw, [*details, *options, *(fit.recipe for fit in fits)])
 

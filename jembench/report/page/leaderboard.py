@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from jembench.experiment.names import Fit
 from jembench.report import respects
 from jembench.report.page.content import fit_anchor
 from jembench.report.protocols import peculiarities
 from jembench.report.rows import Row, grouped
 from jembench.report.table import NOTES, Footnote, Heading, Table, TableCell, numbered, pivot
 from jembench.report.tables import heading_of, outliers_in, recipe_name, remarks
+from jembench.store.outcome import Trained
 
 
 class Entry(NamedTuple):
@@ -20,7 +20,7 @@ class Entry(NamedTuple):
     store: str  # its name for people
     page: str  # the file of its page
     rows: Sequence[Row]  # means over seeds
-    fits: Mapping[Fit, str]  # the id of the first seed of each model
+    fits: Mapping[Trained, str]  # the id of the first seed of each model
 
 
 def leaderboard(entries: Sequence[Entry]) -> list[Table]:

@@ -16,14 +16,14 @@ from PIL import Image
 
 from jembench import drawing
 from jembench.data.grid import GROUND
-from jembench.experiment.names import NO_NAMES, Fit, Names
+from jembench.experiment.names import NO_NAMES, Names
 from jembench.report import respects
 from jembench.report.headings import distinct
 from jembench.report.page.pictures import Picture, png
 from jembench.report.rows import Row
 from jembench.report.scale import Scale, scale
 from jembench.report.table import Table, numbered
-from jembench.store.outcome import Cell
+from jembench.store.outcome import Cell, Trained
 
 if TYPE_CHECKING:
     from jembench.report.significance import Significance
@@ -42,10 +42,10 @@ class Overview(NamedTuple):
 
 def overview(
     rows: Sequence[Row],
-    grids: Mapping[Fit, Picture],
+    grids: Mapping[Trained, Picture],
     significance: Significance | None = None,
     names: Names = NO_NAMES,
-    colours: Mapping[Fit, str] = MappingProxyType({}),
+    colours: Mapping[Trained, str] = MappingProxyType({}),
 ) -> Overview | None:
     """Return the overview of some results; None if no respect has a value.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import drawing
-from jembench.catalog import registry, spec, trust
+from jembench.catalog import registry, trust
 from jembench.errors import CheckpointError, error_text, printable
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
@@ -126,7 +126,7 @@ class Pictures:
         from jembench.running.fit_samples import FRESH_SAMPLES, drawn_name
 
         options, steps = (
-            dict(spec.parse(cell.metric).arguments),
+            cell.metric.options,
             parts_of(_source(cell)).get("steps", "0"),
         )
         n = int(options.get("images", FRESH_SAMPLES))

@@ -113,7 +113,7 @@ def details(row: Row) -> list[tuple[str, str]]:
         for name, value in row.as_dict().items()
         if name not in _SHOWN or protocol is None
     }
-    parts = protocol.arguments if protocol else ()
+    parts = protocol.options.items() if protocol else ()
     return [
         (name, _text(value))
         for name, value in (*shown.items(), *parts)

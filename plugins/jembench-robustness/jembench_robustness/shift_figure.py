@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jembench import drawing
-from jembench.catalog.spec import Spec, parse
+from jembench.catalog.spec import Spec
 from jembench.report.figures.base import Drawing, Planned, Result, error_bars, figure_of
 from jembench.report.headings import in_words
 from jembench.report.rows import grouped
@@ -29,19 +29,19 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def _options(result: Result) -> dict[str, str]:
-    return dict(parse(result.protocol["set"]).arguments)
+    return dict(Spec(result.protocol["set"]).options)
 
 
 def _set(result: Result) -> str:
     """Return the set without its severity."""
     options = ((name, value) for name, value in _options(result).items() if name != "severity")
-    return str(Spec(parse(result.protocol["set"]).name, tuple(options)))
+    return str(Spec.of(Spec(result.protocol["set"]).name, dict(options)))
 
 
 def _line(result: Result) -> str:
     """Return the model, with its test-time adaptation."""
     return result.model + (
-        f", {parse(result.protocol['adapt']).name}" if "adapt" in result.protocol else ""
+        f", {Spec(result.protocol['adapt']).name}" if "adapt" in result.protocol else ""
     )
 
 

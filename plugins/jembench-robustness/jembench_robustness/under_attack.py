@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from jembench.attacks.eps import parse_eps
-from jembench.catalog.spec import Scalar, Spec, format_value, parse
+from jembench.catalog.spec import Scalar, Spec
 from jembench.interfaces import Evaluation, Measurement, Need, OODScore, Planned
 from jembench.interfaces.metrics import DifferentiableScore
 from jembench.metrics import attacks
@@ -52,19 +52,17 @@ class UnderAttack(Metric):
                 f"attack of {self.name} is {self.attack!r}; write an attack with its eps: "
                 "pgd@8/255."
             )
-        given = parse(spec)
+        given = Spec(spec)
         return cast(
             attacks.Attack,
-            resolve("metrics", str(Spec(given.name, (*given.arguments, ("eps", eps))))).make(),
+            resolve("metrics", given.with_(eps=eps)).make(),
         )
 
     @property
     def described(self) -> str:
         """The spec of the attack with all parts of its protocol."""
         parts = self.attacker.protocol_options.items()
-        return str(
-            Spec(self.attacker.name, tuple((name, format_value(value)) for name, value in parts))
-        )
+        return str(Spec.of(self.attacker.name, dict(parts)))
 
     def check(self, planned: Planned) -> None:
         """Check that the attack is defined for the dataset."""

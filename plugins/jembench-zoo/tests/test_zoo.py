@@ -13,7 +13,8 @@ import torch
 from torch.nn import functional as F
 
 from jembench import seeds
-from jembench.catalog import registry, spec
+from jembench.catalog import registry
+from jembench.catalog.spec import Spec
 from jembench.errors import Remark, SpecError, Unavailable
 from jembench.interfaces import DataSpec
 from jembench.testing import check_model, parametrize
@@ -211,10 +212,10 @@ def test_a_model_that_is_no_image_classifier_gets_one_short_message():
     "text", ["timm:resnet18", "hf:google/vit-base-patch16-224", "jembench-zoo/timm:a.b,size=8"]
 )
 def test_the_short_form_is_the_model_option(text):
-    parsed = spec.parse(text)
-    assert parsed.arguments[0][0] == "model"
+    parsed = Spec(text)
+    assert next(iter(parsed.options)) == "model"
     assert (":" in parsed.name, str(parsed)) == (False, text)
-    assert spec.parse(text.replace(":", ":model=")) == parsed
+    assert Spec(text.replace(":", ":model=")) == parsed
 
 
 @installed("transformers")

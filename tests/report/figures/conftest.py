@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.interfaces import Value
 from jembench.report.figures import planning
 from jembench.report.layout import Report
@@ -25,7 +26,11 @@ def make_cell(
     **more,
 ):
     fit = FitKey(
-        model=model, dataset=dataset, recipe=recipe, seed=seed, id=f"{model}{recipe}{dataset}{seed}"
+        model=Spec(model),
+        dataset=Spec(dataset),
+        recipe=recipe,
+        seed=seed,
+        id=f"{model}{recipe}{dataset}{seed}",
     )
     values = {"value": Value(1.0, 0.5, 1.5, IMAGES)} if values is None else values
     outcome = Outcome(
@@ -36,7 +41,7 @@ def make_cell(
     return Cell(
         id=identity,
         fit=fit,
-        metric=metric,
+        metric=Spec(metric),
         outcome=outcome,
         provenance={"limit": more.get("limit")},
     )

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jembench import drawing
+from jembench.catalog.spec import Spec
 from jembench.report.figures import base
 from jembench.store.outcome import FitKey
 
@@ -21,7 +22,7 @@ MODELS = (
 
 
 def fit(model="jem", dataset="digits", recipe="digits", seed=0):
-    return FitKey(model=model, dataset=dataset, recipe=recipe, seed=seed, id="0")
+    return FitKey(model=Spec(model), dataset=Spec(dataset), recipe=recipe, seed=seed, id="0")
 
 
 def stems(*groups):

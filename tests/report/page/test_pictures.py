@@ -10,6 +10,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from jembench import drawing
 from jembench.catalog import registry
+from jembench.catalog.spec import Spec
 from jembench.report.figures.base import Drawing, Planned
 from jembench.report.page.pictures import Pictures
 from jembench.running.fit_samples import drawn_name
@@ -77,7 +78,7 @@ def test_chains_that_were_measured_are_shown_before_the_samples_of_the_model(cel
     assert measured.source == "new chains of 9 steps by sgld, measured for FID"
     grid = Image.open(io.BytesIO(base64.b64decode(measured.image.partition(",")[2])))
     assert grid.getcolors()[0] == (3 * 64 * 64, (7, 7, 7))
-    evil = dataclasses.replace(made, metric='fid:sampler="evil:sampler"')
+    evil = dataclasses.replace(made, metric=Spec('fid:sampler="evil:sampler"'))
     assert pictures.of_samples([evil]).source == "the model's own samples"
     assert "evil" in next(iter(pictures.left_out))
 
