@@ -69,16 +69,18 @@ def track(
 def now() -> Now:
     """Return the present progress."""
     moment, opened = time.monotonic(), list(_open)
-    shown = [each for place, each in enumerate(opened) if not place or moment - each.start >= LONG]
-    counted = next((each for each in shown if each.total), Phase(""))
+    shown = [
+        entry for place, entry in enumerate(opened) if not place or moment - entry.start >= LONG
+    ]
+    counted = next((entry for entry in shown if entry.total), Phase(""))
     texts = []
-    for each in shown:
+    for entry in shown:
         numbers = (
-            f"{each.done:,} of {each.total:,} {each.unit}"
-            if each.total and each is not counted
+            f"{entry.done:,} of {entry.total:,} {entry.unit}"
+            if entry.total and entry is not counted
             else ""
         )
-        texts.append(f"{each.text} {numbers}".strip())
+        texts.append(f"{entry.text} {numbers}".strip())
     return Now(", ".join(filter(None, texts)), counted.done, counted.total, counted.unit)
 
 

@@ -111,10 +111,10 @@ def listening() -> Iterator[None]:
             _leave(status)
         raise SystemExit(status)
 
-    before = {each: signal.getsignal(each) for each in SIGNALS}
-    for each, former in before.items():
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number, former in before.items():
         if former is not signal.SIG_IGN:
-            signal.signal(each, answer)
+            signal.signal(number, answer)
     of_interrupts = signal.getsignal(signal.SIGINT)
     if of_interrupts is signal.default_int_handler:
         before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
@@ -133,8 +133,8 @@ def listening() -> Iterator[None]:
     finally:
         os._exit = _leave
         _received, _interrupted = 0, None
-        for each, former in before.items():
-            signal.signal(each, former)
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 @contextmanager

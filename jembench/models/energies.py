@@ -129,8 +129,8 @@ def checked(output: Any, x: Tensor, method: Callable[..., Any], classes: int | N
         )
     columns = () if classes is None else (classes or output.shape[-1],) if output.ndim else (1,)
     if output.shape != (len(x), *columns):
-        found = tuple(output.shape)
-        raise PluginError(f"{_name(method)} returns {found} for {len(x)} images; return {wanted}.")
+        shape = tuple(output.shape)
+        raise PluginError(f"{_name(method)} returns {shape} for {len(x)} images; return {wanted}.")
     if not output.is_floating_point():
         kind = str(output.dtype).removeprefix("torch.")
         raise PluginError(
@@ -194,15 +194,15 @@ def gradient(value: Tensor, x: Tensor, *, graph: bool = False) -> Tensor:
     Raises:
         PluginError: if the values were not computed from x by differentiable operations.
     """
-    found = None
+    result = None
     if value.requires_grad:
-        (found,) = torch.autograd.grad(value.sum(), x, create_graph=graph, allow_unused=True)
-    if found is None:
+        (result,) = torch.autograd.grad(value.sum(), x, create_graph=graph, allow_unused=True)
+    if result is None:
         raise PluginError(
             "The outputs of the model have no gradient with respect to the images. Compute them by "
             "PyTorch alone, without torch.no_grad() and detach()."
         )
-    return found
+    return result
 
 
 def grad_energy(

@@ -165,7 +165,12 @@ def unwrapped(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """
     bare = dict(weights)
     while prefix := next(
-        (each for each in _WRAPPERS if bare and all(name.startswith(each) for name in bare)), ""
+        (
+            wrapper
+            for wrapper in _WRAPPERS
+            if bare and all(name.startswith(wrapper) for name in bare)
+        ),
+        "",
     ):
         bare = {name.removeprefix(prefix): tensor for name, tensor in bare.items()}
     return bare
@@ -198,18 +203,18 @@ class StateDict(NamedTuple):
             )
         content = read(path)
         check_classes(content, data, path)
-        found = unwrapped(state_dict(content, path, self.entry))
+        weights = unwrapped(state_dict(content, path, self.entry))
         mine = {
             name.removeprefix(self.prefix): value
-            for name, value in found.items()
+            for name, value in weights.items()
             if name.startswith(self.prefix)
         }
         if not mine:
             raise CheckpointError(
                 f"No name in {path} begins with {self.prefix!r}; one of them is "
-                f"{next(iter(found))}. Choose another prefix, or leave it out."
+                f"{next(iter(weights))}. Choose another prefix, or leave it out."
             )
-        unused = tuple(name for name in found if not name.startswith(self.prefix))
+        unused = tuple(name for name in weights if not name.startswith(self.prefix))
         made = as_model(registry.resolve("models", model).make(data), data, model)
         best = _as_model_or_network(made, unwrapped(mine))
         if misfits(made, best) and not self.prefix:
@@ -269,7 +274,8 @@ def fitting(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor
         if last not in ("weight_g", "weight_orig"):
             continue
         names = _REPARAMETRISED if last == "weight_g" else _SPECTRAL
-        old, new = ([start + each for each in kind] for kind in (names, names.values()))
+        old = [start + before for before in names]
+        new = [start + later for later in names.values()]
         if not weights.keys() >= {*old}:
             continue
         if own.keys() >= {*new}:

@@ -156,13 +156,13 @@ def batched(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
     """
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        found = in_parts(
+        parts = in_parts(
             lambda part: grad_energy(x[part], None if y is None else y[part]),
             len(x),
             x.device,
             data.shape,
         )
-        energies, grads = zip(*found, strict=True)
+        energies, grads = zip(*parts, strict=True)
         return torch.cat(energies), torch.cat(grads)
 
     return evaluate
@@ -202,7 +202,9 @@ def one_pass(
                 gradient(readings["energy"], x, graph=graph).flatten(1).norm(dim=1)
             )
     return {
-        name: each if graph else each.detach() for name, each in readings.items() if name in wanted
+        name: value if graph else value.detach()
+        for name, value in readings.items()
+        if name in wanted
     }
 
 

@@ -148,8 +148,8 @@ def isolated(what: str, note: Callable[[str], object] | None = None) -> Iterator
     """
     before = [setting.read() for setting in SETTINGS]
     within = [
-        value if each.standard is None else each.standard
-        for each, value in zip(SETTINGS, before, strict=True)
+        value if setting.standard is None else setting.standard
+        for setting, value in zip(SETTINGS, before, strict=True)
     ]
     _write(within)
     try:
@@ -168,7 +168,9 @@ def isolated(what: str, note: Callable[[str], object] | None = None) -> Iterator
 def _write(values: list[Any]) -> list[str]:
     """Write the settings that have other values, and return their names."""
     changed = [
-        (each, value) for each, value in zip(SETTINGS, values, strict=True) if each.read() != value
+        (setting, value)
+        for setting, value in zip(SETTINGS, values, strict=True)
+        if setting.read() != value
     ]
     for setting, value in changed:
         setting.write(value)

@@ -188,7 +188,8 @@ class Dispatch:
         ``fit``: only those of the fit with this id.
         """
         del self._open[unit]
-        for follower in [other for other in self._open if unit in self.units[other].after]:
+        followers = [queued for queued in self._open if unit in self.units[queued].after]
+        for follower in followers:
             if follower in self._open and fit in ("", self.units[follower].fit.id):
                 self.events.send(
                     Event(kind="ended", values={"how": "dropped"}),
@@ -230,11 +231,12 @@ class Dispatch:
         log = f" Its log: {first.log}." if first.log else ""
         count = sum(work.kind != "check" for work in self.units.values())
         command = shlex.join(["jembench", "work", first.id, "--store", str(self.store.root)])
+        where = f" on {first.host}" if first.host else ""
+        why = f": {text}" if text else ""
         error = WorkFailed(
             f"{len(self._failures)} of {count} units of work were not carried out. The first one, "
-            f"{self.units[first.id].name}, ended{f' on {first.host}' if first.host else ''} as "
-            f"{first.how}{f': {text}' if text else ''}.{log} To run it by hand: `{command}`. "
-            "`jembench status` shows all."
+            f"{self.units[first.id].name}, ended{where} as {first.how}{why}.{log} To run it by "
+            f"hand: `{command}`. `jembench status` shows all."
         )
         if all(failure.how == "refused" for failure in self._failures):
             error.exit_code = 2

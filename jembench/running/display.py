@@ -116,14 +116,15 @@ class Display:
         """Print the progress of the run and of the first units."""
         with self._lock:
             self._next = time.monotonic() + MINUTE
-            if self._queued or self._running:
-                running = list(self._running.values())
-                more = [f"and {len(running) - MOST} more"] * (len(running) > MOST)
-                units = [
-                    ": ".join(filter(None, [task.description, _state(task)]))
-                    for task in running[:MOST]
-                ]
-                self.print("; ".join(filter(None, [self.whole(), *units, *more])))
+            if not (self._queued or self._running):
+                return
+            running = list(self._running.values())
+            parts = [self.whole()]
+            for task in running[:MOST]:
+                parts.append(": ".join(filter(None, [task.description, _state(task)])))
+            if len(running) > MOST:
+                parts.append(f"and {len(running) - MOST} more")
+            self.print("; ".join(filter(None, parts)))
 
     def whole(self) -> str:
         """Describe the state of the run in a line."""
@@ -148,38 +149,41 @@ class Display:
                 else:
                     self._end(key, name, event, task)
             elif event.kind == "progress":
-                if key in self._queued:
-                    self._queued[key] = ""
-                if key not in self._running:
-                    self.tasks.add_task(name, total=None, **{**BLANK, "began": event.time})
-                    self._running[key] = self.tasks.tasks[-1]
-                task, unit = self._running[key], str(event.values.get("unit", ""))
-                if event.text.startswith(guard.TRAINING) and unit and task.fields["unit"] != unit:
-                    before = f", {event.done:,} of {event.total:,} iterations done" * bool(
-                        event.done
-                    )
-                    self.print(f"{name}: training{before}")
-                self._count_to(task, event.done, event.total, unit, note=event.text)
+                self._advance(key, name, event)
             elif event.kind in ("diverged", "warning"):
                 self.print(f"{name}: {event.text}")
-            failed, total = (
-                sum(self._ended[how] for how in FAILURES),
-                len(self._queued) + self._ended.total(),
-            )
-            waiting = Counter(reason for reason in self._queued.values() if reason)
-            notes = [f"{failed} failed"] * bool(failed)
-            notes += [f"{count} waiting ({reason})" for reason, count in waiting.items()]
-            idle = None if self._running else "waiting for workers" * ("" in self._queued.values())
-            self._count_to(
-                self._run,
-                self._ended["done"],
-                total,
-                "units done",
-                note=", ".join(notes),
-                idle=idle,
-            )
+            self._count_units()
             if not self._live and time.monotonic() >= self._next:
                 self.tick()
+
+    def _advance(self, key: str, name: str, event: Event) -> None:
+        """Show the progress of a unit."""
+        if key in self._queued:
+            self._queued[key] = ""
+        if key not in self._running:
+            self.tasks.add_task(name, total=None, **{**BLANK, "began": event.time})
+            self._running[key] = self.tasks.tasks[-1]
+        task, unit = self._running[key], str(event.values.get("unit", ""))
+        if event.text.startswith(guard.TRAINING) and unit and task.fields["unit"] != unit:
+            start = ""
+            if event.done:
+                start = f", {event.done:,} of {event.total:,} iterations done"
+            self.print(f"{name}: training{start}")
+        self._count_to(task, event.done, event.total, unit, note=event.text)
+
+    def _count_units(self) -> None:
+        """Update the task of the whole run."""
+        notes = []
+        if failed := sum(self._ended[how] for how in FAILURES):
+            notes.append(f"{failed} failed")
+        waiting = Counter(reason for reason in self._queued.values() if reason)
+        notes += [f"{count} waiting ({reason})" for reason, count in waiting.items()]
+        idle = None
+        if not self._running:
+            idle = "waiting for workers" if "" in self._queued.values() else ""
+        total = len(self._queued) + self._ended.total()
+        done = self._ended["done"]
+        self._count_to(self._run, done, total, "units done", note=", ".join(notes), idle=idle)
 
     def _end(self, key: str, name: str, event: Event, task: Task | None) -> None:
         """Print the ending of a unit. A stopped unit may start again."""
@@ -191,7 +195,8 @@ class Display:
         place = f" on {host}" if host not in ("", platform.node()) else ""
         elapsed = duration(event.time - task.fields["began"] if task else 0)
         if how == "stopped" and task:
-            self.print(f"{name}: stopped after {elapsed}{f': {text}' * bool(text)}")
+            why = f": {text}" if text else ""
+            self.print(f"{name}: stopped after {elapsed}{why}")
         elif how in FAILURES:
             self.print(f"{name}: {how}{place} after {elapsed}: {text}")
         elif how == "done" and task:

@@ -87,7 +87,8 @@ def run_units(
         command=provenance.COMMAND,
         check=executor.here and not executor.in_process,
     )
-    units, cells = {work.id: work for work in planned}, {cell.id: cell for cell in plan.cells}
+    units = {work.id: work for work in planned}
+    cells = {cell.id: cell for cell in plan.cells}
     worker: Worker | None = None
     if executor.in_process:
         from jembench.models import devices
@@ -100,9 +101,10 @@ def run_units(
         work = units[job.id]
         return worker.carry_out(work, Plan(plan.suite, [cells[cell.id] for cell in work.all_cells]))
 
-    options, environment = (
-        ([], {}) if executor.in_process else _call_of_workers(plan, planned, store, how)
-    )
+    options: list[str] = []
+    environment: dict[str, str] = {}
+    if not executor.in_process:
+        options, environment = _call_of_workers(plan, planned, store, how)
     dispatch = Dispatch(units, store, executor, events)
     driver = Driver(
         store=store.root.absolute(),
@@ -129,13 +131,14 @@ def _call_of_workers(
     Raises:
         SpecError: if a model or dataset is an object of this program, which no other process has.
     """
-    for part in (part for fit in plan.fits for part in (fit.model, fit.dataset)):
-        if part.component.distribution == discovery.LIVE:
-            raise SpecError(
-                f"{part.component.name} is an object of this program, which no other process has. "
-                "Leave executor= out, or name the factory of the object as a spec: "
-                "mypackage.zoo:build."
-            )
+    for fit in plan.fits:
+        for part in (fit.model, fit.dataset):
+            if part.component.distribution == discovery.LIVE:
+                raise SpecError(
+                    f"{part.component.name} is an object of this program, which no other process "
+                    "has. Leave executor= out, or name the factory of the object as a spec: "
+                    "mypackage.zoo:build."
+                )
     skip = ["--skip-missing"] if how.skip_missing else []
     plugins = [word for path in plugin_files.loaded for word in ("--plugin", str(path.absolute()))]
     trusted = {*code_of(units), *filter(None, os.environ.get(trust.VARIABLE, "").split(","))}
@@ -145,11 +148,5 @@ def _call_of_workers(
         plugin_files.VARIABLE: "",
         "PYTHONSAFEPATH": "1",
     }
-    return [
-        "--store",
-        str(store.root.absolute()),
-        "--device",
-        how.device,
-        *skip,
-        *plugins,
-    ], environment
+    root = str(store.root.absolute())
+    return ["--store", root, "--device", how.device, *skip, *plugins], environment

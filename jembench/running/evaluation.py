@@ -188,9 +188,9 @@ class TrainedFit:
                 x, y = model.sample(FRESH_SAMPLES, generator=generator), None
         expected = (FRESH_SAMPLES, *self.dataset.spec.shape)
         if not isinstance(x, Tensor) or x.shape != expected or not x.is_floating_point():
-            found = f"{tuple(x.shape)} {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
+            described = f"{tuple(x.shape)} {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
             raise PluginError(
-                f"{type(model).__name__}.sample returns {found}; return images of real floating-point numbers, "
+                f"{type(model).__name__}.sample returns {described}; return images of real floating-point numbers, "
                 f"{expected}, within {self.dataset.spec.bounds}."
             )
         return self._as_samples(ChainState(x, y), "direct")
@@ -303,12 +303,12 @@ class FitAccess:
         """
         fit, pixels = self.fit, self._pixels(images)
         content = _cache_name("", pixels, noise)
-        known = fit.known.setdefault(content, {})
-        if quantity not in known:
-            known.update(cast(dict[Quantity, Tensor], fit.cache.recall(content)))
-        if quantity not in known:
+        values = fit.known.setdefault(content, {})
+        if quantity not in values:
+            values.update(cast(dict[Quantity, Tensor], fit.cache.recall(content)))
+        if quantity not in values:
             together = isinstance(images, str) and images not in _HELD
-            wanted = ({quantity} | (fit.wanted if together else set())) - known.keys()
+            wanted = ({quantity} | (fit.wanted if together else set())) - values.keys()
             shown = predictions.noisy(pixels, noise, self.spec.bounds) if noise else pixels
             seed = seeds.derive(fit.seed, f"evaluation/{content}")
             try:
@@ -319,11 +319,11 @@ class FitAccess:
                 readings = predictions.read(
                     fit.model, shown, self.spec, fit.device, {quantity}, seed
                 )
-            known.update(readings)
-            fit.cache.keep(content, cast(dict[str, Tensor], known))
+            values.update(readings)
+            fit.cache.keep(content, cast(dict[str, Tensor], values))
         shown_as = f"{images} images" if isinstance(images, str) else "images"
-        require_finite(known[quantity], _IN_WORDS[quantity], shown_as, _REMEDY)
-        return known[quantity]
+        require_finite(values[quantity], _IN_WORDS[quantity], shown_as, _REMEDY)
+        return values[quantity]
 
     def _pixels(self, images: str | Tensor) -> Tensor:
         return self.images(images) if isinstance(images, str) else images

@@ -97,7 +97,8 @@ def drawn_name(n: int, steps: int, conditional: bool, sampler: registry.Resolved
 
     They are by the sampler of the training unless one is named.
     """
-    return f"samples-{n}-{steps}-{conditional}{f'-{sampler.id}' if sampler else ''}"
+    name = f"samples-{n}-{steps}-{conditional}"
+    return f"{name}-{sampler.id}" if sampler else name
 
 
 def write_samples(

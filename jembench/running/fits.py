@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from jembench import progress, stopping
 from jembench.data.holdout import holdout
@@ -192,16 +192,12 @@ class FitWork:
         record = self.store.read_fit(fit.key)
         assert record is not None
         state, weights = _read_kept(folder, "model.safetensors", record)
-        if fit.model.is_pretrained:
-            own = model.state_dict()
-            if own.keys() != state.keys() or not all(
-                torch.equal(own[name].cpu(), state[name]) for name in own
-            ):
-                raise CheckpointError(
-                    f"The weights of {fit.requested} have changed since they were first measured, "
-                    "and its results would be mixed up. Give the new ones another name or "
-                    f"option, use another --store, or remove {folder}."
-                )
+        if fit.model.is_pretrained and not _is_equal(model.state_dict(), state):
+            raise CheckpointError(
+                f"The weights of {fit.requested} have changed since they were first measured, "
+                "and its results would be mixed up. Give the new ones another name or "
+                f"option, use another --store, or remove {folder}."
+            )
         load_weights(model, state)
         to_channels_last(model.to(self.bank.device), dataset.spec)
         options = fit.recipe.data
@@ -234,6 +230,13 @@ class FitWork:
             pretrained=fit.is_pretrained,
             steps=record.provenance.get("selected", {}).get("steps"),
         )
+
+
+def _is_equal(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> bool:
+    """Return whether a model's weights are those of its file."""
+    if own.keys() != state.keys():
+        return False
+    return all(torch.equal(own[name].cpu(), state[name]) for name in own)
 
 
 def new_record(

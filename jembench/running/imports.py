@@ -59,8 +59,8 @@ def import_fit(
     taken = name in {component.name for component in discovery.components("models")}
     taken = taken or any(record.key.id != fit.key.id for record in imports(store, name))
     if taken or not _is_name(name):
-        other = "cannot be a name: it has more than letters, digits, - and _"
-        wrong = "is the name of another model" if taken else other
+        why = "cannot be a name: it has more than letters, digits, - and _"
+        wrong = "is the name of another model" if taken else why
         raise SpecError(f"{name!r} {wrong}. Choose another with --name.")
     made = fit_together(content, data, file)
     kept = _chains(content, data, file) if content.sampler else {}

@@ -94,7 +94,7 @@ def _checked(measurement: Measurement) -> tuple[Outcome, Arrays]:
         if not isinstance(_plain(value.n), Integral) or isinstance(value.n, bool):
             raise TypeError(f"{label} has n = {value.n!r}, which is no whole number")
         values[label] = Value(number, low, high, int(value.n), value.unit, value.better)
-        if not all(math.isfinite(each) for each in (number, low, high) if each is not None):
+        if not all(math.isfinite(x) for x in (number, low, high) if x is not None):
             not_finite.append(label)
         else:
             _check_interval(label, values[label])

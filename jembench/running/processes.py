@@ -191,17 +191,19 @@ class Processes(Queued):
         gpus, most = self._queue[0].gpus, len(self._gpus[: self.slots])
         if gpus > most > 0:
             text = f"It needs {gpus} GPUs together, and this run has {most} on this machine."
-            refused = Ended(
-                id=self._queue.pop(0).id, how="refused", text=text, host=platform.node()
-            )
-            self._endings.append(refused)
+            unit = self._queue.pop(0).id
+            self._endings.append(Ended(id=unit, how="refused", text=text, host=platform.node()))
             return True
         places = (list(dict.fromkeys(self._free)) if self._gpus else self._free)[:gpus]
         if len(places) < min(gpus, self.slots):
             return False
         for place in places:
             self._free.remove(place)
-        jobs = self._next_batch()
+        self._workers.append(self._open_worker(self._next_batch(), places))
+        return True
+
+    def _open_worker(self, jobs: list[Job], places: list[str]) -> _Worker:
+        """Start the process of a worker."""
         folder = self._driver.store / "works"
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"worker-{os.getpid()}-{time.time_ns():x}.log"
@@ -210,7 +212,7 @@ class Processes(Queued):
             **os.environ,
             **self._driver.environment,
         }
-        alone = gpus == 1  # otherwise torchrun is the parent
+        alone = jobs[0].gpus == 1  # otherwise torchrun is the parent
         if alone:
             environment[DRIVER] = str(os.getpid())
         if self._gpus:
@@ -225,9 +227,7 @@ class Processes(Queued):
                 stderr=errors,
                 start_new_session=True,  # Ctrl-C reaches the driver alone
             )
-        worker = _Worker(process=process, jobs=jobs, places=places, printed=printed, log=log)
-        self._workers.append(worker)
-        return True
+        return _Worker(process=process, jobs=jobs, places=places, printed=printed, log=log)
 
     def _check(self, worker: _Worker) -> None:
         """Record the endings of a worker, and queue its remaining units again if it has died."""
@@ -289,8 +289,8 @@ def threads() -> int:
         import torch
 
         return torch.get_num_threads()
-    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    return int(given) if given.isdecimal() else _cores()
+    setting = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(setting) if setting.isdecimal() else _cores()
 
 
 def gpu_count() -> int:

@@ -80,8 +80,12 @@ def selector(fit: FitPlan, bank: FeatureBank, trainer: Trainer) -> Callable[[], 
                 held=trainer.held,
                 conditional=fit.recipe.chains.conditional,
             )
-            found = [_measured(metric, steps, measured) for steps, metric in candidates.items()]
-        return (max if found[0].better == "higher" else min)(found, key=lambda one: one.value)
+            measurements = [
+                _measured(metric, steps, measured) for steps, metric in candidates.items()
+            ]
+        return (max if measurements[0].better == "higher" else min)(
+            measurements, key=lambda selected: selected.value
+        )
 
     return select
 

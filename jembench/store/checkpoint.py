@@ -36,9 +36,9 @@ def write(path: Path, state: Any, *, age: int = 0, placed: bool = False) -> None
     Raises:
         StoreError: if the file cannot be written; the previous file is kept.
     """
-    found: dict[str, Tensor] = {}
-    record = {"schema": SCHEMA, "age": age, "state": _pack(state, "", found)}
-    tensors.write(path, found, record, placed=placed)
+    packed: dict[str, Tensor] = {}
+    record = {"schema": SCHEMA, "age": age, "state": _pack(state, "", packed)}
+    tensors.write(path, packed, record, placed=placed)
 
 
 def read(path: Path, remedy: str = REMEDY, *, placed: bool = False) -> Any:
@@ -109,12 +109,11 @@ def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
             wrong.append(
                 f"{name} is {tuple(weights[name].shape)} instead of {tuple(own[name].shape)}"
             )
-        kinds = {(one[name].is_complex(), one[name].is_floating_point()) for one in (own, weights)}
+        kinds = {(x.is_complex(), x.is_floating_point()) for x in (own[name], weights[name])}
         if len(kinds) > 1:  # PyTorch would cast them in silence
-            found, expected = (
-                str(one[name].dtype).removeprefix("torch.") for one in (weights, own)
-            )
-            wrong.append(f"{name} holds {found} instead of {expected}")
+            held = str(weights[name].dtype).removeprefix("torch.")
+            expected = str(own[name].dtype).removeprefix("torch.")
+            wrong.append(f"{name} holds {held} instead of {expected}")
     return sorted(wrong)
 
 

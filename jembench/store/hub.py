@@ -26,12 +26,12 @@ def parse(text: str) -> tuple[str, str]:
     Raises:
         SpecError: if it is of another form.
     """
-    found = re.fullmatch(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", text, re.ASCII)
-    if found is None:
+    address = re.fullmatch(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", text, re.ASCII)
+    if address is None:
         raise SpecError(
             f"{text} is no repository; it must be hf://USER/NAME or hf://USER/NAME@REVISION."
         )
-    return found[1], found[2] or "main"
+    return address[1], address[2] or "main"
 
 
 def upload(folder: Path, to: str, *, private: bool = False) -> str:

@@ -133,12 +133,12 @@ def in_work(folder: Path) -> set[str]:
 
     None is taken.
     """
-    found = set()
+    names = set()
     for path in folder.glob("*.json"):
         with suppress(OSError), path.open("rb", buffering=0) as file:
             if _is_alive(file, path):
-                found.add(path.stem)
-    return found
+                names.add(path.stem)
+    return names
 
 
 def sweep(folder: Path) -> None:
@@ -237,8 +237,8 @@ def _claimed(path: Path) -> Iterator[bool]:
         try:
             file = _create(claim, "")
         except FileExistsError:
-            with suppress(FileNotFoundError), claim.open("rb", buffering=0) as other:
-                if not _is_alive(other, claim):
+            with suppress(FileNotFoundError), claim.open("rb", buffering=0) as stream:
+                if not _is_alive(stream, claim):
                     continue
             yield False
             return

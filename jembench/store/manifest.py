@@ -49,12 +49,12 @@ def read(folder: Path) -> Mapping[str, str]:
         FileNotFoundError: if there is no manifest.
         DamagedError: if it is damaged, or names a file that no shared model has.
     """
-    found = records.read(folder / MANIFEST).read(_Manifest).files
-    if strange := [name for name in found if not is_part(name)]:
+    digests = records.read(folder / MANIFEST).read(_Manifest).files
+    if strange := [name for name in digests if not is_part(name)]:
         raise DamagedError(
             f"Its manifest names {strange[0][:100]!r}, which can be no file of a trained model."
         )
-    return found
+    return digests
 
 
 def check(folder: Path) -> None:

@@ -201,6 +201,6 @@ def _is_same(cell: Cell, theirs: Cell) -> bool:
 
     Their provenance may differ.
     """
-    one, other = cell.outcome, theirs.outcome
-    same = (one.status, one.protocol, cell.arrays) == (other.status, other.protocol, theirs.arrays)
-    return same and encode(one.values) == encode(other.values)
+    a, b = cell.outcome, theirs.outcome
+    same = (a.status, a.protocol, cell.arrays) == (b.status, b.protocol, theirs.arrays)
+    return same and encode(a.values) == encode(b.values)

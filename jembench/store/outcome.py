@@ -183,7 +183,7 @@ def encode(value: Any) -> Any:
     Floats that JSON does not know are strings.
     """
     if dataclasses.is_dataclass(value):
-        return {one.name: encode(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        return {part.name: encode(getattr(value, part.name)) for part in dataclasses.fields(value)}
     if isinstance(value, Value | Stability):
         value = value._asdict()
     if isinstance(value, Mapping):

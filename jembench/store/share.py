@@ -86,7 +86,7 @@ def _without_chains(record: FitRecord, folder: Path) -> FitRecord:
 
     sampler = folder / WEIGHTS[1]
     checkpoint.write(sampler, {})
-    files = {name: found for name, found in record.files.items() if not _CHAINS.fullmatch(name)}
+    files = {name: digest for name, digest in record.files.items() if not _CHAINS.fullmatch(name)}
     files[sampler.name] = tensors.read_seal(sampler).digest
     left_out = (
         {"chains": "left out"} if files[sampler.name] != record.files.get(sampler.name) else {}

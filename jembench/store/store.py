@@ -137,18 +137,18 @@ class Store:
         folder = self.root / part
         if (folder / name).exists():
             return folder / name
-        known = self._listed.get(part)
+        listing = self._listed.get(part)
         try:
-            if known is None or not (listed or known.changed == folder.stat().st_mtime_ns):
+            if listing is None or not (listed or listing.changed == folder.stat().st_mtime_ns):
                 # before it is listed: what comes in meanwhile is listed next time
                 changed = folder.stat().st_mtime_ns
                 entries = os.listdir(folder)  # noqa: PTH208
                 names = {entry.rpartition("-")[2]: entry for entry in entries}
-                known = _Listing(changed, names)
-                self._listed[part] = known
+                listing = _Listing(changed, names)
+                self._listed[part] = listing
         except OSError:
             return folder / name
-        return folder / known.names.get(name.rpartition("-")[2], name)
+        return folder / listing.names.get(name.rpartition("-")[2], name)
 
     # --- fits
     # ----------------------------------------------------------------------------------------------
@@ -177,10 +177,10 @@ class Store:
             DamagedError: if the file is not the one that training left.
         """
         path, record = self.fit_folder(key) / fits.HISTORY, self.read_fit(key)
-        written, found = record.files.get(fits.HISTORY) if record else None, "none"
+        written, present = record.files.get(fits.HISTORY) if record else None, "none"
         with suppress(OSError):
-            found = files.digest(path)
-        if written not in (None, found):
+            present = files.digest(path)
+        if written not in (None, present):
             raise DamagedError(
                 f"{path} is not the file that the training left: it was cut short, edited or "
                 "removed."
@@ -193,13 +193,13 @@ class Store:
         Raises:
             StoreError: if the store cannot be listed.
         """
-        found = []
+        finished = []
         for folder in listed(self.root / "fits"):
             with suppress(OSError, StoreError):
                 record = fits.read(folder)
                 if record.status != "failed":
-                    found.append(record)
-        return found
+                    finished.append(record)
+        return finished
 
     def is_trained(self, key: FitKey) -> bool:
         """Return whether nothing of a fit is left to be trained.
@@ -234,9 +234,9 @@ class Store:
             StoreError: if it was written by a newer version.
         """
         try:
-            found = read_cell(self.cell_path(cell))
-            self.check_arrays(found)
-            return found
+            record = read_cell(self.cell_path(cell))
+            self.check_arrays(record)
+            return record
         except FileNotFoundError:
             return None
         except DamagedError as error:
@@ -245,8 +245,8 @@ class Store:
 
     def is_settled(self, cell: AnyCell) -> bool:
         """Return whether a cell need not be computed again."""
-        found = self.read_cell(cell)
-        return found is not None and found.outcome.is_settled
+        record = self.read_cell(cell)
+        return record is not None and record.outcome.is_settled
 
     def write_cell(self, cell: Cell, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Write a cell, its arrays first.
@@ -300,22 +300,22 @@ class Store:
         Args:
             left_out: called with a sentence for each such file.
         """
-        found: dict[str, Cell] = {}
+        by_id: dict[str, Cell] = {}
         for path in listed(self.root / "cells"):
             try:
                 if path.suffix != ".json":
                     raise StoreError(f"{path} is not a cell, and is passed over.")
                 cell = read_cell(path)
-                if cell.id in found:
+                if cell.id in by_id:
                     raise StoreError(
                         f"{path} holds the cell {cell.id} a second time, and is passed over."
                     )
-                found[cell.id] = cell
+                by_id[cell.id] = cell
             except FileNotFoundError:
                 left_out(f"{path} is gone, or a link to nothing.")
             except StoreError as error:
                 left_out(str(error))
-        return list(found.values())
+        return list(by_id.values())
 
     # --- leases
     # ----------------------------------------------------------------------------------------------

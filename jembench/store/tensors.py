@@ -108,9 +108,9 @@ def _place(path: Path) -> str:
 
 
 def _digest(layout: Mapping[str, Any], record: Mapping[str, Any], data: memoryview) -> str:
-    found = hashlib.sha256(_JSON.encode([layout, record]).encode())
-    found.update(data)
-    return found.hexdigest()
+    sha256 = hashlib.sha256(_JSON.encode([layout, record]).encode())
+    sha256.update(data)
+    return sha256.hexdigest()
 
 
 # --- reading

@@ -44,14 +44,14 @@ def inventory(store: Store) -> Inventory:
     """
     store.check_exists()
     measured = Counter(cell.fit.id for cell in store.cells())
-    found = Inventory([], [], {part: _size(store.root / part) for part in PARTS})
+    contents = Inventory([], [], {part: _size(store.root / part) for part in PARTS})
     for folder in filter(Path.is_dir, listed(store.root / "fits")):
         try:
             record = fits.read(folder)
-            found.fits.append(Entry(record, measured[record.key.id], _size(folder)))
+            contents.fits.append(Entry(record, measured[record.key.id], _size(folder)))
         except UNREADABLE:
-            found.unfinished.append(folder.name)
-    return found
+            contents.unfinished.append(folder.name)
+    return contents
 
 
 def _size(folder: Path) -> int:
@@ -97,20 +97,20 @@ def garbage(store: Store) -> list[Garbage]:
         SpecError: if there is no such folder.
         StoreError: if the store, or one of its folders, cannot be listed.
     """
-    found = [
+    needless = [
         (item.path, _REASONS[item.kind])
         for item in walk(store)
         if not item.owner and item.kind in _REASONS
     ]
     for unit in store.works.old(in_work(store.leases)):
-        found += [
+        needless += [
             (path, "the unit ended more than a day ago")
             for path in store.works.files(unit)
             if path.exists()
         ]
     return sorted(
         Garbage(str(path.relative_to(store.root)), path.lstat().st_size, reason)
-        for path, reason in found
+        for path, reason in needless
     )
 
 
@@ -128,14 +128,14 @@ def remove(store: Store, found: Sequence[Garbage]) -> list[Garbage]:
     store.sweep()
     left: list[Garbage] = []
     try:
-        for each in found:
-            path = store.root / each.file
+        for waste in found:
+            path = store.root / waste.file
             of_fit = path.parent.parent == store.root / "fits"
             with store.lease(id_of(path.parent)) if of_fit else nullcontext(True) as free:
                 if free:
                     path.unlink(missing_ok=True)
                 else:
-                    left.append(each)
+                    left.append(waste)
             if path.parent.parent == store.root / "readings":
                 with suppress(OSError):  # it has other files
                     path.parent.rmdir()

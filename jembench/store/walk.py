@@ -123,13 +123,13 @@ def _fit(store: Store, folder: Path, *, is_busy: bool) -> Iterator[Item]:
     if not folder.is_dir():
         yield _stray(folder)
         return
-    fit, found, record = id_of(folder), set(listed(folder)), None
-    if (path := folder / fits.RECORD) in found:  # otherwise the training goes on, or was stopped
+    fit, present, record = id_of(folder), set(listed(folder)), None
+    if (path := folder / fits.RECORD) in present:  # otherwise the training goes on, or was stopped
         record, check = _attempt(lambda: fits.read(folder))
         yield Item(path, "record", fit, check)
     written = record.files if record else {}
     has_ended = record is not None and not is_busy and store.is_trained(record.key)
-    for path in sorted({*found, *(folder / name for name in written)} - {folder / fits.RECORD}):
+    for path in sorted({*present, *(folder / name for name in written)} - {folder / fits.RECORD}):
         expected = written.get(path.name)
         if path.suffix == ".png":
             is_sealed = path.name == pictures.SAMPLES
@@ -228,8 +228,8 @@ def _check_file(path: Path, written: str | None = None, *, placed: bool = False)
     if path.name == fits.INTERVENTIONS:
         records.read(path)
     is_sealed = path.suffix == ".safetensors"
-    found = tensors.check(path, placed=placed).digest if is_sealed else digest(path)
-    if written not in (None, found):
+    present = tensors.check(path, placed=placed).digest if is_sealed else digest(path)
+    if written not in (None, present):
         raise StoreError(f"{path} is not the file that the training left.")
 
 

@@ -79,8 +79,9 @@ class PerFit:
                 slug(f"{fit['model']}-{fit['dataset']}-{fit['recipe']}-s{fit['seed']}")
                 + f"-{fit['id'][:8]}"
             )
-            about = {each: str(fit[each]) for each in ("model", "dataset", "recipe", "seed", "id")}
-            name += f"-attempt-{attempt}" * bool(attempt)
+            about = {part: str(fit[part]) for part in ("model", "dataset", "recipe", "seed", "id")}
+            if attempt:
+                name += f"-attempt-{attempt}"
             self._runs[key] = self._open_run(name, about | {"attempt": str(attempt)})
         return self._runs[key]
 

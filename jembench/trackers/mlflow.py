@@ -21,8 +21,8 @@ class MLflowRun:
         from mlflow.entities import Param
 
         self._client: Any = MlflowClient(uri or None)
-        known = self._client.get_experiment_by_name(experiment)
-        place = known.experiment_id if known else self._client.create_experiment(experiment)
+        stored = self._client.get_experiment_by_name(experiment)
+        place = stored.experiment_id if stored else self._client.create_experiment(experiment)
         same = (
             f"tags.jembench_id = '{about['id']}' and tags.jembench_attempt = '{about['attempt']}'"
         )

@@ -118,10 +118,10 @@ class Batches:
         images, labels = train.images.to(device), train.labels.to(device)
         self.sources = dict.fromkeys(("marginal", "labelled"), (images, labels))
         if recipe.data.labelled:
-            known = draw_labelled(
+            labelled = draw_labelled(
                 train.labels, recipe.data.labelled, seeds.generator(seed, "labels")
             ).to(device)
-            self.sources["labelled"] = images[known], labels[known]
+            self.sources["labelled"] = images[labelled], labels[labelled]
         self.sizes = {
             "marginal": recipe.batch_size,
             "labelled": recipe.data.labelled_batch or recipe.batch_size,

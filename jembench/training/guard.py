@@ -288,7 +288,9 @@ def is_doubtful(history: Sequence[Mapping[str, float]], *, chains: bool = True) 
     enough, since training may go back from its last window.
     """
     distances = _distances(history, chains=chains)
-    contact = (1 if _repaired(history) else CONTACT) if chains else 0
+    contact = 1 if _repaired(history) else CONTACT
+    if not chains:
+        contact = 0
     return bool(distances) and _near(distances) >= contact and distances[-1] >= NEAR
 
 

@@ -90,9 +90,8 @@ class Trainer:
         self._own_noise = seeds.generator(seed, "own chains", device)  # of this process in a group
         self.adjust(Adjustment())
         of_classes = getattr(model, "chains", "none") == "conditional"
-        self.chain_count = (
-            self.batches.sizes["labelled" if of_classes else "marginal"] if self.sampler else 0
-        )
+        of_batch = self.batches.sizes["labelled" if of_classes else "marginal"]
+        self.chain_count = of_batch if self.sampler else 0
         # refused now, not in a later iteration
         if self.sampler and hasattr(self.sampler, "check_batch"):
             self.sampler.check_batch(
@@ -111,8 +110,8 @@ class Trainer:
         PyTorch's import its compiler, which takes seconds.
         """
         options = {
-            name: dataclasses.replace(self.recipe.optimizer, **one.settings)
-            for name, one in self.phases.items()
+            name: dataclasses.replace(self.recipe.optimizer, **phase.settings)
+            for name, phase in self.phases.items()
         }
         return {
             name: make_optimizer(phase.parameters, options[name])
@@ -133,9 +132,9 @@ class Trainer:
 
         ``precision`` is that of the checkpoint, if there is one.
         """
-        compute = dataclasses.asdict(self.recipe.compute) | (
-            {"precision": precision} if precision else {}
-        )
+        compute = dataclasses.asdict(self.recipe.compute)
+        if precision:
+            compute["precision"] = precision
         self.execution = devices.execution(self.data, self.device, **compute)
         if self.execution.channels_last:
             channels_last = execution.to_channels_last(self.model, self.data)
@@ -233,7 +232,7 @@ class Trainer:
             self.model.eval()
             size = predictions.batch(self.device, self.data.shape)
             self.model.prepare(
-                to_float(some, self.data.bounds) for some in torch.split(images, size)
+                to_float(part, self.data.bounds) for part in torch.split(images, size)
             )
             if self.average:
                 self.average.load_state_dict(self.model.state_dict())
@@ -252,13 +251,15 @@ class Trainer:
             self.sampler.adapt()
         starts = self.random_starts() if self.recipe.guard.mode != "off" else None
         names = list(rows[0])
-        values = torch.stack([torch.stack([row[name] for name in names]) for row in rows])
+        values = torch.stack([row[name] for row in rows for name in names]).view(n, len(names))
         of_all = self.group.gather(values).view(self.group.size, *values.shape)
         values = of_all.mean(0)
         for name in {HIGHEST, HIGHEST_DATA}.intersection(names):
             values[:, names.index(name)] = of_all[:, :, names.index(name)].amax(0)
-        each = [dict(zip(names, row, strict=True)) for row in values.double().tolist()]
-        return each, None if starts is None else Starts(float(starts.max()), float(starts.mean()))
+        losses = [dict(zip(names, row, strict=True)) for row in values.double().tolist()]
+        if starts is None:
+            return losses, None
+        return losses, Starts(float(starts.max()), float(starts.mean()))
 
     def iterate(self) -> dict[str, Tensor]:
         """Take a step of each optimiser, and return the losses.
@@ -363,12 +364,10 @@ class Trainer:
         if self.sampler is None:
             return None
         conditional = self.model.chains == "conditional"
-        n, y = (
-            (len(batch.y_labelled), batch.y_labelled)
-            if conditional
-            else (self.recipe.batch_size, None)
-        )
-        if y is None and self.recipe.chains.conditional:
+        n, y = self.recipe.batch_size, None
+        if conditional:
+            n, y = len(batch.y_labelled), batch.y_labelled
+        elif self.recipe.chains.conditional:
             y = torch.randint(
                 self.data.num_classes, (n,), generator=self.generator, device=self.device
             )
@@ -398,10 +397,9 @@ class Trainer:
         if self.sampler is None:
             return None
         generator = seeds.generator(self.seed, f"guard/{self.iteration}", self.device)
-        classes = torch.arange(self.recipe.batch_size, device=self.device) % max(
-            self.data.num_classes, 1
-        )
-        y = classes if self.model.chains == "conditional" else None
+        y = None
+        if self.model.chains == "conditional":
+            y = torch.arange(self.recipe.batch_size, device=self.device) % self.data.num_classes
         state = self.sampler.start(self.recipe.batch_size, y, generator=generator)
         with (
             execution.unchanged_buffers(self.model),
@@ -432,9 +430,8 @@ class Trainer:
         if held is None or held.labels is None or not hasattr(self.model, "logits"):
             return {}
         with self.average.in_place_of(self.model) if self.average else nullcontext():
-            logits = predictions.read(self.model, held.images, self.data, self.device, {"logits"})[
-                "logits"
-            ]
+            readings = predictions.read(self.model, held.images, self.data, self.device, {"logits"})
+        logits = readings["logits"]
         accuracy = float((logits.argmax(1) == held.labels).double().mean())
         return {"accuracy": accuracy, "nll": float(F.cross_entropy(logits.double(), held.labels))}
 
@@ -444,10 +441,8 @@ class Trainer:
 
     def is_finite(self) -> bool:
         """Return whether every parameter, buffer and stored chain is a finite number."""
-        return all(
-            bool(x.isfinite().all())
-            for x in (*self.model.state_dict().values(), *self.chains().values())
-        )
+        state = (*self.model.state_dict().values(), *self.chains().values())
+        return all(bool(x.isfinite().all()) for x in state)
 
     def chains(self) -> dict[str, Tensor]:
         """Return the state of the sampler; empty if there is none."""

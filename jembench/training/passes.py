@@ -49,7 +49,8 @@ def of_losses(
     images = {name: torch.zeros(size, *data.shape, device=device) for name, size in sizes.items()}
     x_labelled, samples = images["labelled"], images["samples"]
     y, classes = (
-        torch.zeros(len(each), dtype=torch.int64, device=device) for each in (x_labelled, samples)
+        torch.zeros(len(images), dtype=torch.int64, device=device)
+        for images in (x_labelled, samples)
     )
     batch = Batch(
         x_labelled if shared else images["marginal"], x_labelled, y, outliers=images["outliers"]

@@ -110,8 +110,8 @@ def pixelwise_mean(buffers: Sequence[Samples]) -> Samples:
 
 
 def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
-    known = [part for part in parts if part is not None]
-    return torch.cat(known) if len(known) == len(parts) else None
+    present = [part for part in parts if part is not None]
+    return torch.cat(present) if len(present) == len(parts) else None
 
 
 def require_five(buffers: int) -> None:
