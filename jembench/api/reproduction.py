@@ -52,7 +52,8 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
     cells = [cell for cell in newest(store.cells(warn)) if cell.outcome.status == "ok"]
     if not cells:
         raise SpecError(
-            f"The store {source} holds no result that could be measured again. `jembench report` shows what it holds."
+            f"The store {source} holds no result that could be measured again. `jembench report` "
+            "shows what it holds."
         )
     _check_installed(store, cells)
     places = {bare_name(dataset): dataset for dataset in datasets}
@@ -63,7 +64,8 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
             record = store.read_fit(cell.fit)
             if record is None:
                 raise SpecError(
-                    f"The store {source} has results of {cell.fit}, but no record of how it was trained."
+                    f"The store {source} has results of {cell.fit}, but no record of how it was "
+                    "trained."
                 )
             data = places.get(bare_name(cell.fit.dataset), cell.fit.dataset)
             fits[cell.fit.id] = fit = plan_again(record, data, str(store.fit_folder(cell.fit)), ())
@@ -98,6 +100,6 @@ def _check_installed(store: Store, cells: Sequence[Cell]) -> None:
         where = f" They are of {', '.join(made_with)}." if made_with else ""
         raise SpecError(
             f"The store {store.root} names components that are not installed here: "
-            f"{', '.join(f'the {kind[:-1]} {name}' for kind, name in lacking)}.{where} "
-            "Install their distributions, or name their file with --plugin, and run the command again."
+            f"{', '.join(f'the {kind[:-1]} {name}' for kind, name in lacking)}.{where} Install "
+            "their distributions, or name their file with --plugin, and run the command again."
         )

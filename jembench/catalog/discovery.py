@@ -175,14 +175,16 @@ def find(kind: Kind, name: str) -> Component:
         known = {f"{c.distribution}/{c.name}" if distribution else c.name for c in components(kind)}
         if kind in ("datasets", "ood_sets") and os.path.isdir(name):  # noqa: PTH112, also for a name that is too long
             raise SpecError(
-                f"There is no {singular(kind)} named {name!r}. For its images write imagefolder:root={name}."
+                f"There is no {singular(kind)} named {name!r}. For its images write "
+                f"imagefolder:root={name}."
             )
         raise plugin_of(kind, bare) or unknown(singular(kind), name, known, f"jembench list {kind}")
     if len(matches) > 1:
         candidates = ", ".join(f"{c.distribution}/{c.name} ({c.target})" for c in matches)
         raise SpecError(
-            f"The {singular(kind)} {name!r} is offered by more than one distribution: {candidates}. "
-            "Write the one that you mean with its distribution, or uninstall or rename the other."
+            f"The {singular(kind)} {name!r} is offered by more than one distribution: "
+            f"{candidates}. Write the one that you mean with its distribution, or uninstall or "
+            "rename the other."
         )
     return matches[0]
 
@@ -205,8 +207,9 @@ def plugin_of(kind: str, name: str) -> SpecError | None:
     if not plugin or plugin in {_normalised(each.distribution) for each in catalogue().components}:
         return None
     return SpecError(
-        f"The {singular(kind)} {name!r} is in the plugin {plugin}, which is not installed here. Install it "
-        f"(pip install {plugin}, or ./plugins/{plugin} of a clone), and run the command again."
+        f"The {singular(kind)} {name!r} is in the plugin {plugin}, which is not installed here. "
+        f"Install it (pip install {plugin}, or ./plugins/{plugin} of a clone), and run the "
+        "command again."
     )
 
 
@@ -253,8 +256,9 @@ def load(component: Component) -> Any:
             f"was written for version {component.api}" if component.api else "states no version"
         )
         raise Incompatible(
-            f"{component.distribution} {component.version} {stated} of jembench's plugin interface, and this jembench "
-            f"has version {API}. Update {'jembench' if component.api > API else component.distribution}, or uninstall "
+            f"{component.distribution} {component.version} {stated} of jembench's plugin "
+            f"interface, and this jembench has version {API}. Update "
+            f"{'jembench' if component.api > API else component.distribution}, or uninstall "
             f"{component.distribution}."
         )
     try:
@@ -277,7 +281,7 @@ def load(component: Component) -> Any:
                 else f"Update or uninstall {component.distribution}."
             )
         raise PluginError(
-            f"The {singular(component.kind)} {component.name!r}{of} cannot be loaded from {component.target}: "
-            f"{error_text(error).rstrip('.: ')}. {remedy}"
+            f"The {singular(component.kind)} {component.name!r}{of} cannot be loaded from "
+            f"{component.target}: {error_text(error).rstrip('.: ')}. {remedy}"
         ) from error
     return loaded

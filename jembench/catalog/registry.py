@@ -208,8 +208,9 @@ class Resolved:
         head = f"data_spec, *, {', '.join(map(str, typed))}" if typed else "data_spec"
         call = ", ".join(f"{one.name}={one.name}" for one in typed)
         return (
-            f"A model is given the description of the images as its first argument, which this class does not take. "
-            f"Write beside it `def build({head}): return {name}({call})`, and name {module}:build."
+            "A model is given the description of the images as its first argument, which this "
+            f"class does not take. Write beside it `def build({head}): return {name}({call})`, "
+            f"and name {module}:build."
         )
 
     def make(self, *context: Any) -> Any:
@@ -242,8 +243,8 @@ class Resolved:
             }
             lacking = ", ".join(sorted(name for name in members if not hasattr(made, name)))
             raise PluginError(
-                f"{self} returns an object of type {type(made).__name__}, which is no {protocol.__name__}: it lacks "
-                f"{lacking}. {_ADVICE.format(self.component.kind)}"
+                f"{self} returns an object of type {type(made).__name__}, which is no "
+                f"{protocol.__name__}: it lacks {lacking}. {_ADVICE.format(self.component.kind)}"
             )
         return made
 
@@ -255,7 +256,7 @@ def _type(parameter: inspect.Parameter) -> type:
 
 
 def codes(components: Iterable[Component]) -> dict[str, str]:
-    """Return the hashes of the code of components without a version, by entry point or import path."""
+    """Return code hashes of components without a version, by their entry points."""
     found: dict[str, str] = {}
     for component in components:
         is_package = bool(component.distribution) and not component.distribution.endswith(".py")
@@ -274,8 +275,8 @@ def content_of(component: Component, option: str, value: str, listing: Listing) 
         return content(files) if files else ""
     except OSError as error:
         raise SpecError(
-            f"{option} of {component.name} is {value!r}, and {error.filename} cannot be read: {error.strerror}. "
-            "Check the path."
+            f"{option} of {component.name} is {value!r}, and {error.filename} cannot be read: "
+            f"{error.strerror}. Check the path."
         ) from error
 
 
@@ -347,8 +348,9 @@ def check_of_file(kind: Kind, text: str, where: str) -> None:
         choices = f" ({', '.join(sorted(allowed))})" if allowed else ""
         raise SpecError(
             f"{where} sets {', '.join(refused)} of the {which} {resolved.name}. A file may choose "
-            f"{'an' if which[0] in 'aeio' else 'a'} {which}, and set its numbers and named choices only{choices}. "
-            "Leave it out of the file, and give the whole spec on the command line or in the environment."
+            f"{'an' if which[0] in 'aeio' else 'a'} {which}, and set its numbers and named "
+            f"choices only{choices}. Leave it out of the file, and give the whole spec on the "
+            "command line or in the environment."
         )
 
 

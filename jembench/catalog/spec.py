@@ -101,7 +101,8 @@ def _parse(text: str) -> Spec:
     match = _HEAD.fullmatch(_SHORT.sub(_in_full, text.strip()))
     if not match:
         raise SpecError(
-            f"{text!r} is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10."
+            f"{text!r} is not a spec. Write name:key=value,key=value, for example "
+            "jem:net=wrn-28-10."
         )
     return Spec.of(match["name"], _options(match["arguments"], text))
 
@@ -117,8 +118,8 @@ def _refuse_files(text: str) -> None:
         raise SpecError(_advice_for_source(Path(text)))
     if text.startswith((".", "/", "~")):
         raise SpecError(
-            f"{text!r} is a path, not a spec. For images in a folder write imagefolder:root={text}. "
-            "For code write --plugin FILE.py and FILE:NAME."
+            f"{text!r} is a path, not a spec. For images in a folder write "
+            f"imagefolder:root={text}. For code write --plugin FILE.py and FILE:NAME."
         )
 
 

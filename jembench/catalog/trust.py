@@ -137,8 +137,9 @@ def _check(name: str, where: str) -> None:
             return
     file = f"{module.rpartition('.')[2]}.py"
     raise SpecError(
-        f"{where} names {name}, which runs code that you did not name: a file may name installed components only. If "
-        f"you trust it, give --plugin {file}, or {name} on the command line or in {VARIABLE}={name}."
+        f"{where} names {name}, which runs code that you did not name: a file may name installed "
+        f"components only. If you trust it, give --plugin {file}, or {name} on the command line "
+        f"or in {VARIABLE}={name}."
     )
 
 
@@ -163,7 +164,8 @@ def code_in(value: Any, depth: int = 0) -> Iterator[str]:
     text = value
     if depth > _DEEPEST or len(text) > _LONGEST:
         raise SpecError(
-            f"{text[:30]!r}... is longer than {_LONGEST} characters, or nested in {_DEEPEST} others."
+            f"{text[:30]!r}... is longer than {_LONGEST} characters, or nested in {_DEEPEST} "
+            "others."
         )
     try:
         parsed = Spec(text)

@@ -38,20 +38,22 @@ recipe = click.option(
     "--recipe",
     type=parameters.RECIPE,
     envvar="JEMBENCH_RECIPE",
-    help="Training recipe: a TOML file, or a name of `jembench list recipes`. By default the one for the dataset.",
+    help="Training recipe: a TOML file, or a name of `jembench list recipes`. By default the one "
+    "for the dataset.",
 )
 device = click.option(
     "--device",
     metavar="DEVICE",
     envvar="JEMBENCH_DEVICE",
     default="auto",
-    help="Device: cpu, cuda, cuda:1 ..., or mps, which is untested; auto selects the first CUDA device, or the CPU if "
-    "there is none.",
+    help="Device: cpu, cuda, cuda:1 ..., or mps, which is untested; auto selects the first CUDA "
+    "device, or the CPU if there is none.",
 )
 max_hours = click.option(
     "--max-hours",
     type=parameters.HOURS,
-    help="Stop training, or an attack, cleanly after H hours (exit code 3). The same command resumes it.",
+    help="Stop training, or an attack, cleanly after H hours (exit code 3). The same command "
+    "resumes it.",
 )
 
 seed = click.option("--seed", type=parameters.SEED, default=0, help="Random seed.")
@@ -61,8 +63,8 @@ report_format = click.option(
     "--format",
     type=parameters.FORMAT,
     default="table",
-    help="Output format: table, json, markdown, latex, csv, or another of `jembench list formats`. Progress is "
-    "printed to stderr.",
+    help="Output format: table, json, markdown, latex, csv, or another of `jembench list "
+    "formats`. Progress is printed to stderr.",
 )
 
 output = click.option(
@@ -92,14 +94,18 @@ def labelled(format: str, label: str | None, output: Path | None = None) -> str:
 reference = click.option(
     "--reference",
     type=parameters.TABLES,
-    help="Published tables to show instead of the suite's own: jem-iclr2020/table1,later-work/hybrid, or none.",
+    help="Published tables to show instead of the suite's own: "
+    "jem-iclr2020/table1,later-work/hybrid, or none.",
 )
 
 listing_format = click.option(
     "--format", type=click.Choice(["table", "json"]), default="table", help="Output format."
 )
 
-_SAMPLER = "Draw the samples of every model with a differentiable energy by this sampler, such as sgld:steps=100."
+_SAMPLER = (
+    "Draw the samples of every model with a differentiable energy by this sampler, such as "
+    "sgld:steps=100."
+)
 sampler = click.option("--sampler", type=parameters.Text("SPEC", "samplers"), help=_SAMPLER)
 
 limit = click.option(
@@ -125,16 +131,17 @@ jobs = click.option(
     "--jobs",
     "-j",
     type=parameters.JOBS,
-    help="Number of worker processes on this machine; auto: one for each GPU, or for each core of the CPU.",
+    help="Number of worker processes on this machine; auto: one for each GPU, or for each core of "
+    "the CPU.",
 )
 
 executor = click.option(
     "--executor",
     type=parameters.EXECUTOR,
     default="auto",
-    help="Where the work runs: local (in this process), processes:jobs=4, or an executor of a plugin, such as "
-    "slurm:partition=gpu,time=8h. auto: processes for several GPUs, or for several trainings on the CPU, "
-    "else local.",
+    help="Where the work runs: local (in this process), processes:jobs=4, or an executor of a "
+    "plugin, such as slurm:partition=gpu,time=8h. auto: processes for several GPUs, or for "
+    "several trainings on the CPU, else local.",
 )
 
 detach = click.option(
@@ -146,8 +153,8 @@ detach = click.option(
 skip_missing = click.option(
     "--skip-missing",
     is_flag=True,
-    help="Start even if weights, other images or an extra are missing. Results that need them are N/A until they are "
-    "available.",
+    help="Start even if weights, other images or an extra are missing. Results that need them are "
+    "N/A until they are available.",
 )
 
 
@@ -155,14 +162,15 @@ trackers = click.option(
     "--trackers",
     type=parameters.TRACKERS,
     envvar="JEMBENCH_TRACKERS",
-    help="Trackers of the events of a run, such as tensorboard, mlflow, wandb or tensorboard:folder=logs.",
+    help="Trackers of the events of a run, such as tensorboard, mlflow, wandb or "
+    "tensorboard:folder=logs.",
 )
 
 dry_run = click.option(
     "--dry-run",
     is_flag=True,
-    help="Print the plan and its cost, and run nothing. The exit code is 2 if the plan needs something that "
-    "is missing.",
+    help="Print the plan and its cost, and run nothing. The exit code is 2 if the plan needs "
+    "something that is missing.",
 )
 
 
@@ -257,7 +265,8 @@ plugin = click.option(
     metavar="FILE.py",
     envvar="JEMBENCH_PLUGIN",
     multiple=True,
-    help="Python file with your own models, metrics or other components, named as FILE:build. May be repeated.",
+    help="Python file with your own models, metrics or other components, named as FILE:build. May "
+    "be repeated.",
     is_eager=True,
     expose_value=False,
     callback=_add_plugins,
@@ -270,8 +279,8 @@ recipe_settings = click.option(
     type=parameters.SETTING,
     envvar="JEMBENCH_SET",
     multiple=True,
-    help="Change a field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or, in a command that computes "
-    "metrics, an option of one (ece.bins=15). May be repeated.",
+    help="Change a field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or, in a command "
+    "that computes metrics, an option of one (ece.bins=15). May be repeated.",
 )
 
 columns = click.option(

@@ -46,7 +46,8 @@ def make_plan(
     suite = _with_settings(suite, settings, limit)
     if suite.lacking:
         raise SpecError(
-            f"Nothing to run: the suite {suite.name} has a block without {suite.lacking}. Name some."
+            f"Nothing to run: the suite {suite.name} has a block without {suite.lacking}. Name "
+            "some."
         )
     for dataset in suite.datasets:
         if not any(covers(run.datasets, dataset) for run in suite.runs):
@@ -65,7 +66,8 @@ def make_plan(
     if not plan.cells:
         datasets = ", ".join(suite.datasets)
         raise SpecError(
-            f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some."
+            f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. "
+            "Name some."
         )
     return plan
 
@@ -118,8 +120,8 @@ def _with_settings(suite: Suite, settings: Sequence[str] = (), limit: int | None
             owner, _, option = target.rpartition(".")  # the owner may be an import path with dots
             if owner in others:
                 raise SpecError(
-                    f"{setting!r} sets an option of the metric {owner}, which is not measured. The metrics are "
-                    f"{', '.join(sorted(measured))}; name others with --metrics."
+                    f"{setting!r} sets an option of the metric {owner}, which is not measured. "
+                    f"The metrics are {', '.join(sorted(measured))}; name others with --metrics."
                 )
             if owner in measured:
                 options[owner][option] = value

@@ -40,7 +40,7 @@ class FitPlan:
 
     @property
     def is_pretrained(self) -> bool:
-        """True if the fit is not trained here, since its model has weights or they were imported."""
+        """True if the fit is not trained here: its model has weights already."""
         return self.model.is_pretrained or bool(self.recipe.source)
 
     @cached_property
@@ -273,7 +273,8 @@ def fit_of(
         )
     elif recipe == PRETRAINED:
         raise SpecError(
-            f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose another recipe."
+            f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose "
+            "another recipe."
         )
     effects.check(chosen)
     return FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
@@ -289,8 +290,8 @@ def _recipe(name: str, settings: Sequence[str], data: Resolved) -> Recipe:
     if not chosen.data.flip or asked or not data.is_never_mirrored:
         return chosen
     warnings.warn(
-        f"The recipe {chosen.name} flips images, and a mirrored image of {data.name} is of no class: "
-        "it is trained without flips. --set data.flip=true trains with them.",
+        f"The recipe {chosen.name} flips images, and a mirrored image of {data.name} is of no "
+        "class: it is trained without flips. --set data.flip=true trains with them.",
         Remark,
         stacklevel=2,
     )

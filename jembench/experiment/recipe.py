@@ -1,4 +1,4 @@
-"""Recipes: the training of a model as data, their files, and the default recipe. Imports no torch."""
+"""Recipes: trainings as data, their files, and the default. Imports no torch."""
 
 import dataclasses
 import functools
@@ -127,7 +127,7 @@ class Chains:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compute:
-    """The execution of the network in sampling and training. It changes results by rounding alone."""
+    """The execution of the network. It changes results by rounding alone."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     layout: Literal["auto", "contiguous", "channels_last"] = "auto"
@@ -246,7 +246,7 @@ class Recipe:
 
 
 # --- files
-# ------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def names() -> list[str]:
@@ -277,11 +277,13 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
         path, separator, text = override.partition("=")
         if not separator:
             raise SpecError(
-                f"{override!r} does not say what to set. Write --set key=value, for example --set epochs=5."
+                f"{override!r} does not say what to set. Write --set key=value, for example --set "
+                "epochs=5."
             )
         if re.search(r"^[^:]*,[\w.]+=", text):  # in a spec with options, a colon precedes them
             raise SpecError(
-                f"{override!r} sets several keys. Repeat the option: --set epochs=5 --set batch_size=32."
+                f"{override!r} sets several keys. Repeat the option: --set epochs=5 --set "
+                "batch_size=32."
             )
         *tables, key = path.strip().split(".")
         table = fields
@@ -303,18 +305,18 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
     _ = recipe.components  # checks that each exists
     if recipe.data.shared and recipe.data.labelled:
         raise SpecError(
-            f"In recipe {recipe.name}, data.shared trains p(x) on the images of p(y|x), and data.labelled on different "
-            "ones. Leave one of them out."
+            f"In recipe {recipe.name}, data.shared trains p(x) on the images of p(y|x), and "
+            "data.labelled on different ones. Leave one of them out."
         )
     if recipe.selection.metric and not recipe.data.validation:
         raise SpecError(
-            f"In recipe {recipe.name}, selection.metric is {recipe.selection.metric}, and no images are held out to "
-            "measure it on. Set data.validation."
+            f"In recipe {recipe.name}, selection.metric is {recipe.selection.metric}, and no "
+            "images are held out to measure it on. Set data.validation."
         )
     if recipe.checkpoint_every % recipe.log_every:
         raise SpecError(
-            f"In recipe {recipe.name}, checkpoint_every is {recipe.checkpoint_every} and log_every {recipe.log_every}: "
-            "the first must be a multiple of the second."
+            f"In recipe {recipe.name}, checkpoint_every is {recipe.checkpoint_every} and "
+            f"log_every {recipe.log_every}: the first must be a multiple of the second."
         )
     for name, size in {
         "batch_size": recipe.batch_size,
@@ -322,8 +324,9 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
     }.items():
         if size % recipe.processes:
             raise SpecError(
-                f"{name} of recipe {recipe.name} is {size}, which cannot be shared out evenly among {recipe.processes} "
-                f"processes. Choose another number of them, or set a multiple: --set {name}=..."
+                f"{name} of recipe {recipe.name} is {size}, which cannot be shared out evenly "
+                f"among {recipe.processes} processes. Choose another number of them, or set a "
+                f"multiple: --set {name}=..."
             )
     if not overrides:
         return recipe

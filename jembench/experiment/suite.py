@@ -211,8 +211,9 @@ class Suite:
             if not any(run.with_models([model]) for run in self.runs):
                 named = ", ".join(dict.fromkeys(own for run in self.runs for own in run.models))
                 raise SpecError(
-                    f"No block of the suite {self.name} takes the model {model}: each [[run]] names models of its own, "
-                    f"which are {named}. Choose of these, or write a [[run]] for {model}."
+                    f"No block of the suite {self.name} takes the model {model}: each [[run]] "
+                    f"names models of its own, which are {named}. Choose of these, or write a "
+                    f"[[run]] for {model}."
                 )
         runs = [dataclasses.replace(run, **changes) for run in self.runs]
         if models is not None:
@@ -222,7 +223,7 @@ class Suite:
 
 
 # --- files
-# ------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 _OF_BLOCKS = {field.name for field in dataclasses.fields(Run)} - {"own_models", "imported"} | {
     "include"
@@ -268,14 +269,16 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
     where = f"suite {source.name}" if source.is_installed else source.where
     if including and not source.is_installed:
         raise SpecError(
-            f"The suite {including[-1]} includes the file {name}; it may include installed suites only."
+            f"The suite {including[-1]} includes the file {name}; it may include installed suites "
+            "only."
         )
     fields = parse(source.content, source.where)
     for key, command in _WRITTEN.items():
         if key in fields:
             raise SpecError(
-                f"{where} has [[{key}]], but a file says what is measured, not which files are written. "
-                f"Delete the table, and after the run use `{command.format(shlex.quote(name))}`."
+                f"{where} has [[{key}]], but a file says what is measured, not which files are "
+                "written. Delete the table, and after the run use "
+                f"`{command.format(shlex.quote(name))}`."
             )
     if extra := sorted(fields.keys() - _OF_BLOCKS - _OF_FILES):
         raise unknown(f"key in {where}", extra[0], _OF_BLOCKS | _OF_FILES, "")
@@ -327,8 +330,8 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
         for metric in (*claim.metric, *claim.than_metric):
             if Spec(metric).name not in suite.metric_names:
                 raise SpecError(
-                    f"The claim {claim.id} of {where} is about {metric}, which is not measured. The metrics are "
-                    f"{', '.join(sorted(suite.metric_names))}."
+                    f"The claim {claim.id} of {where} is about {metric}, which is not measured. "
+                    f"The metrics are {', '.join(sorted(suite.metric_names))}."
                 )
     stated += [claim for other in included.values() for claim in other.claims]
     return dataclasses.replace(suite, claims=tuple(dict.fromkeys(stated)))
@@ -374,7 +377,7 @@ def _block(
     for block in blocks:
         if block.name and len(block.models) > 1:
             raise SpecError(
-                f"{where} gives {', '.join(block.models)} the name {block.name!r}, which is that of one model. Write a "
-                "[[run]] for each."
+                f"{where} gives {', '.join(block.models)} the name {block.name!r}, which is that "
+                "of one model. Write a [[run]] for each."
             )
     return run, included, blocks

@@ -269,7 +269,8 @@ def planned(work: Work, where: str) -> Plan:
         what = [f"the code, the version or the files of the metric {metric}" for metric in others]
     if what:
         raise SpecError(
-            f"{work.fit} is not the same here as where it was planned, and nothing was done. It differs in: "
-            f"{'; '.join(what)}. Install the same versions, code and data on both machines."
+            f"{work.fit} is not the same here as where it was planned, and nothing was done. It "
+            f"differs in: {'; '.join(what)}. Install the same versions, code and data on both "
+            "machines."
         )
     return Plan(Suite(name="", title=""), cells)

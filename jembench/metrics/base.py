@@ -41,7 +41,7 @@ Resamples = Annotated[int, Range(least=0, most=MOST)]
 
 
 # --- statistics
-# -------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 class Estimate(NamedTuple):
@@ -94,8 +94,8 @@ def share(flags: Array, better: Better = "") -> Estimate:
 
 
 PROBABILITIES = (
-    "the outputs are probabilities (each row lies in [0, 1] and sums to 1), and were taken for logits. Leave out the "
-    "softmax at the end, or give log-probabilities"
+    "the outputs are probabilities (each row lies in [0, 1] and sums to 1), and were taken for "
+    "logits. Leave out the softmax at the end, or give log-probabilities"
 )
 """A sentence on outputs that make every metric of confidence wrong."""
 
@@ -152,7 +152,7 @@ def bootstrap_rng(generator: Generator) -> np.random.Generator:
 
 
 # --- metrics
-# ----------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +245,8 @@ class Metric:
         for name, array in arrays.items():
             if len(array) != count:
                 raise PluginError(
-                    f"{self.name} gives {len(array)} rows of {name} for {count} test images; give a row for each."
+                    f"{self.name} gives {len(array)} rows of {name} for {count} test images; give "
+                    "a row for each."
                 )
         return self.measurement(evaluation, arrays)
 

@@ -93,16 +93,16 @@ class Scored(Metric):
         expected = (len(evaluation.data.images(images)),)
         if tuple(scores.shape) != expected or scores.is_complex():
             raise PluginError(
-                f"The score {self.score} gives {tuple(scores.shape)} {scores.dtype} for the images of {images}; "
-                f"it must give a real number an image, {expected}."
+                f"The score {self.score} gives {tuple(scores.shape)} {scores.dtype} for the "
+                f"images of {images}; it must give a real number an image, {expected}."
             )
         scores = scores.cpu().double()
         require_finite(
             scores,
             f"scores {self.score}",
             f"images of {images}",
-            "they cannot be ranked. Train the model again if it has diverged; choose another score if the gradient "
-            "of its density overflows in float32.",
+            "they cannot be ranked. Train the model again if it has diverged; choose another "
+            "score if the gradient of its density overflows in float32.",
         )
         return scores.numpy()
 
@@ -272,7 +272,7 @@ class OutOfDistributionGroup(Scored):
 
 
 def as_estimates(resamplings: Mapping[str, Resampling]) -> dict[str, Estimate]:
-    """Return the values of statistics by their labels; an FPR is better lower, all others higher."""
+    """Return values by their labels; an FPR is better lower, all others higher."""
     return {
         label: Estimate(resampling, "", "lower" if label.startswith("fpr95") else "higher")
         for label, resampling in resamplings.items()

@@ -118,25 +118,31 @@ def _contradictions(asked: SampleProtocol) -> Iterator[str]:
         value = getattr(asked, name)
         if value is not None and not is_new:
             yield (
-                f"{name}={format_value(value)} sets how new chains run, and source={asked.source} runs none. Add "
-                f"source=fresh, or leave {name} out."
+                f"{name}={format_value(value)} sets how new chains run, and source={asked.source} "
+                f"runs none. Add source=fresh, or leave {name} out."
             )
     if is_new and asked.pooling != "one":
         yield (
-            f"pooling={asked.pooling} uses the chains that training kept, and source=fresh or a sampler runs new ones. "
-            "Leave one of the two out."
+            f"pooling={asked.pooling} uses the chains that training kept, and source=fresh or a "
+            "sampler runs new ones. Leave one of the two out."
         )
     top, selecting = format_value(asked.top), asked.selection != "none"
     if not (0 < asked.top <= 1 or (asked.top > 1 and asked.top % 1 == 0)):
         yield (
-            f"top is {top}; it must be a share of the images above 0 and up to 1, such as 0.1, or a whole number of "
-            "them above 1, such as 1000."
+            f"top is {top}; it must be a share of the images above 0 and up to 1, such as 0.1, or "
+            "a whole number of them above 1, such as 1000."
         )
     if (asked.per_class or asked.top != 1) and not selecting:
         given = "per_class=true" if asked.per_class else f"top={top}"
-        yield f"{given} keeps the most confident images: say whose confidence, such as selection=model."
+        yield (
+            f"{given} keeps the most confident images: say whose confidence, such as "
+            "selection=model."
+        )
     if asked.top == 1 and selecting:
-        yield f"selection={asked.selection} keeps the most confident images: say how many, for example top=0.1."
+        yield (
+            f"selection={asked.selection} keeps the most confident images: say how many, for "
+            "example top=0.1."
+        )
 
 
 ALL_KEPT = SampleProtocol()
@@ -151,8 +157,8 @@ def require_images(n: int | None, needed: int, what: str, metric: str, because: 
     """
     if n is not None and n < needed:
         raise NotApplicable(
-            f"{metric} needs at least {needed} {what}, {because}; there are {n}. Generate more images, or lift the "
-            "limit on the dataset."
+            f"{metric} needs at least {needed} {what}, {because}; there are {n}. Generate more "
+            "images, or lift the limit on the dataset."
         )
 
 
@@ -201,7 +207,8 @@ def _classifying(asked: SampleProtocol, network: FeatureNetwork) -> FeatureNetwo
         network, "classifies", True
     ):
         raise NotApplicable(
-            f"The feature network {network.name} predicts no classes. Use one that does, such as features=inception."
+            f"The feature network {network.name} predicts no classes. Use one that does, such as "
+            "features=inception."
         )
     return network
 
@@ -312,9 +319,9 @@ def selected(
     if each == 0 or int(sizes.min()) < each:
         rarest = int(sizes.argmin())
         raise NotApplicable(
-            f"The {count} most confident images, equally many of each of {num_classes} classes, are {each} per class, "
-            f"and the selecting network predicts class {rarest} for {int(sizes[rarest])}. Choose another top, or "
-            "per_class=false."
+            f"The {count} most confident images, equally many of each of {num_classes} classes, "
+            f"are {each} per class, and the selecting network predicts class {rarest} for "
+            f"{int(sizes[rarest])}. Choose another top, or per_class=false."
         )
     return (
         torch.cat([ranking[classes == number][:each] for number in range(num_classes)])

@@ -51,8 +51,8 @@ _IN_WORDS: Mapping[Quantity, str] = {
     "grad-norm": "gradient norms",
 }
 _REMEDY = (
-    "the model has diverged, or overflows in float32. Train it again with another seed or a lower learning rate, or "
-    "leave out what needs these values."
+    "the model has diverged, or overflows in float32. Train it again with another seed or a lower "
+    "learning rate, or leave out what needs these values."
 )
 
 _UNKNOWN = TrainingRecord()
@@ -122,7 +122,7 @@ class TrainedFit:
         )
 
     def once(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """Return the tensors of a name, cached; the random numbers of a network depend on the name."""
+        """Return the tensors of a name, cached; random numbers depend on the name."""
 
         def seeded() -> dict[str, Tensor]:
             with seeds.drawing(self.seed, f"evaluation/{name}", self.device):
@@ -190,8 +190,8 @@ class TrainedFit:
         if not isinstance(x, Tensor) or x.shape != expected or not x.is_floating_point():
             described = f"{tuple(x.shape)} {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
             raise PluginError(
-                f"{type(model).__name__}.sample returns {described}; return images of real floating-point numbers, "
-                f"{expected}, within {self.dataset.spec.bounds}."
+                f"{type(model).__name__}.sample returns {described}; return images of real "
+                f"floating-point numbers, {expected}, within {self.dataset.spec.bounds}."
             )
         return self._as_samples(ChainState(x, y), "direct")
 
@@ -391,13 +391,14 @@ def limited(test: Split, limit: int | None) -> Split:
 
 
 def no_validation(train: int, *, pretrained: bool) -> NotApplicable:
-    """Return the error for a model without validation images, given the number of training images."""
+    """Return the error for a model without validation images."""
     if pretrained:
         return NotApplicable(
-            "The model was trained elsewhere, so that its validation images are unknown, and nothing may be fitted on "
-            "test images."
+            "The model was trained elsewhere, so that its validation images are unknown, and "
+            "nothing may be fitted on test images."
         )
     return NotApplicable(
-        "The model is trained without validation images, and nothing may be fitted on test images. Train it with "
-        f"validation images: --set data.validation={max(train // 10, 1)}, or a recipe that does."
+        "The model is trained without validation images, and nothing may be fitted on test "
+        f"images. Train it with validation images: --set data.validation={max(train // 10, 1)}, "
+        "or a recipe that does."
     )

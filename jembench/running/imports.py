@@ -94,7 +94,8 @@ def _chains(content: Import, data: DataSpec, file: Path) -> Mapping[str, Tensor]
     state: Mapping[str, Tensor] = sampler.state_dict()
     if wrong := non_finite(content.chains, sampler):
         raise CheckpointError(
-            f"The chains in {file} hold numbers that are not finite, and nothing was imported: {', '.join(wrong)}. "
-            "Take them out, or import weights of a training that did not diverge."
+            f"The chains in {file} hold numbers that are not finite, and nothing was imported: "
+            f"{', '.join(wrong)}. Take them out, or import weights of a training that did not "
+            "diverge."
         )
     return state

@@ -44,9 +44,9 @@ def newest(
     days = {cell.fit.names: cell.time[:10] for cell in sorted(counted, key=lambda cell: cell.time)}
     for trained, found in older.items():
         left_out(
-            f"{len(found)} outcome{'s' * (len(found) > 1)} of earlier versions of {trained.model} on "
-            f"{trained.dataset}, recipe {trained.recipe}, measured until {max(found)}; shown is the version "
-            f"measured last, on {days[trained]}."
+            f"{len(found)} outcome{'s' * (len(found) > 1)} of earlier versions of {trained.model} "
+            f"on {trained.dataset}, recipe {trained.recipe}, measured until {max(found)}; shown "
+            f"is the version measured last, on {days[trained]}."
         )
     return counted
 

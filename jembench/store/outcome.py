@@ -172,7 +172,8 @@ def _check_contents(record: Record, outcome: Outcome) -> None:
     """Check an outcome's values and the details that reports read."""
     if outcome.status == "ok" and not outcome.values:
         raise DamagedError(
-            f"In {record.where}, outcome.values is {{}}; it must be non-empty, as the status is ok. {REMEDY}"
+            f"In {record.where}, outcome.values is {{}}; it must be non-empty, as the status is "
+            f"ok. {REMEDY}"
         )
     record.read(_Details, "outcome", "details")
 

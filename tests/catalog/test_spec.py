@@ -248,7 +248,8 @@ def test_missing_option():
         resolve("imagefolder", needy)
     with pytest.raises(
         SpecError,
-        match=r"write ood:set=\.\.\., one of .*uniform.*`jembench list ood_sets`, `jembench list datasets`",
+        match=r"write ood:set=\.\.\., one of .*uniform.*`jembench list ood_sets`, `jembench list "
+        r"datasets`",
     ):
         registry.resolve("metrics", "ood")
 

@@ -1,4 +1,4 @@
-"""Texts that somebody else wrote: they do nothing to a terminal, a page, a paper or a spreadsheet."""
+"""Hostile texts do nothing to a terminal, a page, a paper or a spreadsheet."""
 
 import csv
 import io

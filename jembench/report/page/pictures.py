@@ -94,7 +94,10 @@ class Pictures:
                 filter(_source, group), key=lambda cell: bare_name(cell.metric) not in _SCORES
             )
             for cell in measured[:1]:
-                source = f"{source_in_words(_source(cell))}, measured for {in_words(bare_name(cell.metric))}"
+                source = (
+                    f"{source_in_words(_source(cell))}, measured for "
+                    f"{in_words(bare_name(cell.metric))}"
+                )
                 if image := (self._own if _source(cell) in _OWN else self._new_chains)(cell):
                     return Picture(title_of(cell.fit, names), image, source=source)
             if image := self._own(group[0]):
