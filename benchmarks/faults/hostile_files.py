@@ -260,12 +260,13 @@ HEADERS = {
     "a header of 2^64 bytes": struct.pack("<Q", 2**64 - 1) + b"{}",
     "a deep header": struct.pack("<Q", DEEP) + b"[" * DEEP,
     "a tensor beyond the end": b'{"a":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}}',
-    "a tensor of 2^62 numbers": b'{"a":{"dtype":"F32","shape":[2147483648,2147483648],"data_offsets":[0,4]}}',
-    "tensors that overlap": b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],'
-    b'"data_offsets":[0,1]}}\0',
+    "a tensor of 2^62 numbers": b'{"a":{"dtype":"F32","shape":[2147483648,2147483648],'
+    b'"data_offsets":[0,4]}}',
+    "tensors that overlap": b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'
+    b'"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}\0',
     "an unknown type": b'{"a":{"dtype":"F999","shape":[1],"data_offsets":[0,1]}}\0',
-    "a name twice": b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],'
-    b'"data_offsets":[0,0]}}',
+    "a name twice": b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},'
+    b'"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}',
 }
 for title, content in HEADERS.items():
     whole = (

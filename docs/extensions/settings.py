@@ -90,7 +90,10 @@ def folders() -> list[tuple[str, str]]:
         (function.__doc__ or "").partition("\n")[0].removeprefix("Return ").rstrip(".")
         for function in functions
     ]
-    store = "the store of fits and cells, in the current folder; ``--store`` or ``JEMBENCH_STORE`` names another"
+    store = (
+        "the store of fits and cells, in the current folder; ``--store`` or ``JEMBENCH_STORE`` "
+        "names another"
+    )
     return [("runs", store), *zip(paths, texts, strict=True)]
 
 

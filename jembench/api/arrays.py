@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-ADVICE = 'Write {"train": (x, y), "test": (x, y)}; of a torch dataset, x, y = next(iter(DataLoader(data, len(data)))).'
+ADVICE = (
+    'Write {"train": (x, y), "test": (x, y)}; of a torch dataset, '
+    "x, y = next(iter(DataLoader(data, len(data))))."
+)
 _NAMES: tuple[SplitName, ...] = ("train", "test")
 
 

@@ -109,7 +109,8 @@ def run(
         StoreError: if the store cannot be written.
 
     Example:
-        >>> results = run("hybrid", models=model, datasets=arrays, metrics="accuracy", store=folder, progress=False)
+        >>> mine = {"models": model, "datasets": arrays, "metrics": "accuracy", "store": folder}
+        >>> results = run("hybrid", **mine, progress=False)
         >>> [(record.label, record.n) for record in results]
         [('accuracy', 30)]
     """
@@ -252,7 +253,8 @@ def attack(
         SpecError: if a name or an option does not exist.
 
     Example:
-        >>> results = attack("pgd", models=fit, norm="l2", images=2, restarts=1, steps=2, progress=False)
+        >>> budget = {"images": 2, "restarts": 1, "steps": 2}
+        >>> results = attack("pgd", models=fit, norm="l2", **budget, progress=False)
         >>> {record.unit for record in results if record.label == "pgd-l2@64/255"}
         {'%'}
     """

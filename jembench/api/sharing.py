@@ -140,6 +140,8 @@ def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Itera
                     "measures it again."
                 )
     except Unavailable as error:
-        yield f"Its results can be reported; it is used and measured once its data are here. {error}"
+        yield (
+            f"Its results can be reported; it is used and measured once its data are here. {error}"
+        )
     except JembenchError as error:
         yield f"It cannot be used or measured here as it is: {error}"

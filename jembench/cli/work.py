@@ -219,7 +219,8 @@ def _progress(unit: UnitStatus, store: Path) -> Iterator[str]:
         [", ".join(filter(None, [counted, unit.text])), unit.worker and f"worker {unit.worker}"],
     )
     if unit.log:
-        yield f"log {os.path.relpath(unit.log) if Path(unit.log).is_relative_to(store.absolute()) else unit.log}"
+        in_store = Path(unit.log).is_relative_to(store.absolute())
+        yield f"log {os.path.relpath(unit.log)}" if in_store else f"log {unit.log}"
 
 
 def _ago(since: float | None) -> str:

@@ -176,7 +176,8 @@ class Metric:
         ...     requires: ClassVar[frozenset[Need]] = frozenset({"logits"})
         ...
         ...     def arrays(self, evaluation):
-        ...         best, second = evaluation.predictions.read("logits").double().topk(2).values.unbind(dim=1)
+        ...         logits = evaluation.predictions.read("logits").double()
+        ...         best, second = logits.topk(2).values.unbind(dim=1)
         ...         return {"margin": (best - second).numpy()}
         ...
         ...     def estimates(self, arrays):

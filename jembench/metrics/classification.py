@@ -460,7 +460,8 @@ def require_finite(
     values: Tensor,
     quantity: str,
     what: str,
-    advice: str = "the model has diverged. Train it again with another seed or a lower learning rate.",
+    advice: str = "the model has diverged. Train it again with another seed or a lower learning "
+    "rate.",
 ) -> None:
     """Check that values (N, ...) are finite.
 

@@ -2,7 +2,7 @@
 
 Each file is written whole.
 
-    fits/<slug>-<hash>/     fit.json, model.safetensors, sampler.safetensors, checkpoint-*.safetensors, history.csv
+    fits/<slug>-<hash>/     fit.json, history.csv, and model, sampler and checkpoint-* .safetensors
     cells/<slug>-<hash>.json one outcome
     arrays/<slug>-<hash>.npz its per-example values
     readings/               predictions of trained models, which are computed once

@@ -72,7 +72,7 @@ def test_every_link_of_the_index_leads_to_a_place_in_a_page(stores):
     assert ["other.html", "best.digits.accuracy"] in links
 
 
-def test_of_several_sets_of_outliers_that_of_most_models_has_a_column_and_given_names_hold_in_all_stores(
+def test_the_set_of_outliers_of_most_models_has_a_column_and_names_hold_in_all_stores(
     stores,
 ):
     for folder, of in ((stores[0], "uniform"), (stores[1], "interp"), (stores[1], "uniform")):

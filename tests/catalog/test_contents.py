@@ -18,7 +18,9 @@ from jembench.catalog.options import Content, Incidental, Names
 def files(root):
     return {path.name: path for path in Path(root).iterdir()}
 
-def folder(*, root: Annotated[str, Content(files)], fetch: Annotated[bool, Incidental()] = False): ...
+def folder(
+    *, root: Annotated[str, Content(files)], fetch: Annotated[bool, Incidental()] = False
+): ...
 
 def weighted(data, *, weights: Annotated[str, Content()] = "", width: int = 3): ...
 

@@ -154,8 +154,16 @@ def test_no_part_of_a_list_is_empty(text):
         split_list(text)
 
 
-def factory(data_spec, *, net: str = "small", width: int = 2, lr: float = 1, norm: Literal["none", "batch"] = "none",
-            eps: float | None = None, cold: bool = False) -> None:  # fmt: skip
+def factory(
+    data_spec,
+    *,
+    net: str = "small",
+    width: int = 2,
+    lr: float = 1,
+    norm: Literal["none", "batch"] = "none",
+    eps: float | None = None,
+    cold: bool = False,
+) -> None:
     """A factory."""
 
 

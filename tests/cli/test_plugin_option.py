@@ -17,7 +17,8 @@ from jembench.plugin import pretrained
 def build(data, *, width: int = 4):
     """A network of one's own."""
     size = data.dimensions
-    return nn.Sequential(nn.Flatten(), nn.Linear(size, width), nn.ReLU(), nn.Linear(width, data.num_classes))
+    first, last = nn.Linear(size, width), nn.Linear(width, data.num_classes)
+    return nn.Sequential(nn.Flatten(), first, nn.ReLU(), last)
 
 def right():
     """How often it is right."""

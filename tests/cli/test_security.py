@@ -183,7 +183,10 @@ def test_an_experiment(stranger, tmp_path, more):
 
 @row("claims and published numbers in a file")
 def test_claims(stranger):
-    claim = '[[claim]]\nid = "it"\ntext = "canary:build"\nmetric = "accuracy"\nthan = [["canary:build", "digits"]]\n'
+    claim = (
+        '[[claim]]\nid = "it"\ntext = "canary:build"\nmetric = "accuracy"\n'
+        'than = [["canary:build", "digits"]]\n'
+    )
     write_cells("runs")
     Path("mine.toml").write_text(f'{FILE}models = ["jem"]\n{claim}higher = [["jem", "digits"]]\n')
     done = stranger("report", "mine.toml", "--claims")

@@ -279,7 +279,10 @@ def test_a_report_needs_no_plugin_of_a_model(jembench, without):
     Store(Path("runs")).write_cell(
         Cell(id="c0", fit=fit, metric=Spec("accuracy"), outcome=outcome), {}
     )
-    experiment = 'title = "Mine"\ndatasets = ["digits"]\nmetrics = ["accuracy"]\nmodels = ["dat", "baseline"]\n'
+    experiment = (
+        'title = "Mine"\ndatasets = ["digits"]\nmetrics = ["accuracy"]\n'
+        'models = ["dat", "baseline"]\n'
+    )
     Path("mine.toml").write_text(experiment)
     without("jembench-dat")
     done = jembench("report", "mine.toml", "--format", "csv")

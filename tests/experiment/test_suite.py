@@ -280,7 +280,10 @@ def test_what_a_file_says_stands_in_place_of_what_the_suites_say_that_it_include
 
 
 def test_a_block_may_include_suites_for_some_datasets_and_with_other_metrics(installed):
-    blocks = '[[run]]\ninclude = ["few"]\ndatasets = ["cifar10", "svhn"]\n[[run]]\ninclude = ["few"]\nmetrics = ["ece"]\n'
+    blocks = (
+        '[[run]]\ninclude = ["few"]\ndatasets = ["cifar10", "svhn"]\n'
+        '[[run]]\ninclude = ["few"]\nmetrics = ["ece"]\n'
+    )
     few = FEW + '[[run]]\ndatasets = ["!svhn"]\nmetrics = ["nll"]\n'
     plan = make_plan(
         installed(both='title = "Both"\n' + blocks, few=few).replaced(

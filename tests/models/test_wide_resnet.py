@@ -186,8 +186,9 @@ def test_a_network_is_followed_on_a_device_without_values():
 
 def test_the_running_statistics_of_batch_norm_have_the_momentum_of_the_reference_implementations():
     def momenta(**options):
-        return {module.momentum for module in ResidualNet(1, 2, small(2), norm="batch", **options).modules()
-                if isinstance(module, torch.nn.BatchNorm2d)}  # fmt: skip
+        modules = ResidualNet(1, 2, small(2), norm="batch", **options).modules()
+        norms = [module for module in modules if isinstance(module, torch.nn.BatchNorm2d)]
+        return {norm.momentum for norm in norms}
 
     assert momenta() == {0.9}
     assert momenta(momentum=0.1) == {0.1}

@@ -33,7 +33,8 @@ store, recipe, models, log, twice = sys.argv[1:6]
 
 class Watch:
     def event(self, event):
-        line = {"window": f"train {event.done} ", "measured": f"measure {event.metric} "}.get(event.kind)
+        lines = {"window": f"train {event.done} ", "measured": f"measure {event.metric} "}
+        line = lines.get(event.kind)
         if line and (event.kind == "window" or event.values["seconds"]):
             with open(log, "a") as file:
                 file.write(f"{line}{event.fit['model']} {event.fit['seed']}\\n")

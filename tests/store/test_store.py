@@ -304,7 +304,8 @@ print("ready", flush=True)
 sys.stdin.readline()
 for i in range(150):
     reason = mark * (1 + 997 * i % 5000)
-    store.write_cell(dataclasses.replace(cell, outcome=dataclasses.replace(cell.outcome, reason=reason)), {})
+    outcome = dataclasses.replace(cell.outcome, reason=reason)
+    store.write_cell(dataclasses.replace(cell, outcome=outcome), {})
     found = store.read_cell(cell).outcome.reason
     assert found and set(found) in ({"a"}, {"b"}), found[:50]
 """

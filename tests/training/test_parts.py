@@ -28,7 +28,7 @@ def optimizer(name, **options):
     )
 
 
-def test_an_optimizer_of_pytorch_is_one_as_it_is_with_the_recipe_s_constants_and_options_of_its_own():
+def test_an_optimizer_of_pytorch_takes_the_recipe_s_constants_and_options_of_its_own():
     made = optimizer("torch.optim:AdamW:amsgrad=true,eps=1e-6", weight_decay=0.3, betas=(0.5, 0.9))
     assert type(made) is torch.optim.AdamW
     wanted = {
@@ -69,7 +69,8 @@ def test_a_training_of_a_third_party_s_parts(example, make_trainer):
             "schedule.name": "jembench_example:halving:every=0.5",
             "data.augmentation": "jembench_example:erase:side=4",
             "data.noise": 0,
-            "chains.sampler": '"pcd:steps=1,buffer=30,reinit=1,noise=0,step_size=1e-9,start=jembench_example:grey"',
+            "chains.sampler": '"pcd:steps=1,buffer=30,reinit=1,noise=0,step_size=1e-9,'
+            'start=jembench_example:grey"',
         }
     )
     rates = [trainer.learning_rate()]

@@ -63,7 +63,7 @@ def by_class(title: str, arrays: Arrays) -> Drawing:
 
 
 def images_of_classes(title: str, arrays: Arrays) -> Drawing:
-    """Draw for each class the images of the highest log p(x), random ones, and those of the lowest."""
+    """Draw images of each class: of the highest log p(x), random, of the lowest."""
     labels = [str(number) for number in range(len(arrays["highest"]))]
     panels = [
         Panel(name, arrays[kind], arrays["log-px"], labels if kind == "highest" else ())

@@ -60,7 +60,8 @@ def of_attack(results: Sequence[Result]) -> Drawing:
     """Draw the curves of one attack under one budget."""
     attack = results[0].metric
     spent = in_common(result.cell.outcome.protocol for result in results)
-    title = f"{_TITLES.get(attack, f'{in_words(attack)} attack')}: {results[0].trained_on}\n{spent}".strip()
+    name = _TITLES.get(attack, f"{in_words(attack)} attack")
+    title = f"{name}: {results[0].trained_on}\n{spent}".strip()
     return curves(title, curves_of(results))
 
 

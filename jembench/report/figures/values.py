@@ -16,7 +16,7 @@ from jembench.report.rows import grouped
 
 
 def seeds(results: Sequence[Result]) -> Iterator[Planned]:
-    """Plan a figure for each metric and dataset with a model that was trained from several seeds."""
+    """Plan a figure for each metric and dataset with a model of several seeds."""
     alike = grouped(
         results,
         lambda one: (one.cell.metric, one.cell.outcome.protocol, one.fit.dataset, one.cell.limit),

@@ -74,7 +74,8 @@ def sentences(document: Document, *, digits: int = 4) -> str:
     """A sentence for each value: a report format."""
     measured = [record for record in document.records() if record.get("value") is not None]
     return "".join(
-        f"{record['label']} of {record['model']} is {record['value']:.{digits}g} {record['unit']}".rstrip()
+        f"{record['label']} of {record['model']} is "
+        f"{record['value']:.{digits}g} {record['unit']}".rstrip()
         + ".\n"
         for record in measured
     )

@@ -347,7 +347,8 @@ def test_the_score_against_the_steps(planned):
 
 def test_scores_of_other_protocols_are_other_figures(cell):
     def of(splits, top):
-        protocol = f"is:images={10 * top},pooling=one-buffer,selection=model,splits={splits},top={10 * top}/1000"
+        kept = f"images={10 * top},pooling=one-buffer,selection=model"
+        protocol = f"is:{kept},splits={splits},top={10 * top}/1000"
         metric = f"is:selection=model,splits={splits},top={top / 100}"
         return Result(cell(metric, protocol, {"is": Value(1.0, None, None, 9)}), {})
 

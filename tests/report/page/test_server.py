@@ -10,7 +10,7 @@ from jembench.report.page.server import PageServer
 
 @pytest.fixture
 def served():
-    """A server whose page is its own state, the state that can be changed, and what was rendered."""
+    """A server whose page is its own state, that state, and what was rendered."""
     now, rendered = ["state 1"], []
 
     def render():
