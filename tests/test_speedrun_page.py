@@ -88,7 +88,12 @@ def test_the_prose():
         f"`halves` and `inverted` are {loss('halves')} and {loss('inverted')} below the classifier"
         in PROSE
     )
-    assert f"scikit-learn's digits {loss('digits')}" in PROSE
+    for name, score in (("phases", "phases"), ("halves", "halves"), ("inverted", "inverted")):
+        means = [
+            f"{float(measured[model, f'ood:set={score}']['value']):.2f}".removeprefix("0")
+            for model in ("jem", "without chains")
+        ]
+        assert re.search(rf"`{name}` \({means[0]}(, without them| and) {means[1]}", PROSE)
     fid = measured["jem", "fid-cifar10-jpeg-cnn"]
     low, value, high = (
         f"{float(fid[key]):.2f}".removeprefix("0") for key in ("low", "value", "high")
