@@ -27,7 +27,6 @@ from jembench.experiment import suite as suites
 from jembench.experiment.plan import Plan
 from jembench.experiment.sweep import bare_name
 from jembench.files import write_atomically
-from jembench.progress import duration
 from jembench.report.published import Published, published_numbers
 from jembench.running import session
 from jembench.running.display import Display
@@ -169,13 +168,13 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
     from jembench.running.estimate import preview
 
     session.check_options(how)
-    device = devices.resolve(how.device)
+    devices.resolve(how.device)  # which refuses a device that is not there
     if format not in ("table", "json"):
         raise SpecError(
             f"--dry-run prints a plan, and --format {format} is for results. Use --format table "
             "or json."
         )
-    fits, outlook = preview(plan, store, device)
+    fits, outlook = preview(plan, store)
     if format == "json":
         print_json([fit._asdict() for fit in fits])
     else:
@@ -194,8 +193,6 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
                 "(steps of refinement + 1), for one size of the change. A search of the smallest "
                 "size tries several; attacks that end early make fewer."
             )
-        if any(fit.seconds for fit in fits):
-            say("The times of attacks are of one process. Attacks that end early take less.")
     outlook.refuse_missing(skip_missing=how.skip_missing)
     return 0
 
@@ -221,12 +218,7 @@ def _measuring(fit: FitPreview) -> str:
     ]
     if fit.passes:
         rows.append(f"attacks: {sum(fit.passes.values()):,} network passes")
-    return "\n".join(
-        [
-            *rows,
-            *(f"about {duration(seconds)}: {metric}" for metric, seconds in fit.seconds.items()),
-        ]
-    )
+    return "\n".join(rows)
 
 
 def _counted(metrics: Sequence[str]) -> str:

@@ -266,11 +266,6 @@ class Attack(Metric):
         return -(-self.spent.images // self.shard_size("cpu"))
 
     @property
-    def alike(self) -> tuple[Attack, float]:
-        """The attack that a dry run times in place of this one, and the ratio of their costs."""
-        return self, 1.0
-
-    @property
     def passes_each(self) -> int:
         """The network passes of a prediction: one, or n (k + 1) for n chains of k steps."""
         return self.spent.eot * (self.refine + 1) if self.is_random else 1

@@ -1,17 +1,14 @@
 """The cost of a training, and the remaining work of a plan.
 
 A training is timed by a few of its iterations with short chains. Its images are blank: times do
-not depend on their content, and a dataset need not be available. The time of an attack depends on
-when it succeeds, and is taken from short attacks on a trained model.
+not depend on their content, and a dataset need not be available.
 """
 
-import dataclasses
 import resource
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
@@ -19,14 +16,10 @@ from jembench.data.datasets import blank, make
 from jembench.errors import NotApplicable, SpecError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.metrics.attacks import Attack
-from jembench.metrics.decisions import DecisionAttack
 from jembench.models import devices
 from jembench.models.capabilities import is_fitted
 from jembench.running.building import make_model
-from jembench.running.caches import FeatureBank, TensorCache
 from jembench.running.check import Datasets, Outlook, Ready, look_ahead
-from jembench.running.evaluation import TrainedFit
-from jembench.running.fits import FitWork
 from jembench.store.outcome import Outcome
 from jembench.store.store import Store
 from jembench.training.loop import Trainer
@@ -42,14 +35,6 @@ QUICK = 2.0
 WARM_UP = 4
 """Untimed iterations if the network is compiled or chains are captured: a plain one, one that
 compiles, and two in which CUDA graphs warm up and are captured. Otherwise one is enough.
-"""
-
-STEPS = 3
-"""The least number of steps or queries of a timed attack."""
-
-FEW = 2
-"""The number of images on which an attack is timed where a shard would take long: of large images
-on a CPU, which works on one after the other.
 """
 
 
@@ -145,30 +130,6 @@ def _duration(work: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - start
 
 
-def attack_seconds(metric: Attack, trained: TrainedFit) -> float:
-    """Estimate the seconds of an attack on a trained model by one process.
-
-    A shard is attacked in ``STEPS`` steps, or in a tenth of the steps or queries, and the time is
-    extrapolated in proportion. It is an upper limit for attacks that end before their last step or
-    query.
-    """
-    metric, ratio = metric.alike
-    evaluation, device = (
-        dataclasses.replace(trained, cache=TensorCache(None)).evaluation(),
-        trained.device,
-    )
-    name, spent = "queries" if isinstance(metric, DecisionAttack) else "steps", metric.spent
-    length: int = getattr(spent, name)
-    short = min(max(length // 10, STEPS), length)
-    few = device.type == "cpu" and evaluation.data.spec.dimensions > devices.SMALL
-    images = FEW if few else min(spent.images, metric.shard_size(device.type))
-    options: dict[str, Any] = {name: short, "images": images}
-    attack = dataclasses.replace(metric, **options)
-    # the first one warms up
-    seconds = min(_duration(lambda: attack.attack(evaluation), device) for _ in range(2))
-    return ratio * seconds * (length + 1) / (short + 1) * spent.images / images
-
-
 # --- a dry run
 # --------------------------------------------------------------------------------------------------
 
@@ -186,14 +147,11 @@ class FitPreview(NamedTuple):
     done: list[str]
     not_applicable: dict[str, str]  # metric -> why
     missing: dict[str, str]  # metric or dataset -> what is missing, with the remedy
-    seconds: dict[str, float]  # attack on a trained model -> its estimated time in one process
     passes: dict[str, int]  # attack -> network passes at one size of the change
 
 
-def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPreview], Outlook]:
+def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook]:
     """Check the pending part of a plan, without training, downloading or writing.
-
-    Attacks on trained models are timed on the device.
 
     Returns:
         the work of each fit, and the results of the check.
@@ -211,13 +169,9 @@ def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPre
         ready = outlook.fits.get(fit.key.id)
         trained = fit.is_pretrained or store.is_trained(fit.key)
         iterations = ready.iterations if ready else None
-        row = FitPreview(*fit.key.names, fit.seed, trained, iterations, [], [], {}, {}, {}, {})
+        row = FitPreview(*fit.key.names, fit.seed, trained, iterations, [], [], {}, {}, {})
         for cell in plan.cells_of(fit):
             _add(row, cell, settled.get(cell.id), ready)
-        if ready and store.is_trained(fit.key):
-            bank = FeatureBank(ready.dataset, store, device)
-            work = FitWork(fit=fit, bank=bank, store=store, report=lambda event: None)
-            _time_attacks(row, work, plan.cells_of(fit))
         if fit.key.dataset in outlook.absent:
             row.missing[fit.key.dataset] = outlook.absent[fit.key.dataset]
         previews.append(row._replace(iterations=0) if trained or not row.to_do else row)
@@ -241,16 +195,3 @@ def _add(row: FitPreview, cell: CellPlan, outcome: Outcome | None, ready: Ready 
         attack = cell.metric.make() if ready else None
         if isinstance(attack, Attack) and attack.passes:
             row.passes[metric] = attack.passes
-
-
-def _time_attacks(row: FitPreview, work: FitWork, cells: Sequence[CellPlan]) -> None:
-    """Time the pending attacks on a trained model."""
-    for cell in cells:
-        if str(cell.metric) not in row.to_do:
-            continue
-        attack = cell.metric.make()
-        if isinstance(attack, Attack):
-            # an error is the outcome of the cell, which says why
-            with devices.threads_for(work.bank.dataset.spec, work.bank.device), suppress(Exception):
-                seconds = attack_seconds(attack, work.load_or_train(cell.limit))
-                row.seconds[str(cell.metric)] = seconds

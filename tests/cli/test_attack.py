@@ -1,7 +1,5 @@
 """``jembench attack``: what it prints, and what a kill or the clock cannot take away."""
 
-from pathlib import Path
-
 import pytest
 
 from jembench.running.evaluation import FitAccess
@@ -47,21 +45,6 @@ def test_refinement_is_for_models_with_chains(pgd):
     assert lines[3][2] == "N/A¹"
     assert "averaged chains 2, gradient BPDA" in " ".join(done.out.split())
     assert "¹ Refinement follows the chains of the training" in done.out
-
-
-def test_a_dry_run_says_how_long_attacks_on_trained_models_take(pgd, monkeypatch):
-    monkeypatch.setattr(
-        "jembench.running.estimate.attack_seconds",
-        lambda metric, trained: 200.0 * metric.spent.steps,
-    )
-    assert "about" not in pgd("--dry-run").out
-    assert pgd().code == 0
-    before = sorted(Path("runs").rglob("*"))
-    out = pgd("--norm", "linf,l2", "--dry-run").out
-    # the other norm is done
-    assert out.count("about 17 min: pgd:images=8,norm=l2,restarts=1,steps=5") == 2
-    assert "The times of attacks are of one process" in out
-    assert sorted(Path("runs").rglob("*")) == before
 
 
 def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table):

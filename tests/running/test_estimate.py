@@ -1,8 +1,4 @@
-"""The cost of the whole recipe, from a few short iterations, and the time of an attack."""
-
-import dataclasses
-import time
-from types import SimpleNamespace
+"""The cost of the whole recipe, from a few short iterations."""
 
 import pytest
 import torch
@@ -10,11 +6,8 @@ import torch
 from jembench.data.datasets import LazyDataset
 from jembench.experiment.plan import plan_fit
 from jembench.interfaces import DataSpec
-from jembench.metrics.decisions import Boundary
-from jembench.metrics.pgd import PGD
 from jembench.running import estimate as module
-from jembench.running.caches import TensorCache
-from jembench.running.estimate import attack_seconds, estimate
+from jembench.running.estimate import estimate
 
 CPU = torch.device("cpu")
 
@@ -78,50 +71,3 @@ def test_a_real_estimate_is_that_of_real_iterations():
     found = estimate(plan("jem:net=small-2"), CPU)
     assert 0 < found.seconds < 10
     assert found.memory > 10_000_000  # PyTorch alone takes more
-
-
-@dataclasses.dataclass
-class Trained:
-    """A trained model of which only the size of its images counts."""
-
-    dimensions: int
-    device: torch.device = CPU
-    cache: TensorCache | None = None
-
-    def evaluation(self):
-        assert self.cache == TensorCache(None)  # nothing is kept
-        return SimpleNamespace(
-            data=SimpleNamespace(spec=SimpleNamespace(dimensions=self.dimensions))
-        )
-
-
-@pytest.mark.parametrize(
-    ("metric", "dimensions", "runs"),
-    [
-        (PGD(budget="quick"), 64, [(3, 25)] * 2),
-        (PGD(budget="quick", steps=2), 64, [(2, 25)] * 2),
-        (PGD(), 64, [(4, 50)] * 2),
-        (PGD(refine=1), 64, [(4, 25)] * 2),
-        (PGD(), 3072, [(4, 2)] * 2),
-        (Boundary(queries=500, images=40), 64, [(50, 40)] * 2),
-    ],
-)
-def test_the_time_of_an_attack_follows_from_a_short_one(monkeypatch, metric, dimensions, runs):
-    """An attack passes its images through the network before each step and at the end: .01 s for an
-    image.
-    """
-    now, passes = [0.0], []
-
-    def attack(self, evaluation):
-        spent = self.spent
-        passes.append((spent.queries if isinstance(self, Boundary) else spent.steps, spent.images))
-        # the first one warms up
-        now[0] += 0.01 * (passes[-1][0] + 1) * passes[-1][1] + (len(passes) == 1)
-
-    monkeypatch.setattr(type(metric), "attack", attack)
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    said = attack_seconds(metric, Trained(dimensions))
-    assert passes == runs
-    now[0] = 0.0
-    metric.attack(None)
-    assert said == pytest.approx(now[0])

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from jembench.attacks import eps
 from jembench.metrics import attacks
-from jembench.metrics.pgd import PGD
 from jembench.plugin import Estimate, NotApplicable, Range, SpecError
 
 if TYPE_CHECKING:
@@ -135,27 +134,6 @@ class AutoAttack(attacks.Attack):
             "eps": self.eps,
             "version": self.chosen,
         }
-
-    @property
-    def alike(self) -> tuple[attacks.Attack, float]:
-        """PGD, whose time is known from a few steps, and the ratio of the costs."""
-        model = {
-            "refine": self.refine,
-            "eot": self.eot,
-            "data_noise": self.data_noise,
-            "smooth": self.smooth,
-        }
-        pgd = PGD(
-            budget=self.budget,
-            images=self.images,
-            norm=self.norm,
-            eps=self.eps,
-            grad=self.grad,
-            **model,
-            restarts=1,
-            steps=40,
-        )
-        return pgd, STEPS[self.chosen] / 40
 
     @property
     def passes(self) -> int:
