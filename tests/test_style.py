@@ -13,7 +13,7 @@ COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 MOST = {
     ("api", "nested comprehension"): 3,
     ("catalog", "conditional expression in an f-string"): 4,
-    ("cli", "conditional expression in an f-string"): 5,
+    ("cli", "conditional expression in an f-string"): 4,
     ("cli", "nested comprehension"): 1,
     ("cli", "walrus in a comprehension"): 1,
     ("data", "conditional expression in an f-string"): 1,
@@ -21,22 +21,16 @@ MOST = {
     ("experiment", "nested comprehension"): 5,
     ("experiment", "walrus in a comprehension"): 4,
     ("metrics", "nested comprehension"): 3,
-    ("metrics", "product with a flag"): 1,
-    ("models", "nested comprehension"): 4,
+    ("models", "nested comprehension"): 3,
     ("report", "conditional expression in an f-string"): 1,
     ("report", "nested comprehension"): 16,
-    ("report", "product with a flag"): 1,
-    ("report", "walrus in a comprehension"): 2,
-    ("running", "conditional expression in an f-string"): 3,
+    ("report", "walrus in a comprehension"): 1,
     ("running", "nested comprehension"): 1,
-    ("running", "product with a flag"): 5,
-    ("store", "product with a flag"): 1,
     ("testing", "conditional expression in an f-string"): 1,
     ("testing", "nested comprehension"): 3,
-    ("trackers", "product with a flag"): 1,
-    ("training", "nested comprehension"): 3,
+    ("training", "nested comprehension"): 2,
 }
-"""Faults that rooms still have, by their rule: none may be added."""
+"""Faults that rooms still have, by their rule: none may be added, and each mend lowers one."""
 
 
 def is_text_or_list(node):
@@ -101,4 +95,4 @@ def test_the_package_breathes():
         room = path.relative_to(PACKAGE).parts[0]
         tree = ast.parse(path.read_text(encoding="utf-8"))
         faults_of_rooms.update((room, rule) for _, rule in faults(tree))
-    assert {key: n for key, n in faults_of_rooms.items() if n > MOST.get(key, 0)} == {}
+    assert dict(faults_of_rooms) == MOST

@@ -43,9 +43,9 @@ class IterationTime(Metric):
             raise NotApplicable(at_once)
         windows = {"seconds": np.asarray(training.iteration_seconds, dtype=np.float64)}
         estimates = self.estimates(windows) if training.iteration_seconds else {}
+        busy = (training.other_load or 0.0) > BUSY
         details = {
-            "suspicious": ["it was measured while other processes computed"]
-            * ((training.other_load or 0.0) > BUSY),
+            "suspicious": ["it was measured while other processes computed"] if busy else [],
             "undefined": {} if estimates else {self.name: at_once},
         }
         parts: dict[str, Scalar] = {

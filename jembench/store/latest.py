@@ -43,8 +43,9 @@ def newest(
             older.setdefault(cell.fit.names, []).append(cell.time[:10])
     days = {cell.fit.names: cell.time[:10] for cell in sorted(counted, key=lambda cell: cell.time)}
     for trained, found in older.items():
+        outcomes = "1 outcome" if len(found) == 1 else f"{len(found)} outcomes"
         left_out(
-            f"{len(found)} outcome{'s' * (len(found) > 1)} of earlier versions of {trained.model} "
+            f"{outcomes} of earlier versions of {trained.model} "
             f"on {trained.dataset}, recipe {trained.recipe}, measured until {max(found)}; shown "
             f"is the version measured last, on {days[trained]}."
         )

@@ -92,27 +92,24 @@ def _labels(table: Table) -> list[str]:
 
 
 def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
-    """Return when the results were measured, on which data, of which seeds, with which hardware and
-    version.
-    """
-    made = [cell.provenance for cell in cells]
-    hardware = [one.get("hardware") or {} for one in made]
+    """Return date, data, seeds, limits, hardware and version of results in one line."""
+    provenances = [cell.provenance for cell in cells]
+    dates = sorted({str(provenance.get("time", ""))[:10] for provenance in provenances})
+    datasets = [row.dataset_name for row in rows if not row.source]
     seeds = sorted({cell.fit.seed for cell in cells})
-    parts = (
-        sorted({str(one.get("time", ""))[:10] for one in made}),
-        (row.dataset_name for row in rows if not row.source),
-        [f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"] if seeds else [],
-        dict.fromkeys(f"{cell.limit:,} test images" for cell in cells if cell.limit),
-        (str(one.get("gpu") or one.get("processor") or "") for one in hardware),
-        (
-            f"jembench {version}"
-            for one in made
-            if (version := (one.get("packages") or {}).get("jembench"))
-        ),
-    )
-    return " · ".join(
-        filter(None, (", ".join(filter(None, dict.fromkeys(part))) for part in parts))
-    )
+    numbers = ", ".join(map(str, seeds))
+    limits = [f"{cell.limit:,} test images" for cell in cells if cell.limit]
+    hardware, versions = [], []
+    for provenance in provenances:
+        machine = provenance.get("hardware") or {}
+        hardware.append(str(machine.get("gpu") or machine.get("processor") or ""))
+        version = (provenance.get("packages") or {}).get("jembench")
+        versions.append(f"jembench {version}" if version else "")
+
+    of_seeds = f"seeds {numbers}" if len(seeds) > 1 else f"seed {numbers}" if seeds else ""
+    parts = [dates, datasets, [of_seeds], limits, hardware, versions]
+    texts = [", ".join(filter(None, dict.fromkeys(part))) for part in parts]
+    return " · ".join(filter(None, texts))
 
 
 # --- samples
