@@ -30,7 +30,8 @@ def write_import(model, sampler="sgld"):
     """The record of a fit that was imported under the name ``shared``."""
     recipe = dataclasses.asdict(recipes.load("pretrained", ["source=0123456789ab"]))
     recipe["overrides"] = (*recipe["overrides"], f"chains.sampler={sampler}")
-    key = FitKey(model=Spec(model), dataset=Spec("digits"), recipe="pretrained", seed=0, id="f0")
+    unchecked = Spec.of(model, {})
+    key = FitKey(model=unchecked, dataset=Spec("digits"), recipe="pretrained", seed=0, id="f0")
     about = {"imported": {"name": "shared"}}
     record = FitRecord(key, "imported", "", recipe, 0, None, 0.0, [], [], about)
     Store(Path("runs")).write_fit(record)
