@@ -26,7 +26,7 @@ CACHES = {
     "TRITON_CACHE_DIR": "triton",
     "RUSTUP_HOME": "rustup",  # pip asks rustc for its version
 }
-"""Where libraries and jembench keep what they make again, in the folder of this run of the tests.
+"""Folders of caches of libraries and of jembench, in the folder of this run of the tests.
 """
 
 START = Path(__file__).parent / "tests" / "support" / "start"

@@ -69,8 +69,7 @@ def measured(estimate: Estimate, rng: Generator, resamples: int = 1000) -> Value
     return value_of(estimate, rng, resamples)
 
 
-# --- shares, means, medians
-# -------------------------------------------------------------------------------------------
+# --- shares, means, medians -----------------------------------------------------------------------
 
 
 def simple() -> Iterator[Case]:
@@ -185,8 +184,7 @@ def rise(rng: Generator) -> Estimate:
     )
 
 
-# --- calibration
-# --------------------------------------------------------------------------------------------------
+# --- calibration ----------------------------------------------------------------------------------
 
 
 def logits_of(confidence: np.ndarray[Any, Any], classes: int = 2) -> torch.Tensor:
@@ -289,8 +287,7 @@ def shift() -> Iterator[Case]:
         )
 
 
-# --- detection
-# --------------------------------------------------------------------------------------------------
+# --- detection ------------------------------------------------------------------------------------
 
 
 def detection_truth(shift: float, n: int, m: int) -> dict[str, float]:
@@ -362,8 +359,7 @@ def detection() -> Iterator[Case]:
         )
 
 
-# --- features
-# --------------------------------------------------------------------------------------------------
+# --- features -------------------------------------------------------------------------------------
 
 
 def scored(
@@ -507,8 +503,7 @@ def inception_truth() -> float:
     return 10 * math.exp(float((log_p.exp() * log_p).sum(dim=1).mean()))
 
 
-# --- differences
-# --------------------------------------------------------------------------------------------------
+# --- differences ----------------------------------------------------------------------------------
 
 
 def compared(a: Resampling, b: Resampling, rng: Generator, *, paired: bool = True) -> Difference:
@@ -614,8 +609,7 @@ def differences() -> Iterator[Case]:
     yield Case("over seeds (difference)", "3 seeds, normal", 0.0, over_seeds)
 
 
-# --- the table
-# --------------------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 def cases() -> list[Case]:

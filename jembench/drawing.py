@@ -40,8 +40,7 @@ def encoded(figure: Figure, format: Format) -> bytes:
     return stream.getvalue()
 
 
-# --- style
-# --------------------------------------------------------------------------------------------------
+# --- style ----------------------------------------------------------------------------------------
 
 COLUMN, PAGE = 229 / 72.27, 469 / 72.27
 """The widths in inches of a column and of a page: those of LaTeX's ``article`` in two columns on
@@ -151,8 +150,9 @@ def fitting(columns: int) -> int:
 
 @contextmanager
 def styled(style: Style = PLAIN) -> Iterator[None]:
-    """Use this style for figures in the context, regardless of the user's own settings of
-    matplotlib.
+    """Use this style for figures in the context.
+
+    The user's own settings of matplotlib do not count.
     """
     import matplotlib
     from cycler import cycler
@@ -179,8 +179,9 @@ def beside(label: str) -> str:
 
 
 def above(title: str, columns: int) -> str:
-    """Wrap the lines of a panel's title, of at most ``columns`` panels in a row, see
-    :func:`panels`.
+    """Wrap the lines of a panel's title; see :func:`panels`.
+
+    A row has at most ``columns`` panels.
     """
     width = page() if columns > 1 else column()
     room = width / fitting(columns) - _GAP
@@ -188,8 +189,9 @@ def above(title: str, columns: int) -> str:
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
-    """Add the legend of the axes below the figure, which grows by it, in at most ``columns``
-    columns that fit.
+    """Add the legend of the axes below the figure, which grows by its height.
+
+    It has at most ``columns`` columns, or fewer where they do not fit.
     """
     handles, labels = axes.get_legend_handles_labels()
     labels = [wrapped(label, figure.get_figwidth() - _HANDLE) for label in labels]

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 
 class JembenchError(Exception):
-    """The base class of errors that a user can fix. ``exit_code`` is the exit code of the command
-    line.
+    """The base class of errors that a user can fix.
+
+    ``exit_code`` is the exit code of the command line.
     """
 
     exit_code = 2
@@ -37,8 +38,9 @@ class Unavailable(JembenchError):
 
 
 class NotApplicable(Unavailable):
-    """A metric that is not defined for this model or dataset, whatever is installed. It is not
-    tried again.
+    """A metric that is not defined for this model or dataset.
+
+    It is not tried again, whatever is installed.
     """
 
 
@@ -79,8 +81,9 @@ class WorkFailed(JembenchError):
 
 
 class PartDone(JembenchError):
-    """The end of one share of a metric, which is stored; the whole is measured elsewhere. Not an
-    error.
+    """The end of one share of a metric, which is stored; not an error.
+
+    The whole is measured elsewhere.
     """
 
 
@@ -115,8 +118,9 @@ def error_text(error: BaseException) -> str:
 
 
 def unknown(kind: str, asked: str, known: Iterable[str], list_command: str) -> SpecError:
-    """Return the error for an unknown name, with the nearest three names and the command that lists
-    all, if any.
+    """Return the error for an unknown name, with the nearest three names.
+
+    It names the command that lists all names, if there is one.
     """
     import difflib  # imported here, since few commands need it
 

@@ -29,8 +29,9 @@ _PREFIX = ".jembench-"
 
 
 def path_of(text: str) -> Path:
-    """Return the path that a user has written, with the home folder in place of ``~`` and
-    ``~user``.
+    """Return the path that a user has written.
+
+    The home folder stands in place of ``~`` and ``~user``.
 
     Raises:
         SpecError: if there is no such user.
@@ -45,8 +46,9 @@ def path_of(text: str) -> Path:
 
 
 def cannot_write(path: Path, error: OSError, option: str = "--store") -> StoreError:
-    """Return the error for users of an ``OSError`` while writing ``path``, which the option
-    ``option`` sets.
+    """Return the error for an ``OSError`` while ``path`` is written.
+
+    ``option`` is the option that sets the path.
     """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         remedy = "Free some space and run the same command again; finished work is kept."
@@ -57,8 +59,9 @@ def cannot_write(path: Path, error: OSError, option: str = "--store") -> StoreEr
 
 @contextmanager
 def same_folder() -> Iterator[None]:
-    """Set the current folder back after code that may change it, so that relative paths keep their
-    meaning.
+    """Set the current folder back after code that may change it.
+
+    Relative paths then keep their meaning.
     """
     before = None
     with suppress(OSError):  # it was removed
@@ -71,8 +74,9 @@ def same_folder() -> Iterator[None]:
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits, computed once as long as the file does
-    not change.
+    """Return the SHA-256 of a file in hexadecimal digits.
+
+    It is computed once as long as the file does not change.
 
     Raises:
         OSError: if the file cannot be read.
@@ -89,8 +93,9 @@ def _digest(path: Path, state: tuple[int, ...]) -> str:
 
 
 def check_place(path: Path, option: str = "--store") -> None:
-    """Check that ``path`` is a regular file or does not exist; ``option`` as for
-    :func:`write_atomically`.
+    """Check that ``path`` is a regular file or does not exist.
+
+    ``option`` is the same as for :func:`write_atomically`.
 
     Raises:
         StoreError: if it is something else, such as a device, which a rename would replace.
@@ -144,8 +149,9 @@ def write_atomically(
 
 
 def sweep(folder: Path, *, below: bool = True) -> None:
-    """Remove the temporary files of killed processes in ``folder`` and, with ``below``, in its
-    subfolders.
+    """Remove the temporary files of killed processes in ``folder``.
+
+    With ``below`` it removes those in subfolders as well.
 
     They are those that have not changed for an hour, and that no living process has locked.
     """
@@ -226,8 +232,9 @@ def cache_folder() -> Path:
 
 
 def data_folder(root: str = "") -> Path:
-    """Return the folder of datasets: ``root``, else ``JEMBENCH_DATA``, else ``data`` in the folder
-    of caches.
+    """Return the folder of datasets.
+
+    It is ``root``, else ``JEMBENCH_DATA``, else ``data`` in the folder of caches.
     """
     chosen = root or os.environ.get("JEMBENCH_DATA")
     return path_of(chosen).absolute() if chosen else cache_folder() / "data"

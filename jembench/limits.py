@@ -69,8 +69,9 @@ def check_bytes(what: str, number: int, limit: Limit = MEMORY) -> None:
 
 
 def check_archive(path: Path, archive: zipfile.ZipFile) -> None:
-    """Check the unpacked size and the compression of a zip archive by its directory, without
-    unpacking it.
+    """Check the unpacked size and the compression of a zip archive.
+
+    The directory of the archive says them; nothing is unpacked.
 
     Raises:
         SpecError: if it is too large, or compressed by a method that ``zipfile`` does not unpack

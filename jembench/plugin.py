@@ -1,5 +1,6 @@
-"""Names that a plugin's modules may import at their top: marks of options, errors, metrics and
-``resolve``.
+"""Names that a plugin's modules may import at their top.
+
+They are marks of options, errors, metrics and ``resolve``.
 
 Importing this module imports no torch, so that `jembench list` stays fast. :mod:`jembench.parts`
 has the networks, losses and chains, and :mod:`jembench.interfaces` the protocols. A plugin imports

@@ -43,9 +43,7 @@ _open: list[Phase] = []
 
 @contextmanager
 def phase(text: str = "", total: int = 0, unit: str = "", done: int = 0) -> Iterator[Phase]:
-    """Record a phase for the duration of the context, in which its ``done`` and ``total`` may be
-    set.
-    """
+    """Record a phase within the context, where ``done`` and ``total`` may be set."""
     opened = Phase(text, total, unit, done)
     _open.append(opened)
     try:
@@ -57,8 +55,9 @@ def phase(text: str = "", total: int = 0, unit: str = "", done: int = 0) -> Iter
 def track(
     items: Sequence[Item], text: str, unit: str = "", size: Callable[[Item], int] = lambda item: 1
 ) -> Iterator[Item]:
-    """Yield the items, and record the progress of the loop over them; ``size`` is the count of an
-    item.
+    """Yield the items, and record the progress of the loop over them.
+
+    ``size`` is the count of an item.
     """
     with phase(text, sum(map(size, items)), unit) as opened:
         for item in items:

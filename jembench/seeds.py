@@ -1,5 +1,6 @@
-"""Independent generators for each purpose, so that additional random numbers of one purpose change
-no other.
+"""Independent random generators for each purpose.
+
+Additional random numbers of one purpose change no other one.
 """
 
 import hashlib

@@ -31,8 +31,9 @@ _deferring = 0  # number of open contexts of deferred()
 
 
 class Stopped(BaseException):
-    """The request of a signal to end the process. It is no ``Exception``, so that handlers of
-    failures ignore it.
+    """The request of a signal to end the process.
+
+    It is no ``Exception``, so that handlers of failures ignore it.
     """
 
     def __init__(self) -> None:
@@ -45,8 +46,9 @@ def received() -> int:
 
 
 def check() -> None:
-    """Raise :class:`Stopped` if a signal was received, even if it was deferred or its exception was
-    caught.
+    """Raise :class:`Stopped` if a signal was received.
+
+    The signal may have been deferred, or its exception caught.
     """
     if _received:
         raise Stopped
@@ -139,8 +141,9 @@ def listening() -> Iterator[None]:
 
 @contextmanager
 def contained(what: str) -> Iterator[None]:
-    """Convert exceptions of a plugin's code that would end the program, such as SystemExit, to
-    errors.
+    """Convert a plugin's exceptions that would end the program to errors.
+
+    SystemExit is such an exception.
 
     Args:
         what: the subject of the message.
@@ -164,8 +167,9 @@ def contained(what: str) -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Only record signals within the context, whose code calls :func:`received` and stops by
-    itself.
+    """Only record signals within the context.
+
+    Its code calls :func:`received` and stops by itself.
     """
     global _deferring
     _deferring += 1

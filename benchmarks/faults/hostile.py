@@ -30,8 +30,7 @@ GIB = 2**20  # of the unit of ru_maxrss, KiB
 LARGEST = 2 * GIB
 """The most memory, in KiB, that one file may add to this process."""
 
-# --- the rule
-# --------------------------------------------------------------------------------------------------
+# --- the rule -------------------------------------------------------------------------------------
 
 
 def outside(place: Path) -> dict[str, Any]:

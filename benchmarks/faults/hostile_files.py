@@ -48,8 +48,7 @@ class Calls:
         return os.system, (self.command,)
 
 
-# --- bundles
-# --------------------------------------------------------------------------------------------------
+# --- bundles --------------------------------------------------------------------------------------
 
 FETCH = "fetch {}/bundle.zip"
 
@@ -163,8 +162,7 @@ def _a_folder_with_a_pipe(place: Path, rng: random.Random) -> None:
     os.mkfifo(path)
 
 
-# --- stores
-# --------------------------------------------------------------------------------------------------
+# --- stores ---------------------------------------------------------------------------------------
 
 REPORT = "report --format json --store {}/store"
 TABLE = "report --store {}/store"
@@ -311,8 +309,7 @@ def _links_that_lead_out(place: Path, rng: random.Random) -> None:
     (place / "store/readings/0123456789abcdef").symlink_to(place)
 
 
-# --- experiments, recipes
-# ---------------------------------------------------------------------------------------------
+# --- experiments, recipes -------------------------------------------------------------------------
 
 RUN = "run {}/study.toml --dry-run --store {}/other"
 STUDIES = {
@@ -363,8 +360,7 @@ for title, text in RECIPES.items():
     )
 
 
-# --- weights, images
-# --------------------------------------------------------------------------------------------------
+# --- weights, images ------------------------------------------------------------------------------
 
 IMPORT = "import weights {}/weights.pt --model jem:net=small-4 --dataset digits --store {}/other"
 

@@ -116,8 +116,7 @@ def processes() -> dict[str, list[int]]:
     return found
 
 
-# --- what two stores have in common
-# -----------------------------------------------------------------------------------
+# --- what two stores have in common ---------------------------------------------------------------
 
 
 def content(store: Path) -> dict[str, str]:
@@ -192,8 +191,7 @@ class Watch(threading.Thread):
         )
 
 
-# --- engines
-# --------------------------------------------------------------------------------------------------
+# --- engines --------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -234,8 +232,7 @@ def replace(role: str, command: list[bytes], cluster: Any) -> None:
         cluster.new_node(num_cpus=2)
 
 
-# --- rounds
-# --------------------------------------------------------------------------------------------------
+# --- rounds ---------------------------------------------------------------------------------------
 
 
 def undisturbed(study: str, store: Path) -> dict[str, str]:

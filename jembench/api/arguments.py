@@ -1,6 +1,6 @@
 """The conversion of arguments of the API to those of plans and reports.
 
-Lists, specs, settings, a selection.
+They are lists, specs, settings and a selection.
 """
 
 import functools

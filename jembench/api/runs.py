@@ -90,8 +90,8 @@ def run(
         settings: changes of the recipe and of metrics.
         names: display names by specs of models, and headings of columns by metrics.
         sampler: spec of a sampler, such as ``sgld:steps=100``, that draws the samples of every
-            model with a differentiable energy for metrics with an option ``sampler``; None: models
-            have samples of their own alone.
+            model with a differentiable energy for metrics with an option ``sampler``; None: each
+            model draws samples by its own method.
         limit: number of test images to evaluate on; None: all.
         reference: published tables to show beside the results, ``jem-iclr2020/table1``, or
             ``none``; None: the suite's.
@@ -334,7 +334,7 @@ def carry_out(
 ) -> Results:
     """Carry out the unfinished part of a plan, and return its results.
 
-    And the reason if the work ended early.
+    The reason is returned too if the work ended early.
     """
     display = functools.partial(Display, plan.names) if progress else nullcontext
     done = session.run_plan(plan, store, how, display)

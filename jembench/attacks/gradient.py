@@ -27,7 +27,7 @@ Classes = Int[Tensor, " N"]
 def settled(model: nn.Module, device: torch.device) -> Iterator[None]:
     """Set evaluation mode, freeze the parameters and disable autocast.
 
-    Forward and backward passes then compute the same.
+    Passes with and without a gradient then give the same logits.
     """
     with mode(model, train=False), frozen(model), torch.autocast(device.type, enabled=False):
         yield

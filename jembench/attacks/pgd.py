@@ -1,6 +1,6 @@
 """Projected gradient descent on many images and restarts at once.
 
-And the search for the smallest eps.
+The search for the smallest eps is here as well.
 
 Madry et al. (2018), arXiv:1706.06083; the search for the smallest eps is that of Grathwohl et al.
 (2020), arXiv:1912.03263, Appendix G.

@@ -1,5 +1,6 @@
-"""Models that add noise to an image, or move it by steps of their own chain, before they classify
-it: JEM-k.
+"""Models that refine an image by noise or by their own chain: JEM-k.
+
+They add noise to an image, or move it by steps of a chain, before they classify it.
 
 Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G; noise alone is randomised
 smoothing, Cohen et al. (2019), arXiv:1902.02918.
@@ -23,8 +24,9 @@ Way = Literal["through", "bpda"]
 
 
 class Refined(nn.Module):
-    """A classifier with the mean of log p(y|x) over the ends of chains from the image, or over
-    noisy copies, as logits.
+    """A classifier whose logits are means over chains or noisy copies.
+
+    It averages log p(y|x) over the ends of chains from the image, or p(y|x) over noisy copies.
 
     ``through`` differentiates through the chain, which takes second derivatives of the energy; the
     graph of only one step is in memory at a time. ``bpda`` passes the gradient at the end of a
@@ -70,8 +72,9 @@ class Refined(nn.Module):
         self.smooth = smooth
 
     def logits(self, x: Images) -> Float[Tensor, "N K"]:
-        """Return the mean over chains of log p(y|x) at their ends, or the log of the mean of
-        p(y|x), with new noise.
+        """Return the mean over chains of log p(y|x) at their ends, with new noise.
+
+        For noisy copies it returns the log of the mean of p(y|x).
         """
         with settled(self.model, x.device):
             copies = x.repeat_interleave(self.copies, dim=0)
@@ -97,8 +100,9 @@ class Refined(nn.Module):
     def step(
         self, x: Images, taken: int, generator: Generator, *, differentiable: bool = False
     ) -> Images:
-        """Take one step with chains after ``taken`` steps; with ``differentiable``, a gradient
-        towards x is kept.
+        """Take one step with chains that took ``taken`` steps.
+
+        With ``differentiable`` the result has a gradient with respect to x.
         """
 
         def total(at: Tensor) -> tuple[Tensor, Tensor]:

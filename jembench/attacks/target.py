@@ -62,8 +62,9 @@ class Target:
         self._finite: list[Tensor] = []  # bool (), one for each pass since the last check
 
     def logits(self, x: Images) -> Float[Tensor, "N K"]:
-        """Return f(x) of any number of images in [0, 1], in float32 or float64; differentiable with
-        respect to x.
+        """Return f(x) of any number of images in [0, 1], in float32 or float64.
+
+        The result is differentiable with respect to x.
 
         Raises:
             Diverged: as for :meth:`check`.
@@ -97,8 +98,9 @@ class Target:
             )
 
     def slope(self, x: Images, y: Classes) -> LossGradient:
-        """Return the gradient of the cross-entropy at x, and whether the class is wrong, from the
-        same pass.
+        """Return the gradient of the cross-entropy at x, and whether the class is wrong.
+
+        One pass computes both.
 
         The caller calls :meth:`check` before it uses the results.
 
@@ -121,8 +123,9 @@ class Target:
         return LossGradient(gradient, logits.argmax(dim=1) != y)
 
     def classes(self, x: Images) -> Classes:
-        """Return the predicted class of each image; it may vary between calls if the model is
-        stochastic.
+        """Return the predicted class of each image.
+
+        It may vary between calls if the model is stochastic.
         """
         with torch.no_grad():
             return self.logits(x).argmax(dim=1)
@@ -133,8 +136,9 @@ class Target:
             return self.logits(x).softmax(dim=1)
 
     def wrong_share(self, x: Images, y: Classes, looks: int) -> Float[Tensor, " N"]:
-        """Return the share of ``looks`` predictions that are wrong, 0 to 1; a deterministic model
-        predicts once.
+        """Return the share of ``looks`` predictions that are wrong, 0 to 1.
+
+        A deterministic model predicts once.
         """
         looks = looks if self.stochastic else 1
         return torch.stack([self.classes(x) != y for _ in range(looks)]).double().mean(dim=0)

@@ -27,8 +27,9 @@ def distance(x: Images, other: Images, norm: Norm) -> Float[Tensor, " N"]:
 
 
 def project(moved: Images, x: Images, eps: Float[Tensor, " N"], norm: Norm) -> Images:
-    """Project images onto the ball of radius eps around x, then clamp them to [0, 1], which brings
-    them nearer to x.
+    """Project images onto the ball of radius eps around x, and clamp them to [0, 1].
+
+    Clamping brings them nearer to x.
 
     The radius is reduced by the rounding error of float32, so that the distance of the result,
     measured in float64, is never above eps.
@@ -46,8 +47,9 @@ def project(moved: Images, x: Images, eps: Float[Tensor, " N"], norm: Norm) -> I
 
 
 def steepest(gradient: Images, norm: Norm) -> Images:
-    """Return the step of norm 1 along which a linear function grows fastest; 0 if the gradient is 0
-    or infinite.
+    """Return the step of norm 1 along which a linear function grows fastest.
+
+    It is 0 if the gradient is 0 or infinite.
     """
     gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
     if norm == "linf":
@@ -65,8 +67,9 @@ def ascend(
     step_size: float,
     start: Images | None = None,
 ) -> Images:
-    """Return the last images of projected gradient ascent within eps of images, as training on
-    attacks uses it.
+    """Return the last images of projected gradient ascent within eps of images.
+
+    Training on attacks uses it.
 
     The caller sets the mode of the model. The loop can be compiled with a loss, and never waits for
     the device.
@@ -165,8 +168,9 @@ def in_unit_ball(
     device: torch.device,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Draw n changes uniformly from the ball of radius 1, (n, *shape); None: use PyTorch's global
-    generator.
+    """Draw n changes uniformly from the ball of radius 1, (n, *shape).
+
+    Without a generator it uses PyTorch's global one.
     """
     if norm == "linf":
         return torch.rand(n, *shape, generator=generator, device=device) * 2 - 1
@@ -180,8 +184,7 @@ def per_image(values: Tensor) -> Tensor:
     return values[:, None, None, None]
 
 
-# --- the nearest image that deceives a model
-# --------------------------------------------------------------------------
+# --- the nearest image that deceives a model ------------------------------------------------------
 
 
 class Closest(NamedTuple):
@@ -233,8 +236,7 @@ def stabilise(target: Target, x: Images, y: Classes, closest: Closest, norm: Nor
     return closest
 
 
-# --- verification, by code that is independent of the attacks
-# ---------------------------------------------------------
+# --- verification, by code that is independent of the attacks -------------------------------------
 
 VERIFICATIONS = 10
 """The number of predictions per adversarial image if the model is stochastic; more than half of

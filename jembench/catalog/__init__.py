@@ -1,3 +1,1 @@
-"""Specs, installed components and their options, code identity, trust, limits, and the validation
-of files.
-"""
+"""Specs, installed components, code identity, trust, limits and validation of files."""

@@ -57,8 +57,9 @@ def has_version(module: ModuleType) -> bool:
 
 
 def _is_installed(file: Path, module: str) -> bool:
-    """Return whether the file of a module belongs to a distribution, the standard library or
-    jembench.
+    """Return whether a module's file belongs to installed code.
+
+    Installed code is that of a distribution, the standard library or jembench.
     """
     root = file.parents[_depth(file, module)]
     line = f"\n{file.relative_to(root).as_posix()},"
@@ -82,8 +83,9 @@ _STANDARD_LIBRARY |= {folder / "lib-dynload" for folder in _STANDARD_LIBRARY}
 
 @functools.cache
 def digest(package: str) -> str:
-    """Return a digest of the files of a package or module, installed or not; "" if there are no
-    files.
+    """Return a digest of the files of a package or module; "" without files.
+
+    It need not be installed.
     """
     file = _file(package)
     if file is None:
@@ -183,8 +185,9 @@ def _file(module: str) -> Path | None:
 
 @functools.cache
 def _records(folder: Path) -> tuple[str, ...]:
-    """Return the RECORD of each distribution in a folder that is not editable, with a line break
-    before each line.
+    """Return the RECORD of each distribution in a folder that is not editable.
+
+    A line break precedes each line.
     """
     found = importlib.metadata.distributions(path=[str(folder)])
     versioned = [

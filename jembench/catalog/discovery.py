@@ -1,5 +1,6 @@
-"""Installed components: found through entry points without importing them, and loaded when they are
-used.
+"""Installed components, found through entry points and loaded on use.
+
+To find them imports nothing.
 
 Components of core are registered in the same groups as those of plugins. Import paths are subject
 to :mod:`jembench.catalog.trust`.
@@ -78,8 +79,9 @@ class Catalogue(NamedTuple):
 
 @cache
 def catalogue() -> Catalogue:
-    """Read the entry points of every installed distribution, once until
-    ``catalogue.cache_clear()``.
+    """Read the entry points of every installed distribution, once.
+
+    They are read again after ``catalogue.cache_clear()``.
     """
     found: list[Component] = list(added)
     unreadable: list[Unreadable] = []
@@ -136,8 +138,9 @@ def catalogue() -> Catalogue:
 
 
 def _normalised(distribution: str) -> str:
-    """Return one spelling for the names in metadata (``Jembench-JEM``) and in folders
-    (``jembench_jem``).
+    """Return one spelling for names in metadata and in folders.
+
+    Examples are ``Jembench-JEM`` and ``jembench_jem``.
     """
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
@@ -190,8 +193,9 @@ def find(kind: Kind, name: str) -> Component:
 
 
 def plugin_of(kind: str, name: str) -> SpecError | None:
-    """Return the error for a name that a plugin of this repository has, which is not installed;
-    None: none has it.
+    """Return the error for a name of a plugin that is not installed; None: no plugin.
+
+    The plugins are those of this repository.
 
     Args:
         kind: of components, or "recipes".

@@ -171,8 +171,7 @@ class _Walk:
             digests.append(inner.hash.hexdigest())
         self.note("set", sorted(digests))
 
-    # --- code
-    # ----------------------------------------------------------------------------------------------
+    # --- code -------------------------------------------------------------------------------------
 
     def _class(self, cls: type, place: str) -> None:
         if cls in (object, type):
@@ -206,8 +205,9 @@ class _Walk:
             self._globals(function, place)
 
     def _globals(self, function: types.FunctionType, place: str) -> None:
-        """Add the globals and environment variables that a function names, and the modules that it
-        imports.
+        """Add the globals and environment variables that a function names.
+
+        Modules that it imports are added as well.
         """
         instructions = list(_instructions(function.__code__))
         names = {each.argval for each in instructions if each.opname in _LOADS}
@@ -247,8 +247,7 @@ class _Walk:
                 self.note(name)
                 self.add(member, f"{place}.{name}")
 
-    # --- objects
-    # ----------------------------------------------------------------------------------------------
+    # --- objects ----------------------------------------------------------------------------------
 
     def _object(self, value: Any, place: str) -> None:
         """Add the class and the state of an object."""
@@ -323,8 +322,9 @@ class _Walk:
         self.hash.update(plain.contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
     def _module(self, module: Any, place: str) -> None:
-        """Add a module's attributes, with its hooks by their order instead of their numbers in the
-        process.
+        """Add a module's attributes and hooks.
+
+        Hooks count by their order, since their numbers depend on the process.
         """
         import torch
 

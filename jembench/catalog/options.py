@@ -34,8 +34,9 @@ class Incidental:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """An option that is a path, whose content is part of the identity instead of the path. Empty
-    text is no file.
+    """An option that is a path and counts by its content.
+
+    The content is part of the identity in place of the path. Empty text is no file.
 
     Args:
         listing: the function from the value to the files, by their names in a folder; it raises
@@ -48,8 +49,9 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class OnlyWith:
-    """An option without effect, and no part of the identity, unless another option has a certain
-    value.
+    """An option that counts only while another option has a certain value.
+
+    Otherwise it has no effect, and is no part of the identity.
     """
 
     option: str
@@ -69,8 +71,9 @@ class NotInFiles:
 
 
 class Names:
-    """An option that is the spec of another component, or a list, whose identities and code are
-    parts of the identity.
+    """An option that is the spec of another component, or a list of specs.
+
+    Their identities and code are parts of the identity.
 
     Args:
         kinds: the kind, ``Names("starts")``, or several, of which the first with the name is used;
@@ -91,8 +94,9 @@ class Option(NamedTuple):
 
     @property
     def is_for_files(self) -> bool:
-        """True if a file may set it for an executor, a tracker or a format, see
-        :class:`NotInFiles`.
+        """True if a file may set the option; see :class:`NotInFiles`.
+
+        This concerns options of executors, trackers and formats.
         """
         parts = (self.hint, *get_args(self.hint))
         marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
@@ -110,8 +114,9 @@ REQUIRED = inspect.Parameter.empty
 def built_from(
     part: Callable[..., Any], **defaults: Scalar
 ) -> Callable[[Callable[..., Component]], Callable[..., Component]]:
-    """Give a factory the options of a part, and the part that they make as a positional argument
-    after its others.
+    """Let a factory take the options of a part.
+
+    The part that is built from them is the factory's last positional argument.
 
     Args:
         part: a factory such as that of a network, called with the positional arguments that it
@@ -154,8 +159,9 @@ def never_mirrored(factory: Factory) -> Factory:
 
 
 def pretrained(factory: Factory) -> Factory:
-    """Mark a factory whose models were trained elsewhere, so that they are measured without
-    training.
+    """Mark a factory whose models were trained elsewhere.
+
+    They are measured without training.
     """
     factory.trained_elsewhere = True  # type: ignore[attr-defined]
     return factory
@@ -191,8 +197,8 @@ def options_of(factory: Callable[..., Any]) -> Mapping[str, Option]:
         except Exception as error:
             raise PluginError(
                 f"{factory.__module__}: cannot read the type {parameter.annotation!r} of option "
-                f"{name!r} ({error}). Options are int, float, bool, str, Literal[...] or one of "
-                "these | None, which Annotated may mark."
+                f"{name!r} ({error}). Options are int, float, bool, str or Literal[...]; each "
+                "may be optional (| None) and wrapped in Annotated[...]."
             ) from error
         default = parameter.default
         if type(default) is int and float in (bare, *get_args(bare)):

@@ -12,8 +12,9 @@ from jembench.errors import JembenchError, SpecError, unknown
 
 
 def files(folder: str = "") -> dict[str, Traversable]:
-    """Return the TOML files of every suite package, in its subfolder ``folder``, by the stem of
-    their names.
+    """Return the TOML files of every suite package by their stems.
+
+    They are in its subfolder ``folder``.
 
     Raises:
         SpecError: if two packages have a file of the same name.
@@ -50,8 +51,9 @@ class Source(NamedTuple):
 
 
 def source(kind: str, name: str, folder: str = "") -> Source:
-    """Return the file of a suite or a recipe, given by name or path, and allow the code that an
-    installed one names.
+    """Return the file of a suite or a recipe, given by name or path.
+
+    The code that an installed file names is allowed then.
 
     Args:
         kind: "suite" or "recipe", for errors.

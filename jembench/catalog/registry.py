@@ -71,8 +71,9 @@ class Resolved:
         return self.text(without=self.incidental)
 
     def text(self, without: Set[str] = frozenset()) -> Spec:
-        """Return the spec with every option that is not at its default, for other processes and
-        commands.
+        """Return the spec with every option that is not at its default.
+
+        Other processes and commands can use it.
 
         Args:
             without: options to leave out.
@@ -129,8 +130,7 @@ class Resolved:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """The identity: the name and distribution, all options, the content of files, and code
-        without a version.
+        """The identity: name, distribution, options, content of files, unversioned code.
 
         Options at their defaults are part of it, since a default may change later. For code see
         :mod:`jembench.catalog.code_identity`.
@@ -267,8 +267,9 @@ def codes(components: Iterable[Component]) -> dict[str, str]:
 
 @cache
 def content_of(component: Component, option: str, value: str, listing: Listing) -> str:
-    """Return the hash of an option's files, "" if there are none; cached, so that a plan reads
-    files once.
+    """Return the hash of an option's files; "" if there are none.
+
+    It is cached, so that a plan reads files once.
     """
     try:
         files = listing(value)

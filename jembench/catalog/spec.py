@@ -174,8 +174,9 @@ def _in_full(short: re.Match[str]) -> str:
 
 
 def split_list(text: str) -> list[str]:
-    """Split ``a:key=1,other=2,b`` into its specs; a comma before ``key=`` continues the spec before
-    it.
+    """Split ``a:key=1,other=2,b`` into its specs.
+
+    A comma before ``key=`` continues the spec before it.
 
     Raises:
         SpecError: if nothing stands before, after or between commas.

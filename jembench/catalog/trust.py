@@ -1,5 +1,6 @@
-"""Trust in import paths: only those that the user names are loaded, never one that only a file
-names.
+"""Trust in import paths.
+
+Only paths that the user names are loaded, never one that only a file names.
 
 A spec in a file (the header of an imported model, a cell of a store, a recipe) may have any author,
 and importing a module runs its code. Such a spec and its options may therefore only name installed
@@ -45,8 +46,7 @@ _LONGEST = 10_000  # characters of a spec
 
 @contextmanager
 def command(texts: Iterable[str] = ()) -> Iterator[None]:
-    """Allow only the import paths that the user of a command names, for the duration of the
-    context.
+    """Allow only the import paths that a command's user names within the context.
 
     The current folder is importable within the context if an import path names a module there that
     is not installed.

@@ -1,5 +1,6 @@
-"""The reader of TOML and JSON files and of values of specs, which checks names, types and ranges at
-all levels.
+"""The reader of TOML, JSON and options, which checks names, types and ranges.
+
+It checks them at all levels.
 
 An error names the file, the key, the value and what is allowed. It reads all files of a fixed
 layout: recipes, suites, published numbers, claims and the records of a store.
@@ -201,8 +202,9 @@ _SCALARS: Mapping[Any, tuple[str, Callable[[str], Any]]] = {
 
 
 class _Reader(NamedTuple):
-    """The reader of one file or option. ``path`` is the keys that lead to a value:
-    ".optimizer.betas[0]".
+    """The reader of one file or option.
+
+    ``path`` has the keys that lead to a value, such as ".optimizer.betas[0]".
     """
 
     form: Format

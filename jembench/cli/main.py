@@ -309,16 +309,15 @@ def _show_warning(
 ) -> None:
     """Print a warning of jembench on one line.
 
-    Warnings among ``shown`` are left out, and "Not compiled" is printed once per training.
-
-    Other warnings are passed to ``show``.
+    A text among ``shown`` is not printed again, except "Not compiled". Warnings of other libraries
+    are passed to ``show``.
     """
     if not issubclass(category, Remark):
         show(message, category, *place)
         return
     text = str(message)
     if text not in shown or text.startswith("Not compiled"):
-        # above live bars: click writes into them
+        # print, since click.echo would write into live bars
         print(f"Note: {printable(text)}", file=sys.stderr)
     shown.add(text)
 

@@ -74,8 +74,7 @@ def print_json(value: Any) -> None:
     click.echo(text if printable(text) == text else json.dumps(value, indent=2))
 
 
-# --- files
-# --------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def check_file(path: Path, ending: str, *, force: bool, option: str = "--output") -> None:

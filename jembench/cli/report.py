@@ -1,6 +1,6 @@
 """``jembench report``, ``view`` and ``compare``: the results of a store.
 
-Also in a browser, and those of two models.
+They are also shown in a browser, or compared for two models.
 """
 
 import webbrowser
@@ -117,8 +117,7 @@ def _claims(store: Store, which: Selection, format: str) -> Any:
     return formats.render(verdicts.document(found), format)
 
 
-# --- view
-# --------------------------------------------------------------------------------------------------
+# --- view -----------------------------------------------------------------------------------------
 
 VIEW_EXAMPLES = options.examples(
     "jembench view", "jembench view hybrid --no-browser --port 8000 --refresh 30"
@@ -182,8 +181,7 @@ def view(store: Path, port: int, refresh: int | None, no_browser: bool, **select
     return 0
 
 
-# --- compare
-# --------------------------------------------------------------------------------------------------
+# --- compare --------------------------------------------------------------------------------------
 
 COMPARE_EXAMPLES = options.examples(
     "jembench compare jem baseline",

@@ -228,8 +228,7 @@ def _counted(metrics: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(many.get(bare_name(metric), metric) for metric in metrics))
 
 
-# --- reproduce
-# --------------------------------------------------------------------------------------------------
+# --- reproduce ------------------------------------------------------------------------------------
 
 REPRODUCE_EXAMPLES = options.examples(
     "jembench reproduce shared --dry-run",

@@ -1,6 +1,6 @@
 """``jembench store``, ``push`` and ``fetch``: the contents of stores, shared models.
 
-Integrity, merges and garbage of stores.
+Stores are verified, merged and cleaned.
 """
 
 import dataclasses
@@ -61,8 +61,7 @@ def list_(store: Path, format: str) -> None:
     say(f"{store}: {len(rows)} trained models; {', '.join(parts) or 'nothing'}.")
 
 
-# --- verify and merge
-# -------------------------------------------------------------------------------------------------
+# --- verify and merge -----------------------------------------------------------------------------
 
 
 @click.command(
@@ -144,8 +143,7 @@ def site(stores: Sequence[Path], output: Path, names: dict[str, str]) -> int:
     return int(bool(left_out))
 
 
-# --- gc
-# --------------------------------------------------------------------------------------------------
+# --- gc -------------------------------------------------------------------------------------------
 
 
 @click.command("gc", epilog=options.examples("jembench store gc", "jembench store gc --yes"))
@@ -178,8 +176,7 @@ def gc(yes: bool, store: Path, format: str) -> None:
     say(f"{store}: {len(found)} files, {decimal(sum(each.size for each in found))}, {done}.")
 
 
-# --- push and fetch
-# --------------------------------------------------------------------------------------------------
+# --- push and fetch -------------------------------------------------------------------------------
 
 
 @click.command(

@@ -154,8 +154,7 @@ def _serve(store: Store, units: tuple[str, ...], device: torch.device | str) -> 
     serve_fits([fit for plan in plans for fit in plan.fits], torch.device(device))
 
 
-# --- status
-# --------------------------------------------------------------------------------------------------
+# --- status ---------------------------------------------------------------------------------------
 
 QUEUED = 20
 """The largest number of waiting units that are listed one by one."""

@@ -72,11 +72,11 @@ def celeba(
 ) -> Dataset:
     """CelebA's aligned faces without labels, in ``size`` pixels.
 
-    Cropped to the central square and resized.
+    They are cropped to the central square and resized.
 
     ``root`` is the folder that holds ``celeba/img_align_celeba`` and
     ``celeba/list_eval_partition.txt`` ($JEMBENCH_DATA or ~/.cache/jembench/data by default). The
-    central square has 178 of 178x218 pixels.
+    central square has 178x178 of the 178x218 pixels.
 
     Raises:
         Unavailable: if files are missing.

@@ -24,7 +24,7 @@ _CONTENT = "42c27bf64fbeae38e858c3286e8d93d6"
 def digits() -> Dataset:
     """scikit-learn's handwritten digits: 8x8 pixels, 10 classes.
 
-    1,400 training and 397 test images, bundled.
+    There are 1,400 training and 397 test images, bundled.
     """
     names = tuple(str(digit) for digit in range(10))
     spec = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10, class_names=names)

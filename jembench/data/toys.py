@@ -126,7 +126,7 @@ class ToyDensity:
 def _factors(kind: Kind) -> Callable[[Tensor], Tensor]:
     """Return a function of factors that gives their unnormalised log densities.
 
-    (B, F, d), or (B, 1, d), to (B, F, K).
+    It maps (B, F, d), or (B, 1, d), to (B, F, K).
     """
     import torch
 

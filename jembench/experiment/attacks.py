@@ -16,8 +16,9 @@ ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal")
 
 
 def attack_suite(attack: str, options: Mapping[str, Any], datasets: Sequence[str]) -> Suite:
-    """Return the suite of an attack, which names no models: a metric for each combination of its
-    options.
+    """Return the suite of an attack, which names no models.
+
+    It has a metric for each combination of the attack's options.
 
     The default budget is ``quick`` on digits, ``paper`` elsewhere. A refined model is compared with
     the same model without refinement, to which the options of chains and of their gradient do not

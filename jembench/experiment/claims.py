@@ -1,5 +1,6 @@
-"""Claims: statements that a value of one model is higher or lower than another, which the results
-of a store judge.
+"""Claims: statements that one model's value is higher or lower than another's.
+
+The results of a store judge them.
 
 Claims of papers are TOML files in ``claims/`` of suite packages, a file per paper; claims of an
 experiment are in its own file. The layout is described at the head of ``jem-iclr2020.toml``.

@@ -1,6 +1,4 @@
-"""From a suite and the command line to a plan, and from a suite to the tables of results. Imports
-no torch.
-"""
+"""From a suite to a plan, and to the tables of results. Imports no torch."""
 
 from __future__ import annotations
 
@@ -73,8 +71,9 @@ def make_plan(
 
 
 def plan_fits(suite: Suite, fits: Iterable[FitPlan], limit: int | None = None) -> Plan:
-    """Return the plan of the metrics of a suite on some fits in place of its models; ``limit`` as
-    for ``make_plan``.
+    """Return the plan of a suite's metrics on some fits in place of its models.
+
+    ``limit`` is the same as for ``make_plan``.
     """
     suite = _with_settings(suite, limit=limit)
     return _plan(
@@ -101,8 +100,9 @@ def _plan(suite: Suite, fits: Sequence[tuple[Run, FitPlan]]) -> Plan:
 
 
 def _with_settings(suite: Suite, settings: Sequence[str] = (), limit: int | None = None) -> Suite:
-    """Return a suite with the options of metrics set in its blocks; other settings remain there,
-    for recipes.
+    """Return a suite with the options of metrics set in its blocks.
+
+    Settings that are not of metrics remain in the blocks, for recipes.
 
     A ``limit`` of test images takes the place of that of the suite.
 
@@ -160,13 +160,13 @@ def _metrics_on(run: Run, dataset: str) -> list[str]:
     ]
 
 
-# --- the tables of a suite
-# --------------------------------------------------------------------------------------------
+# --- the tables of a suite ------------------------------------------------------------------------
 
 
 def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...], Names]:
-    """Return the parts of a suite for given results, and the names that it gives to models and
-    recipes.
+    """Return the parts of a suite for given results, and its names.
+
+    Names are those of models and recipes.
 
     A fit belongs to the blocks that train on its dataset by its recipe, or to all blocks if none
     does. Fits are in the order of the suite, those of other models at the end.
@@ -189,8 +189,9 @@ def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...]
 
 
 def _sorted(fits: Iterable[Trained], own: Sequence[Trained]) -> list[Trained]:
-    """Return fits in the order of a suite's own; others have the place of their model on the
-    dataset or on any.
+    """Return fits in the order of a suite.
+
+    A fit that the suite lacks stands where its model does, on the dataset or on any.
     """
     names = [bare_name(model) for model, _, _ in own]
 
@@ -208,8 +209,9 @@ def fit_names_of(suite: Suite) -> set[tuple[str, str, str, int]]:
 
 
 def absent_of(suite: Suite) -> dict[tuple[str, str], tuple[set[int], str]]:
-    """Return the bare names of a model and a dataset that cannot be resolved here, with their seeds
-    and the reason.
+    """Return the names of a model and a dataset that cannot be resolved here.
+
+    Names are bare, and have their seeds and the reason.
     """
     absent: dict[tuple[str, str], tuple[set[int], str]] = {}
     for run, dataset, model in _crossed(_with_settings(suite)):
@@ -247,8 +249,9 @@ def _parts(suite: Suite, rows: Iterable[tuple[Run, Trained]]) -> tuple[Part, ...
 
 
 def _names(rows: Iterable[tuple[Run, Trained]]) -> Names:
-    """Return the names that blocks give to models and recipes; --set may make trainings of several
-    names the same.
+    """Return the names that blocks give to models and recipes.
+
+    --set may make trainings of several names the same.
     """
     found: dict[tuple[str, str], dict[str, None]] = {}
     for run, (model, _, recipe) in rows:

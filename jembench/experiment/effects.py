@@ -11,8 +11,9 @@ from jembench.experiment.sweep import bare_name
 
 
 def check(recipe: Recipe) -> None:
-    """Check that every override of a recipe has an effect, as far as this is known without the
-    dataset.
+    """Check that every override of a recipe has an effect.
+
+    What depends on the dataset is not checked.
 
     Raises:
         SpecError: if one has none.
@@ -38,8 +39,9 @@ def check(recipe: Recipe) -> None:
 
 
 def iterations(recipe: Recipe, per_epoch: int) -> int:
-    """Return the number of iterations of a training: those of its epochs, and at least
-    ``least_iterations``.
+    """Return the number of iterations of a training.
+
+    It is that of its epochs, and at least ``least_iterations``.
 
     Args:
         recipe: of the training.
@@ -70,8 +72,9 @@ def iterations(recipe: Recipe, per_epoch: int) -> int:
 
 
 def _refuse(recipe: Recipe, inert: Mapping[str, tuple[bool, str]]) -> None:
-    """Refuse an override of a field that has no effect; ``inert`` has whether it has none, and why,
-    by fields.
+    """Refuse an override of a field that has no effect.
+
+    ``inert`` says by field whether it has none, and why.
     """
     for override in recipe.overrides:
         is_inert, why = inert.get(override.partition("=")[0], (False, ""))

@@ -1,5 +1,6 @@
-"""Display names of models and headings of columns. They are no part of any identity. Imports no
-torch.
+"""Display names of models and headings of columns. Imports no torch.
+
+They are no part of any identity.
 """
 
 import re
@@ -48,8 +49,9 @@ def requested(model: str, arguments: Mapping[str, Any], of_recipe: Mapping[str, 
 
 
 def recorded(model: str, identity: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
-    """Return the spec of a model as it was requested, by the identity and the recipe in a file;
-    else the canonical one.
+    """Return the spec of a model as it was requested, else the canonical one.
+
+    The identity and the recipe in a file tell what was requested.
 
     Args:
         model: the canonical spec.
@@ -68,8 +70,9 @@ def display_names(
     columns: Collection[str] = (),
     also: Collection[str] = (),
 ) -> Names:
-    """Return the display names of fits, each its own on a dataset by a recipe, and the headings of
-    columns.
+    """Return the display names of fits, and the headings of columns.
+
+    The name of a fit on a dataset by a recipe is its own.
 
     A model has the name that is given, or that of the suite, or else that of its import or its
     requested spec, if that is unambiguous.
@@ -116,8 +119,9 @@ def display_names(
 
 
 def matching(kind: Kind | None, text: str, known: Iterable[str]) -> list[str]:
-    """Return the known texts that one stands for: itself, all matches of a pattern (``jem*``), or
-    all specs of a name.
+    """Return the known texts that a text stands for.
+
+    They are itself, all matches of a pattern (``jem*``), or all specs of a name.
 
     Of models, a spec with options stands for all that have these and others, if there is none
     without others.

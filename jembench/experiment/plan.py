@@ -109,16 +109,18 @@ class FitPlan:
         return fit
 
     def starts_from(self, key: FitKey) -> bool:
-        """Return whether training starts from the weights of a fit, named by its id, or by its
-        family and the seed.
+        """Return whether training starts from the weights of a fit.
+
+        The fit is named by its id, or by its family and the seed.
         """
         start = self.recipe.start_from
         return bool(start) and (start == key.id or (start, self.seed) == (key.family, key.seed))
 
     @property
     def requested(self) -> str:
-        """The name of the import, or the spec of the model without the options that the recipe
-        added.
+        """The name of the import, or the spec of the model as it was requested.
+
+        It lacks the options that the recipe added.
         """
         return self.imported or requested(self.key.model, self.model.arguments, self.recipe.model)
 
@@ -214,8 +216,9 @@ def plan_fit(
 
 
 def plan_again(record: FitRecord, dataset: str, where: str, typed: Sequence[str]) -> FitPlan:
-    """Return the plan of a trained model, with the recipe of its record instead of the recipe's
-    present file.
+    """Return the plan of a trained model, with the recipe of its record.
+
+    The recipe's present file does not count.
 
     Args:
         record: of the model.
@@ -239,8 +242,9 @@ def rebuilt(
     where: str,
     typed: Sequence[str] = (),
 ) -> FitPlan:
-    """Return the plan of a fit with a whole recipe from a file; arguments and errors as for
-    :func:`plan_again`.
+    """Return the plan of a fit with a whole recipe from a file.
+
+    Arguments and errors are those of :func:`plan_again`.
 
     The spec of the model is whole as well: an option that it leaves out is at its default, also
     where the recipe would add another value.
@@ -259,8 +263,9 @@ def rebuilt(
 def fit_of(
     model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int = 0
 ) -> FitPlan:
-    """Return the plan of a fit without clearing caches; arguments and errors as for
-    :func:`plan_fit`.
+    """Return the plan of a fit without clearing caches.
+
+    Arguments and errors are those of :func:`plan_fit`.
     """
     data = registry.resolve("datasets", dataset)
     chosen = _recipe(recipe or recipes.default(model, dataset), settings, data)
@@ -303,8 +308,9 @@ PRETRAINED = "pretrained"
 
 
 def resolve_model(text: str, recipe: Recipe) -> Resolved:
-    """Return a model, with the recipe's options that its spec leaves out, such as the batch norm of
-    JEM++.
+    """Return a model with the recipe's options that its spec leaves out.
+
+    An example is the batch norm of JEM++.
 
     Options that the model does not have are ignored.
     """
@@ -317,8 +323,9 @@ def resolve_model(text: str, recipe: Recipe) -> Resolved:
 
 @cache
 def trained_spec(model: str, recipe: str) -> str:
-    """Return the canonical spec of a model, with the options that a recipe adds to it if that is
-    installed.
+    """Return the canonical spec of a model, with the options of its recipe.
+
+    A recipe that is not installed adds none.
     """
     with suppress(JembenchError):
         return str(resolve_model(model, recipes.load(recipe)))

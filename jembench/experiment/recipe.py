@@ -71,8 +71,9 @@ class Schedule:
     name: str = ""  # spec of a further schedule: one of a plugin, or an import path
 
     def make(self) -> Callable[[int, int, int], float]:
-        """Return the function (iteration from 0, iterations per epoch, all iterations) -> factor of
-        the learning rate.
+        """Return the function that gives the factor of the learning rate.
+
+        Its arguments are the iteration from 0, the iterations per epoch, and all iterations.
 
         Raises:
             SpecError: if the further schedule or an option does not exist.
@@ -199,8 +200,9 @@ class Recipe:
 
     @property
     def components(self) -> list[Component]:
-        """The components of the optimiser, schedule and augmentation; the plan resolves the
-        sampler.
+        """The components of the optimiser, schedule and augmentation.
+
+        The plan resolves the sampler.
 
         Raises:
             SpecError: if a component does not exist, or is an import path that the user did not
@@ -225,8 +227,9 @@ class Recipe:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All settings that determine the trained model; of the guard, only the ladder in the mode
-        ``repair``.
+        """All settings that determine the trained model.
+
+        Of the guard, they have only the ladder in the mode ``repair``.
 
         ``start_from`` is left out where training starts from random weights, ``selection`` where it
         is by accuracy, and settings that are off, of outliers and of clipped gradients, so that ids
@@ -245,8 +248,7 @@ class Recipe:
         }
 
 
-# --- files
-# --------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def names() -> list[str]:
@@ -269,8 +271,9 @@ def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
 
 @functools.lru_cache(maxsize=1000)
 def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
-    """Return the recipe of a file; its own ``overrides`` are in canonical form, so that it has only
-    one label.
+    """Return the recipe of a file.
+
+    Its own ``overrides`` are in canonical form, so that it has only one label.
     """
     fields = parse(source.content, source.where)
     for override in overrides:
@@ -350,8 +353,7 @@ def _written(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value).removesuffix(".0")
 
 
-# --- the default recipe
-# -----------------------------------------------------------------------------------------------
+# --- the default recipe ---------------------------------------------------------------------------
 
 _FOLDER, _SMALL, _MOST_IMAGES = "imagefolder", "small-images", 5000
 """The dataset whose default depends on its size, like that of arrays, and the recipe of up to this
@@ -397,8 +399,9 @@ def are_own_images(data: str) -> bool:
 
 @functools.lru_cache(maxsize=100)
 def training_images(dataset: str) -> int | None:
-    """Return the number of training images of a dataset, given by its spec, if it is known without
-    reading them.
+    """Return the number of training images of a dataset, if it is known unread.
+
+    The dataset is given by its spec.
 
     The result is cached until ``cache_clear``.
     """

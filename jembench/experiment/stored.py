@@ -1,4 +1,5 @@
-"""Fits of a store that plans name: imported ones, and those from whose weights training starts.
+"""Fits of a store that plans name, by their import or as a start.
+
 Imports no torch.
 """
 
@@ -19,15 +20,17 @@ from jembench.store.store import Store
 
 
 def imports(store: Store, name: str) -> list[FitRecord]:
-    """Return the records of the fits that were imported under a name; merged stores may have
-    several.
+    """Return the records of the fits that were imported under a name.
+
+    Merged stores may have several.
     """
     return [record for record in store.trained() if record.import_name == name]
 
 
 def with_imports(suite: Suite, store: Store) -> Suite:
-    """Replace names of imported fits in a suite by their models, each with the recipe and the seed
-    of its fit.
+    """Replace names of imported fits in a suite by their models.
+
+    Each has the recipe and the seed of its fit.
 
     Raises:
         SpecError: if several fits have a name, or a record names code that the user did not.
@@ -45,8 +48,9 @@ def with_imports(suite: Suite, store: Store) -> Suite:
 
 
 def _imported(name: str, store: Store) -> FitRecord | None:
-    """Return the record of the fit that was imported under a name; None: it is the spec of another
-    model.
+    """Return the record of the fit that was imported under a name.
+
+    None: the text is the spec of another model.
     """
     records = (
         []
@@ -87,8 +91,9 @@ def _of_fit(run: Run, record: FitRecord, store: Store) -> Run:
 def plan_named(
     model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int, store: Store
 ) -> FitPlan:
-    """Return the plan of a model, or of an imported fit by its name; other arguments and errors as
-    for ``plan_fit``.
+    """Return the plan of a model, or of an imported fit by its name.
+
+    Further arguments and errors are those of ``plan_fit``.
     """
     if not (record := _imported(model, store)):
         return started(plan_fit(model, dataset, recipe, settings, seed), (), store)
@@ -161,8 +166,10 @@ def _is_named(record: FitRecord, text: str) -> bool:
 
 
 def find(store: Store, text: str) -> FitKey:
-    """Return the trained model of a text: the name of an import, an id, the name of a folder, or
-    the beginning of both.
+    """Return the trained model that a text names.
+
+    A text is the name of an import, an id, the name of a folder, or the beginning of an id or a
+    folder's name.
 
     Raises:
         SpecError: if no model or several match.
@@ -206,8 +213,9 @@ def start_of(fit: FitPlan, store: Store) -> FitRecord:
 
 
 def check_stored(fits: Collection[FitPlan], store: Store) -> None:
-    """Check that the store has the imported ones of some fits, and that it or they have those that
-    others start from.
+    """Check that the store has all imported fits, and all fits to start from.
+
+    A fit to start from may be among ``fits`` in place of the store.
 
     Raises:
         SpecError: if an imported fit is missing.

@@ -60,8 +60,9 @@ class Run:
     imported: str = ""  # the name under which its only model was imported
 
     def with_models(self, models: Sequence[str]) -> list[Run]:
-        """Return the block with other models; one with its own models keeps those whose names are
-        among them.
+        """Return the block with other models.
+
+        A block with models of its own keeps those whose names are among the other ones.
         """
         names = set(map(bare_name, models))
         chosen = (
@@ -171,8 +172,9 @@ class Suite:
 
     @property
     def lacking(self) -> str:
-        """The first of models, metrics, datasets and seeds that a block lacks; "": blocks are
-        complete.
+        """The first of models, metrics, datasets and seeds that a block lacks.
+
+        It is "" if all blocks are complete.
         """
         for run in self.runs or [Run()]:
             stated = {
@@ -222,8 +224,7 @@ class Suite:
         return dataclasses.replace(self, runs=tuple(runs), datasets=on)
 
 
-# --- files
-# --------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 _OF_BLOCKS = {field.name for field in dataclasses.fields(Run)} - {"own_models", "imported"} | {
     "include"

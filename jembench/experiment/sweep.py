@@ -54,8 +54,9 @@ class Grid:
         return found
 
     def pinned(self, options: Mapping[str, str]) -> Grid:
-        """Return the grid with options of its metric set; an option that it crosses keeps only that
-        value.
+        """Return the grid with options of its metric set.
+
+        An option that the grid crosses keeps only that value.
         """
         crossed = {*self.rows, *self.columns}
         fixed = {
@@ -82,8 +83,9 @@ def covers(datasets: Sequence[str], dataset: str) -> bool:
 
 
 def bare_name(text: str) -> str:
-    """Return a component's name without its distribution: ``cifar10`` of
-    ``jembench/cifar10:root=/data``.
+    """Return a component's name without its distribution.
+
+    It is ``cifar10`` for ``jembench/cifar10:root=/data``.
     """
     return Spec(text).bare
 

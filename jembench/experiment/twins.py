@@ -64,8 +64,9 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def _changes(old: Any, new: Any, path: str) -> Iterator[str]:
-    """Yield the differences of two values of an identity, by their keys: ``model.net: small-2 ->
-    auto``.
+    """Yield the differences of two values of an identity, by their keys.
+
+    An example is ``model.net: small-2 -> auto``.
     """
     if old == new:
         return

@@ -1,5 +1,6 @@
-"""Units of work: the work on one fit as plain data, which any worker can carry out. Imports no
-torch.
+"""Units of work: the work on one fit as plain data. Imports no torch.
+
+Any worker can carry them out.
 
 A unit is JSON of a few kB. The worker plans it again from its specs and its recipe, and refuses it
 if the identities differ from those in the unit, since other code or data would give other results.
@@ -192,8 +193,9 @@ def _work(kind: WorkKind, cells: Sequence[CellPlan], **fields: Any) -> Work:
 
 
 def _to_check(plan: Plan, slots: int) -> list[list[CellPlan]]:
-    """Return a fit with all metrics of its family for each family, whose fits differ in their
-    seeds.
+    """Return one fit of each family with all metrics of the family.
+
+    The fits of a family differ in their seeds.
 
     Further fits follow if there are more slots, so that all workers start at once.
     """

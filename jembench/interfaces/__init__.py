@@ -1,6 +1,6 @@
 """The interfaces between jembench and plugins.
 
-Datasets, models, samplers, metrics, feature networks, executors.
+There are interfaces of datasets, models, samplers, metrics, feature networks and executors.
 
 Each module defines the protocols of one kind of component and the data that they exchange. A plugin
 inherits from nothing: a class is a sampler if it has the methods of :class:`Sampler`.

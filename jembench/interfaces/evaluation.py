@@ -96,7 +96,7 @@ class Data(About, Protocol):
     def part(self, name: str) -> Split:
         """Return images with their labels.
 
-        ``test``, ``validation`` or ``train`` images, or an OOD set.
+        They are ``test``, ``validation`` or ``train`` images, or an OOD set.
 
         ``test`` are the test images under evaluation: all, or ``--limit`` of them. An OOD set is
         named by its spec, such as ``celeba:root=/data``; its labels are None unless its images are

@@ -142,7 +142,8 @@ class Loss(NamedTuple):
     total: Tensor  #: ()
     parts: Mapping[str, Tensor]  #: name -> (), detached
     energies: Energies | None = None
-    of_chains: Energies | None = None  #: of data and samples, in the energy of conditional chains
+    #: E(x, y) of the same images, if chains are conditional and follow it; else None
+    of_chains: Energies | None = None
 
 
 Chains = Literal["none", "marginal", "conditional"]

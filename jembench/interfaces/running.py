@@ -32,7 +32,7 @@ Ending = Literal["done", "stopped", "busy", "refused", "failed", "lost"]
 def exit_reason(code: int) -> str:
     """Describe how a process ended, by its code in ``subprocess``.
 
-    ``exit code 1``, or a signal: ``SIGKILL``.
+    Examples are ``exit code 1`` and ``SIGKILL``, a signal.
     """
     return next((each.name for each in signal.Signals if each == -code), f"exit code {code}")
 

@@ -1,5 +1,6 @@
-"""Metrics of trained models, and functions that compute them from one's own tensors
-(``jembench.metrics.ece``).
+"""Metrics of trained models, and functions that compute them from tensors.
+
+``jembench.metrics.ece`` is such a function.
 """
 
 from jembench.metrics.functional import (

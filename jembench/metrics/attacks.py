@@ -50,8 +50,7 @@ CURVE: Mapping[Norm, tuple[str, ...]] = {
 _VERSION = 3  # of the attacks; stored shards of another version are not used
 _RANGE = (0.0, 1.0)
 
-# --- a budget
-# --------------------------------------------------------------------------------------------------
+# --- a budget -------------------------------------------------------------------------------------
 
 BudgetName = Literal["paper", "quick"]
 Gradient = Literal["through", "bpda"]
@@ -79,8 +78,7 @@ BUDGETS: Mapping[BudgetName, Budget] = {
     "quick": Budget(images=25, restarts=2, steps=10, tolerance=0.05, eot=1, queries=1_000),
 }
 
-# --- images and results
-# -----------------------------------------------------------------------------------------------
+# --- images and results ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +142,7 @@ class Attacked(NamedTuple):
         return self.arrays
 
 
-# --- the base
-# --------------------------------------------------------------------------------------------------
+# --- the base -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,8 +356,7 @@ class GradientAttack(Attack):
         }
 
 
-# --- shards
-# --------------------------------------------------------------------------------------------------
+# --- shards ---------------------------------------------------------------------------------------
 
 
 def choose(evaluation: Evaluation, count: int) -> Chosen:
@@ -455,8 +451,7 @@ def in_shards(
     )
 
 
-# --- numbers
-# --------------------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 
 
 def distance_estimates(

@@ -40,8 +40,7 @@ NotNegative = Annotated[float, Range(least=0)]
 Resamples = Annotated[int, Range(least=0, most=MOST)]
 
 
-# --- statistics
-# --------------------------------------------------------------------------------------------------
+# --- statistics -----------------------------------------------------------------------------------
 
 
 class Estimate(NamedTuple):
@@ -151,8 +150,7 @@ def bootstrap_rng(generator: Generator) -> np.random.Generator:
     )
 
 
-# --- metrics
-# --------------------------------------------------------------------------------------------------
+# --- metrics --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

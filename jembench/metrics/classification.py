@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 LOWEST, HIGHEST = 0.01, 100.0
 """The range of temperatures that is searched."""
 
-# --- metrics
-# --------------------------------------------------------------------------------------------------
+# --- metrics --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,8 +288,7 @@ class ClasswiseECE(ECE):
         )
 
 
-# --- calibration errors
-# -----------------------------------------------------------------------------------------------
+# --- calibration errors ---------------------------------------------------------------------------
 
 
 def equal_width(confidence: Array, bins: int) -> Array:
@@ -427,14 +425,14 @@ def reliability(confidence: Array, correct: Array, bins: int) -> Reliability:
     return Reliability(np.linspace(0, 1, bins + 1), counts, accuracy, mean)
 
 
-# --- logits
-# --------------------------------------------------------------------------------------------------
+# --- logits ---------------------------------------------------------------------------------------
 
 
 def classified(evaluation: Evaluation, images: str | Tensor = "test") -> dict[str, Array]:
-    """Classify images: ``predicted`` class, ``confidence``, ``log-odds``, float64 (N,).
+    """Return ``predicted``, ``confidence`` and ``log-odds`` of images, (N,) each.
 
-    The confidence is p(y|x) of the predicted class.
+    ``predicted`` is the likeliest class, int64, and ``confidence`` its p(y|x), float64. The
+    log-odds are those of the confidence.
 
     Raises:
         Diverged: if a logit is not finite.

@@ -164,7 +164,7 @@ def classes_of(data: DataSpec, target: str) -> Tensor:
 
     if not data.num_classes:
         raise NotApplicable(
-            f"The dataset {data.name} has no classes, so that noise cannot be changed into one."
+            f"The dataset {data.name} has no classes, and noise is changed into images of a class."
         )
     names = data.class_names or tuple(map(str, range(data.num_classes)))
     if target not in (ALL, *names):

@@ -29,8 +29,7 @@ ORDER = 2020
 """The seed of the order of the images in torch-fidelity's Inception score."""
 
 
-# --- Inception score
-# --------------------------------------------------------------------------------------------------
+# --- Inception score ------------------------------------------------------------------------------
 
 
 def inception_score(logits: Float[Tensor, "N K"], splits: int) -> float:
@@ -95,8 +94,7 @@ def _score(means: NDArray[np.float64]) -> NDArray[np.float64]:
     return scores
 
 
-# --- Fréchet distance
-# -------------------------------------------------------------------------------------------------
+# --- Fréchet distance -----------------------------------------------------------------------------
 
 
 SMALL = 512
@@ -188,8 +186,7 @@ def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D
     return distances
 
 
-# --- kernel distance
-# --------------------------------------------------------------------------------------------------
+# --- kernel distance ------------------------------------------------------------------------------
 
 
 def kid(

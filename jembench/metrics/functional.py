@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 
-# --- of a classifier
-# --------------------------------------------------------------------------------------------------
+# --- of a classifier ------------------------------------------------------------------------------
 
 
 def accuracy(logits: Array, labels: Array) -> Value:
@@ -129,8 +128,7 @@ def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: in
     )
 
 
-# --- of scores
-# --------------------------------------------------------------------------------------------------
+# --- of scores ------------------------------------------------------------------------------------
 
 
 def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
@@ -169,8 +167,7 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
     return value_of(estimate, np.random.default_rng(0), metric.resamples or 0)
 
 
-# --- the computations of the metrics, on tensors
-# ----------------------------------------------------------------------
+# --- the computations of the metrics, on tensors --------------------------------------------------
 
 
 def _made(metric: type[Made], **options: Any) -> Made:

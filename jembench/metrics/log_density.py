@@ -146,11 +146,10 @@ def highest_first(values: Array) -> Array:
 
 
 def effective_classes(classes: Array, num_classes: int) -> Estimate:
-    """Return exp(H) of the shares of classes (N,) among images, 1 to K.
+    """Return the effective number of classes (N,) of images, from 1 to K.
 
-    It is the effective number of classes.
-
-    It is the Hill number of order 1. Jost (2006), Oikos 113(2), 363-375.
+    It is the exponential of the entropy of their shares, the Hill number of order 1. Jost (2006),
+    Oikos 113(2), 363-375.
     """
     import numpy as np
     from scipy.special import entr

@@ -143,12 +143,12 @@ class ScoredClasses(Scored):
 class OutOfDistribution(Scored):
     """Out-of-distribution detection of another set of images by a score.
 
-    AUROC, FPR at 95 % TPR and average precision.
+    Its values are AUROC, FPR at 95 % TPR and average precision.
 
     ``set`` is an OOD set (`jembench list ood_sets`) or a dataset: interp, svhn, celeba:root=/data.
     ``score`` is a name of `jembench list scores` with its options, refinement:steps=5, or an import
-    path. ``data_noise`` is added to both kinds of images, to ``interp`` sqrt(1.5) times, as in the
-    code of JEM.
+    path. Noise with the standard deviation ``data_noise`` is added to test images and
+    outliers; that of ``interp`` is sqrt(1.5) times as large, as in the code of JEM.
 
     All values are computed in float64, and lie in 0..1. With ``-in`` test images are the positive
     class: ``fpr95-in`` is the share of outliers above the threshold that 95 % of the test images

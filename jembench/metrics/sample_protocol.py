@@ -213,8 +213,7 @@ def _classifying(asked: SampleProtocol, network: FeatureNetwork) -> FeatureNetwo
     return network
 
 
-# --- images and their features
-# ----------------------------------------------------------------------------------------
+# --- images and their features --------------------------------------------------------------------
 
 
 class Generated(NamedTuple):

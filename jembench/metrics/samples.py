@@ -132,7 +132,7 @@ class ClassSamples(Metric):
 class ConfidentSamples(Metric):
     """The 64 samples of the highest confidence.
 
-    Their mean confidence, and their effective number of classes.
+    Its values are their mean confidence, and their effective number of classes.
 
     The intervals are over the samples: each resample has its own 64 most confident ones.
     ``sampler``: as for ``is``.
@@ -193,7 +193,7 @@ class ConfidentSamples(Metric):
 class ChainAge(Metric):
     """Median age of the chains in the replay buffer, in steps.
 
-    And the share of its variance between classes.
+    A second value is the share of their variance between classes.
 
     ``age-dependence`` is epsilon squared, 0 to 1. The arrays hold the age and the predicted class
     of each chain.

@@ -71,5 +71,6 @@ def require_gradients(model: Any) -> None:
     """
     if not is_differentiable(model):
         raise NotApplicable(
-            "It needs gradients, and the model's outputs have none, as it says (differentiable)."
+            "It needs gradients, and the model declares that its outputs have none "
+            "(differentiable = False)."
         )

@@ -1,6 +1,6 @@
 """Common parts of normalised densities.
 
-Bayes' rule over classes, the prior of latents, initialisation by a batch.
+They are Bayes' rule over classes, the prior of latents, and initialisation by a batch.
 
     log p(x) = logsumexp_y log p(x|y) - log K,   p(y|x) = softmax_y log p(x|y)
 
@@ -38,7 +38,7 @@ class ByBayes:
     def log_prob_by_class(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return log p(x|y) of every class, in nats.
 
-        These are the logits, unless the logits leave out a term of all classes.
+        A model whose logits omit a term that all classes share overrides it.
         """
         return self.logits(x)
 

@@ -161,7 +161,7 @@ def logits_function(model: Any, classes: int) -> Callable[[Tensor], Tensor]:
 def energy_function(model: Any, *, of_chains: bool = False) -> Callable[..., Tensor]:
     """Return the function of x, and of labels y if given, that computes energies.
 
-    E(x) or E(x, y), (B,) in float32 or float64.
+    They are E(x) or E(x, y), (B,) in float32 or float64.
 
     With ``of_chains`` it is the energy that the model's chains follow: ``chain_energy``, if the
     model has one.

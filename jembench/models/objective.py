@@ -160,7 +160,7 @@ def has_batch_norm(model: Classifier) -> bool:
 class PlainClassifier(LogitModel):
     """Any network that returns logits, trained by cross-entropy.
 
-    Networks of torchvision, timm, Hugging Face, or one's own.
+    It may be of torchvision, timm or Hugging Face, or one's own.
     """
 
     chains: Chains = "none"

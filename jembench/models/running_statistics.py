@@ -132,8 +132,9 @@ def remark(
 ) -> str:
     """Return a remark on stored statistics that cost accuracy; "": they do not.
 
-    They do if counted statistics are better by more than the paired interval. Where they are worse,
-    the network was trained on other images as well, and the stored statistics are right for it.
+    They cost accuracy if that with counted statistics is higher, and the paired interval of the
+    gain lies above 0. A lower one is no remark: the network may have been trained on other images
+    too.
 
     Args:
         stored: the images that are classified correctly by the stored statistics.

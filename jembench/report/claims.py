@@ -88,7 +88,7 @@ def _adjusted(findings: Sequence[Finding]) -> list[comparison.Difference]:
 
 
 class _Judge(NamedTuple):
-    """What a claim is judged by."""
+    """The results and settings that a claim is judged by."""
 
     values: Values
     at_chance: Mapping[Trained, str]

@@ -50,7 +50,7 @@ Test = Literal["McNemar", "paired bootstrap", "bootstrap", "intervals"]
 Verdict = Literal[
     "significant", "on images alone", "not after adjustment", "in trainings alone", "not seen"
 ]
-"""What a tested difference withstands."""
+"""The result of tests over other test images and over other trainings, after the adjustment."""
 
 _IN_WORDS: Mapping[Verdict, str] = {
     "significant": "{significant}",

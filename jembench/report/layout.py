@@ -106,7 +106,7 @@ class Report(Document):
         return ours
 
     def tables_of(self, significance: Significance | None) -> tuple[list[Table], list[Table]]:
-        """Return our tables, and published tables that do not fit in.
+        """Return our tables, and the published ones that have no place in them.
 
         Args:
             significance: finds the best values; None: none are marked.

@@ -27,7 +27,7 @@ RESPECTS, COSTS = _TABLES["respects"], _TABLES["costs"]
 _PREFERRED = {**RESPECTS, **COSTS}
 
 Better = Callable[[Row, Row, int], bool | None]
-"""Tests whether the first of two values of a column is better, by a level for so many tests.
+"""A test of whether the first of two values is better, adjusted for a number of tests.
 
 None: it cannot be tested.
 """

@@ -343,7 +343,7 @@ def _option_of(options: Mapping[str, Mapping[str, str]], name: str) -> RowText:
 def _option_text(name: str, value: str, values: Sequence[str]) -> str:
     """Return an option for a heading: ``interp``, ``shift 0.1``, ``celeba``.
 
-    Options that alone tell it from another value are kept.
+    The value's own options are kept only where they distinguish it from another value.
     """
     if not value[:1].isalpha() or value in ("true", "false", "none"):
         return f"{in_words([name])} {value}"

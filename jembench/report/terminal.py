@@ -113,7 +113,8 @@ def _layout(table: Table, width: int) -> _Layout:
             break
     word = max(cell_len(word) for row in rows for word in row[0].plain.split() or [""])
     if excess > 0 and widths[0] - excess >= max(word, _SENTENCE):
-        widths[0] -= excess  # a sentence takes more lines, and the table is whole
+        # a narrower first column, so that the table need not be split into blocks
+        widths[0] -= excess
     return _Layout(headings, rows, widths, table.blocks(widths, _GAP, width))
 
 

@@ -1,4 +1,4 @@
 """The execution of a plan.
 
-The driver, workers and executors, fits, evaluation, events and provenance.
+It has the driver, workers and executors, fits, evaluation, events and provenance.
 """

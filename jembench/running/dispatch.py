@@ -212,7 +212,7 @@ class Dispatch:
                 self._record(ended)
 
     def _mark_unstarted(self, reason: str) -> None:
-        """Note that units that were submitted will not start in this run."""
+        """Record submitted units that will not start in this run, and remove checks."""
         for unit in self._open.keys() & self.store.works.ids():
             if self.units[unit].kind == "check":
                 self.store.works.remove(unit)

@@ -1,6 +1,6 @@
 """The display of a run's progress on stderr.
 
-A bar per running unit of work on a terminal, lines in a log.
+A terminal shows a bar per running unit of work, and a log has lines.
 """
 
 from __future__ import annotations

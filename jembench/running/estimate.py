@@ -130,8 +130,7 @@ def _duration(work: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - start
 
 
-# --- a dry run
-# --------------------------------------------------------------------------------------------------
+# --- a dry run ------------------------------------------------------------------------------------
 
 
 class FitPreview(NamedTuple):

@@ -380,7 +380,7 @@ def _cache_name(prefix: str, images: Tensor, noise: float) -> str:
 def limited(test: Split, limit: int | None) -> Split:
     """Return the test images under evaluation.
 
-    All, or ``limit`` at random, the same for every model and seed.
+    They are all, or ``limit`` at random, the same for every model and seed.
     """
     if limit is None:
         return test

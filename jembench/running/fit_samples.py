@@ -26,7 +26,7 @@ def source_of(
 ) -> Source:
     """Return the source of a model's images.
 
-    Kept or direct ones; with steps or a sampler, the ends of n new chains.
+    They are kept or direct ones; with steps or a sampler, the ends of n new chains.
 
     Raises:
         SpecError: if the model has none of these, or there is no such sampler.
@@ -58,7 +58,7 @@ def way_of(
 ) -> Literal["new", "pooled", "direct", "kept"]:
     """Return how a model gives the images of a source.
 
-    By new chains, pooled buffers, directly, or by kept chains.
+    They come from new chains, pooled buffers, the model directly, or kept chains.
 
     Args:
         source: of the images.

@@ -1,6 +1,6 @@
 """The executor ``processes``, with workers on this machine.
 
-One for each GPU, or for the cores of the CPU.
+There is one for each GPU, or for the cores of the CPU.
 """
 
 import ctypes
@@ -161,8 +161,7 @@ class Processes(Queued):
             for worker in list(self._workers):
                 self._remove(worker)
 
-    # --- workers
-    # ----------------------------------------------------------------------------------------------
+    # --- workers ----------------------------------------------------------------------------------
 
     def _give(self) -> bool:
         """Give waiting units to an idle worker; idle ones end if GPUs are needed."""

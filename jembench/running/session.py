@@ -140,7 +140,7 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
 def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
     """Return the executor of ``auto``.
 
-    A process per GPU of several, or per training on the CPU, or this process.
+    It is a process per GPU of several, or per training on the CPU, or this process.
 
     Objects of this program and code on its path, which other processes may not find, are trained in
     this process.

@@ -156,7 +156,7 @@ def images_start(
 ) -> ImagesStart:
     """Training images of another dataset, or an OOD set of the training images.
 
-    By default these themselves.
+    By default they are the training images themselves.
     """
     from jembench.data.ood_sets.resolve import resolve
     from jembench.sampling.outliers import ImagesStart

@@ -103,7 +103,7 @@ class ChainGraph:
         return (self.model.training, type(state), *leaves, *places)
 
     def _warm_up(self, move: Move, state: ChainState) -> ChainState:
-        """Run step by step, on the stream of the capture."""
+        """Run the chain without a graph, on the stream that the capture will use."""
         here = torch.cuda.current_stream(state.x.device)
         self._stream.wait_stream(here)
         with torch.cuda.stream(self._stream):

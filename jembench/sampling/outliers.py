@@ -1,6 +1,6 @@
 """Starts of chains outside of the data.
 
-Other images, permuted ones, shapes, and mixtures of starts.
+They are other images, permuted ones, shapes, and mixtures of starts.
 
 Samples of a chain of zero steps are its starts, so that a loss gets outliers as it gets samples.
 

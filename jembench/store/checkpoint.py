@@ -99,7 +99,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
     """List what does not fit a model in a state dictionary, sorted.
 
-    Names, shapes and kinds of numbers.
+    It may be names, shapes and kinds of numbers.
     """
     own = model.state_dict()
     wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]

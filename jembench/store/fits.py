@@ -54,7 +54,7 @@ class FitRecord(NamedTuple):
     def import_name(self) -> str:
         """The name under which the weights were imported.
 
-        "": they were not, or it is not one line of text.
+        It is "" if no weights were imported, or if the name is not one line of text.
         """
         source = self.provenance.get("imported") if self.status == "imported" else None
         name = source.get("name") if isinstance(source, Mapping) else None

@@ -73,8 +73,8 @@ class Held:
         if not self.is_mine:
             raise StoreError(
                 f"The lease {self.path} was taken over or removed, as happens when a process is "
-                f"stopped for more than {LIFETIME:g} s. Nothing more is written here. The same "
-                "command waits for the other process, or goes on."
+                f"stopped for more than {LIFETIME:g} s. Nothing more is written here. Run the same "
+                "command again: it waits for the other process, or continues if that has ended."
             )
 
     def renew(self, stopped: threading.Event) -> None:
@@ -144,7 +144,7 @@ def in_work(folder: Path) -> set[str]:
 def sweep(folder: Path) -> None:
     """Remove the leases in ``folder`` that no living process holds.
 
-    And the remains of old take-overs.
+    The remains of old take-overs are removed too.
     """
     for path in folder.glob("*.json"):
         with suppress(OSError), _seized(path) as free:
@@ -156,8 +156,7 @@ def sweep(folder: Path) -> None:
                 path.unlink()
 
 
-# --- acquiring
-# --------------------------------------------------------------------------------------------------
+# --- acquiring ------------------------------------------------------------------------------------
 
 
 def _create(path: Path, token: str) -> FileIO:
@@ -250,8 +249,7 @@ def _claimed(path: Path) -> Iterator[bool]:
         return
 
 
-# --- contents of files
-# ------------------------------------------------------------------------------------------------
+# --- contents of files ----------------------------------------------------------------------------
 
 
 def _read(file: FileIO) -> _Content:

@@ -176,14 +176,13 @@ class _Merge:
         self.note(unit, "copied")
 
 
-# --- contents of files
-# ------------------------------------------------------------------------------------------------
+# --- contents of files ----------------------------------------------------------------------------
 
 
 def _order(item: Item) -> tuple[str, int]:
     """Return the sort key of a file in a unit.
 
-    Arrays and files of training, checkpoints by age, cells and records.
+    The order is arrays and files of training, checkpoints by age, cells and records.
     """
     kinds = {"checkpoint": "b", "record": "c", "cell": "c"}
     return kinds.get(item.kind, "a"), tensors.age_of(item.path) if item.kind == "checkpoint" else 0

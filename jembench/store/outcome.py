@@ -67,7 +67,7 @@ class FitKey:
 
     @property
     def names(self) -> Trained:
-        """What the fits of all seeds share."""
+        """Model, dataset and recipe, which the fits of all seeds share."""
         return Trained(self.model, self.dataset, self.recipe)
 
     def called(self, model: str) -> str:

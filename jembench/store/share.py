@@ -31,8 +31,7 @@ from jembench.store.walk import Item, verify
 _CHAINS = re.compile(r"(sampler|buffer-.)\.safetensors")
 
 
-# --- writing
-# --------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def build(
@@ -111,8 +110,7 @@ def write_zip(folder: Path, path: Path) -> None:
     write_atomically(path, write, "another name")
 
 
-# --- reading
-# --------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def unpack(source: Path, folder: Path, name: str = "", within: Path | None = None) -> FitRecord:

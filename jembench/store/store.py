@@ -98,8 +98,7 @@ class Store:
             files.sweep(self.root / folder)
         lease.sweep(self.leases)
 
-    # --- places
-    # ----------------------------------------------------------------------------------------------
+    # --- places -----------------------------------------------------------------------------------
 
     def fit_folder(self, key: FitKey) -> Path:
         """Return the folder of a fit."""
@@ -150,8 +149,7 @@ class Store:
             return folder / name
         return folder / listing.names.get(name.rpartition("-")[2], name)
 
-    # --- fits
-    # ----------------------------------------------------------------------------------------------
+    # --- fits -------------------------------------------------------------------------------------
 
     def read_fit(self, key: FitKey) -> FitRecord | None:
         """Read the record of a fit; None if it is unfinished.
@@ -222,8 +220,7 @@ class Store:
         self.check_lease(record.key.id)
         records.write(self.fit_folder(record.key) / fits.RECORD, outcome.encode(record._asdict()))
 
-    # --- cells
-    # ----------------------------------------------------------------------------------------------
+    # --- cells ------------------------------------------------------------------------------------
 
     def read_cell(self, cell: AnyCell) -> Cell | None:
         """Read a cell; None if there is none.
@@ -317,8 +314,7 @@ class Store:
                 left_out(str(error))
         return list(by_id.values())
 
-    # --- leases
-    # ----------------------------------------------------------------------------------------------
+    # --- leases -----------------------------------------------------------------------------------
 
     @contextmanager
     def lease(self, name: str) -> Iterator[Held | None]:

@@ -15,8 +15,7 @@ from jembench.store.lease import in_work
 from jembench.store.store import Store
 from jembench.store.walk import walk
 
-# --- contents
-# --------------------------------------------------------------------------------------------------
+# --- contents -------------------------------------------------------------------------------------
 
 
 class Entry(NamedTuple):
@@ -63,8 +62,7 @@ def _size(folder: Path) -> int:
     return size
 
 
-# --- garbage
-# --------------------------------------------------------------------------------------------------
+# --- garbage --------------------------------------------------------------------------------------
 
 
 class Garbage(NamedTuple):
@@ -117,7 +115,7 @@ def garbage(store: Store) -> list[Garbage]:
 def remove(store: Store, found: Sequence[Garbage]) -> list[Garbage]:
     """Remove the files that :func:`garbage` has listed just before.
 
-    And what killed processes left in the store.
+    What killed processes left in the store is removed too.
 
     Returns:
         Those that are left, because a process now works on their models.

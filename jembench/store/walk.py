@@ -203,8 +203,7 @@ def _attempt(read: Callable[[], T]) -> tuple[T | None, Callable[[], T]]:
     return content, lambda: content
 
 
-# --- checks
-# --------------------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 
 
 class _Stray(StoreError):
@@ -233,8 +232,7 @@ def _check_file(path: Path, written: str | None = None, *, placed: bool = False)
         raise StoreError(f"{path} is not the file that the training left.")
 
 
-# --- verification
-# --------------------------------------------------------------------------------------------------
+# --- verification ---------------------------------------------------------------------------------
 
 
 Status = Literal["ok", "damaged", "stray", "copied", "kept", "busy"]

@@ -28,7 +28,7 @@ __all__ = ["DIGITS", "check_dataset", "check_metric", "check_model", "check_samp
 def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
     """Return the checks of a model.
 
-    Shapes, energies, gradients, randomness, training, saving and loading.
+    They are of shapes, energies, gradients, randomness, training, saving and loading.
 
     Args:
         spec: ``my-ebm:hidden=8``, or an import path such as ``my_ebm:build``.
@@ -42,7 +42,7 @@ def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
 def check_sampler(spec: str, data: DataSpec = DIGITS) -> list[Check]:
     """Return the checks of a sampler.
 
-    Shapes, randomness, its buffer, and its chains on energies in closed form.
+    They are of shapes, randomness, its buffer, and its chains on energies in closed form.
     """
     from jembench.testing.samplers import SamplerSubject
 
@@ -52,7 +52,7 @@ def check_sampler(spec: str, data: DataSpec = DIGITS) -> list[Check]:
 def check_metric(spec: str) -> list[Check]:
     """Return the checks of a metric.
 
-    Its requirements, protocol, values and arrays, on a model in closed form.
+    They are of its requirements, protocol, values and arrays, on a model in closed form.
     """
     from jembench.testing.metrics import MetricSubject
 

@@ -77,8 +77,8 @@ def untouched_randomness(name: str) -> Iterator[None]:
 
 
 def global_states() -> dict[str, Any]:
-    """Return the state of each global generator except Python's.
+    """Return the states of the global generators of NumPy and of PyTorch on the CPU.
 
-    Runtime type checkers draw from that one.
+    Python's is left out, because runtime type checkers draw from it.
     """
     return {"numpy.random": np.random.get_state(), "torch": torch.get_rng_state()}  # noqa: NPY002

@@ -104,7 +104,7 @@ class WithChains(WithMethods):
 def drawn_images(data: DataSpec) -> LazyDataset:
     """Return a deterministic dataset drawn from a mixture.
 
-    200 training images and 100 test images.
+    It has 200 training images and 100 test images.
 
     Classes alternate; without classes there are no labels.
     """

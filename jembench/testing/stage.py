@@ -40,7 +40,7 @@ ITERATIONS = 4
 def trained() -> TrainedFit:
     """Return a new fit with the results of a training.
 
-    Chains, buffers of the last epochs, and validation images.
+    It has chains, buffers of the last epochs, and validation images.
 
     Only the feature networks and their features of images are shared between fits.
     """

@@ -1,6 +1,6 @@
 """The batches of a training, in a random order that resumes.
 
-Images of p(x), labelled images, or one batch for both.
+They hold images of p(x), labelled images, or both.
 
 Legend: N examples, B batch, C channels, H height, W width.
 """

@@ -209,8 +209,7 @@ def _advance(run: _Run, shown: Phase, deadline: float | None) -> None:
         raise _stopped(trainer)
 
 
-# --- resuming and repairing
-# -------------------------------------------------------------------------------------------
+# --- resuming and repairing -----------------------------------------------------------------------
 
 
 def _resume(run: _Run) -> None:
@@ -340,8 +339,7 @@ def read_interventions(folder: Path) -> list[Intervention]:
         ) from error
 
 
-# --- a window and its end
-# ---------------------------------------------------------------------------------------------
+# --- a window and its end -------------------------------------------------------------------------
 
 
 def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | None]:

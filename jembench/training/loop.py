@@ -126,9 +126,7 @@ class Trainer:
         return f"{purpose}@{self.group.rank}/{self.adjustment.seeds}/{self.iteration}"
 
     def _prepare(self, precision: str = "") -> None:
-        """Make the functions of the network that iterations call.
-
-        dE/dx for the chains, and the loss.
+        """Make the functions that iterations call: dE/dx for chains, and the loss.
 
         ``precision`` is that of the checkpoint, if there is one.
         """
@@ -175,7 +173,7 @@ class Trainer:
     def computed(self) -> dict[str, Any]:
         """The execution of the iterations so far, for the record.
 
-        Precision, layout, compilation and algorithms.
+        It has precision, layout, compilation and algorithms.
         """
         return {
             "precision": self.execution.precision,

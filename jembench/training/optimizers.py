@@ -22,7 +22,7 @@ TINY = 1e-12
 def phases_of(model: Any) -> dict[str, Phase]:
     """Return the turns of an iteration.
 
-    That of ``training_loss``, named "", and those of the model's phases.
+    They are that of ``training_loss``, named "", and those of the model's phases.
     """
     further = model.phases() if isinstance(model, Phased) else {}
     taken = {parameter for phase in further.values() for parameter in phase.parameters}

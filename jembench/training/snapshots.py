@@ -96,9 +96,9 @@ def together(buffers: Sequence[Samples]) -> Samples:
 
 
 def pixelwise_mean(buffers: Sequence[Samples]) -> Samples:
-    """Average five buffers, pixel by pixel and rounded: N images.
+    """Average buffers, pixel by pixel and rounded: N images.
 
-    A slot keeps its class.
+    The classes are those of the last buffer: a slot keeps its class in training.
     """
     total = torch.stack([buffer.images for buffer in buffers]).sum(0)
     count = len(buffers)

@@ -1,4 +1,4 @@
-"""No value of an option, an argument or an environment variable is told of as a bug: the whole
+"""No value of an option, an argument or an environment variable is reported as a bug: the whole
 command tree is tried.
 
 Nothing is trained. Every path is relative to an empty folder.

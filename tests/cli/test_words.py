@@ -203,8 +203,7 @@ def test_a_file_whose_ending_promises_another_format(told, format, file, remedy)
     assert not Path(file).exists()
 
 
-# --- plugins that are not installed
-# -----------------------------------------------------------------------------------
+# --- plugins that are not installed ---------------------------------------------------------------
 
 
 def test_the_table_of_first_party_names_is_that_of_the_plugins():

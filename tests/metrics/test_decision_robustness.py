@@ -33,7 +33,7 @@ def test_distances_in_both_norms_and_never_below_the_exact_ones(evaluation, make
 
 @pytest.mark.parametrize("make", FACTORIES)
 def test_an_image_without_a_start_counts_with_the_largest_distance(evaluation, make):
-    # whatever the model takes for the other class is wrong: nobody can begin there
+    # whatever the model takes for the other class is wrong: an attack cannot start there
     evaluation.labels[:] = 0
     found = make(images=40, queries=50).compute(evaluation)
     name = found.protocol.partition(":")[0]

@@ -54,7 +54,7 @@ RECORD = FitRecord(
     provenance={"host": "here"},
 )
 
-# what is damaged is told of
+# damage is reported
 pytestmark = pytest.mark.filterwarnings("ignore::jembench.errors.Fallback")
 
 

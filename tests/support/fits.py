@@ -1,4 +1,4 @@
-"""What tests of whole fits share: their files, kills, and losses that go wrong on purpose."""
+"""Shared parts of tests of whole fits: files, kills, and losses that fail on purpose."""
 
 import csv
 

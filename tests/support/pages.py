@@ -72,7 +72,7 @@ class Step(NamedTuple):
 
 
 def steps(page):
-    """What a page asks of the reader, in order; its snippets of Python as one file that is run."""
+    """The steps of a page in order; its snippets of Python are one file that is run."""
     found, snippets, place, file, left_out = [], [], 0, "", False
     for name, reason, language, text in BLOCK.findall(page.read_text()):
         if name or reason:

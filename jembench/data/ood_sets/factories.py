@@ -32,8 +32,7 @@ def _generator(name: str) -> Generator:
     return seeds.generator(0, f"outliers/{name}")
 
 
-# --- changed test images, in the order of the test images
-# -------------------------------------------------------------
+# --- changed test images, in the order of the test images -----------------------------------------
 
 
 def interp() -> OODSet:
@@ -148,8 +147,7 @@ def phases() -> OODSet:
     return Drawn(draw)
 
 
-# --- random images, which every score should detect
-# -------------------------------------------------------------------
+# --- random images, which every score should detect -----------------------------------------------
 
 
 def uniform() -> OODSet:
@@ -196,8 +194,7 @@ def constant(*, value: float | None = None) -> OODSet:
     return Drawn(draw)
 
 
-# --- images of a benchmark
-# --------------------------------------------------------------------------------------------
+# --- images of a benchmark ------------------------------------------------------------------------
 
 
 _Listed = Literal["cifar10", "cifar100", "tin", "mnist", "svhn", "texture", "places365"]

@@ -24,7 +24,7 @@ _MODES = {1: "L", 3: "RGB"}
 class OtherDataset:
     """The images of another dataset as an OOD set.
 
-    As many as there are test images, drawn at random, or all.
+    There are as many as test images, drawn at random, or all.
 
     Each is cropped to its central square, where this dataset's images are square, and resized with
     Pillow's bicubic filter; grey and RGB become each other as Pillow converts them (ITU-R 601).

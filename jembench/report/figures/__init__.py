@@ -1,3 +1,4 @@
-"""Figures of what a store holds, each with the numbers behind it. Reads the store alone and imports
-no torch.
+"""Figures of a store's results, each with its numbers. Imports no torch.
+
+They read the store alone.
 """

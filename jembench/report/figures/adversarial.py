@@ -1,5 +1,6 @@
-"""Figures of attacked images: adversarial images beside their originals, and distal images made
-from noise.
+"""Figures of attacked images beside their originals, and of distal images.
+
+Distal images are made from noise.
 
 Grathwohl et al. (2020), arXiv:1912.03263, Figure 6.
 
@@ -39,8 +40,9 @@ _ROUNDING = 1e-6  # of float32 images in [0, 1]: no change
 
 
 def norms_of(result: Result) -> tuple[str, ...]:
-    """Return the norm in which the attack looked for the nearest image; both, if it is of no one
-    norm.
+    """Return the norm in which the attack looked for the nearest image.
+
+    An attack without one norm of its own has both.
     """
     norm = result.protocol.get("norm")
     return tuple(NORMS) if norm is None else (norm,)
@@ -67,8 +69,9 @@ def images_of(result: Result) -> Iterator[Planned]:
 
 
 def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
-    """Draw images, their adversarial images and the differences, with the classes above and the
-    distances below.
+    """Draw images, their adversarial images and the differences.
+
+    The classes stand above, and the distances below.
 
     Args:
         title: of the figure.
@@ -131,8 +134,9 @@ def spread(labels: Indices, index: Indices, among: NDArray[np.bool_], count: int
 
 
 def amplification(change: NDArray[np.floating[Any]]) -> int:
-    """Return the integer factor that scales the median of the largest changes, (N, C, H, W), to the
-    range of pixels.
+    """Return the integer factor that scales changes to the range of pixels.
+
+    It scales the median of the largest changes, (N, C, H, W).
     """
     largest = np.abs(change).max(axis=(1, 2, 3))
     changed = largest[largest > _ROUNDING]
@@ -140,15 +144,17 @@ def amplification(change: NDArray[np.floating[Any]]) -> int:
 
 
 def _columns() -> int:
-    """Return the number of images in a row of a figure of the width of a page, or of the width that
-    was chosen.
+    """Return the number of images in a row of a figure.
+
+    The figure has the width of a page, or the width that was chosen.
     """
     return _COLUMNS if drawing.page() > 1.5 * drawing.COLUMN else _COLUMNS // 2
 
 
 def _columns_for(images: int) -> int:
-    """Return the columns of a grid: all, or half of them, so that images have one size in all
-    figures.
+    """Return the columns of a grid: all, or half of them.
+
+    Images then have one size in all figures.
     """
     return _columns() if images > _columns() // 2 else _columns() // 2
 
@@ -178,8 +184,9 @@ def distal(results: list[Result]) -> Iterator[Planned]:
 
 
 def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
-    """Draw distal images class by class, with the confidence above; ``*``: the threshold was not
-    reached.
+    """Draw distal images class by class, with the confidence above.
+
+    ``*`` means that the threshold was not reached.
     """
     grid, labels = by_class(arrays["target"])
     columns = grid.shape[1]
@@ -209,8 +216,9 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
 
 
 def by_class(target: Indices) -> tuple[Indices, list[str]]:
-    """Return the grid of image indices, (R, S), and the labels of its rows: the first ten images of
-    each class.
+    """Return the first ten images of each class as a grid, and its labels.
+
+    The grid has image indices (R, S), and a label for each row.
 
     Of more than ten classes, the first hundred images by class, ten in a row.
     """

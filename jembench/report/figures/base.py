@@ -1,5 +1,6 @@
-"""Parts that the figures of all metrics share: results, names of files, numbers, intervals and
-histograms.
+"""Parts that the figures of all metrics share.
+
+They are results, names of files, numbers, intervals and histograms.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class Drawing(NamedTuple):
-    """A figure, and a line of its CSV for each number that it shows; all lines have the same
-    fields.
+    """A figure, and a line of its CSV for each number that it shows.
+
+    All lines have the same fields.
     """
 
     figure: Figure
@@ -90,8 +92,9 @@ class Result:
         return parts_of(self.cell.outcome.protocol)
 
     def protocol_without(self, free: Collection[str]) -> tuple[tuple[str, str], ...]:
-        """Return the parts of the protocol that must be the same in a figure in which the free ones
-        differ.
+        """Return the parts of the protocol that must be the same in a figure.
+
+        The free parts may differ.
         """
         return tuple(
             sorted((key, value) for key, value in self.protocol.items() if key not in free)
@@ -137,15 +140,15 @@ def figure_of(
     return planned(name, [result.fit for result in results], partial(draw, *arguments), details)
 
 
-# --- names
-# --------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 _LONGEST = 80  # letters, for people; file systems allow more
 
 
 def display_names(fits: Iterable[FitKey], names: Names) -> Names:
-    """Return names that tell fits apart: with the recipe where one name has several, and for
-    datasets without options.
+    """Return names that tell fits apart.
+
+    They have the recipe where one name has several, and datasets without options.
 
     Args:
         fits: of all figures.
@@ -191,8 +194,9 @@ def title_of(fit: FitKey, names: Names = NO_NAMES) -> str:
 def planned(
     figure: str, fits: Sequence[FitKey], draw: Callable[[], Drawing], details: Iterable[str] = ()
 ) -> Planned:
-    """Return a figure of models on one dataset, whose name has the model and the seed where there
-    is one.
+    """Return a figure of models on one dataset.
+
+    Its name has the model and the seed where there is one.
 
     Args:
         figure: the beginning of the name.
@@ -213,8 +217,9 @@ def planned(
 
 
 def distinct(figures: Iterable[Planned]) -> list[Planned]:
-    """Return figures with distinct stems: equal ones are followed by the details in which they
-    differ, or a number.
+    """Return figures with distinct stems.
+
+    The details in which they differ, or a number, follow equal stems.
     """
     found, taken = list[Planned](), Counter[str]()
     for group in grouped(figures, lambda one: one.stem):
@@ -227,8 +232,7 @@ def distinct(figures: Iterable[Planned]) -> list[Planned]:
     return found
 
 
-# --- numbers
-# --------------------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 
 
 def rows_of(
@@ -243,13 +247,13 @@ def rows_of(
     ]
 
 
-# --- intervals
-# --------------------------------------------------------------------------------------------------
+# --- intervals ------------------------------------------------------------------------------------
 
 
 def error_bars(values: Sequence[Value]) -> list[list[float]]:
-    """Return the distances from values down and up to the ends of their intervals; none where there
-    is no interval.
+    """Return the distances from values to the ends of their intervals.
+
+    They are those down and up; a value without an interval has none.
     """
     down = [math.nan if value.low is None else value.value - value.low for value in values]
     up = [math.nan if value.high is None else value.high - value.value for value in values]
@@ -264,8 +268,7 @@ def with_interval(value: Value, decimals: int, unit: str = "") -> str:
     return f"{text} [{fixed(value.low, decimals)}, {fixed(value.high, decimals)}]"
 
 
-# --- histograms
-# --------------------------------------------------------------------------------------------------
+# --- histograms -----------------------------------------------------------------------------------
 
 BINS = 40
 # % at either end of each sample that the first and the last bin take in, however far away it is
@@ -298,8 +301,9 @@ def histogram(
 
 
 def histograms(axes: Axes, samples: Mapping[str, Numbers], **of: Any) -> list[dict[str, Any]]:
-    """Draw histograms over one another, as densities: areas are compared, not heights. Returns the
-    lines of their CSV.
+    """Draw histograms over one another, as densities; return the lines of their CSV.
+
+    Readers compare areas, not heights.
 
     Args:
         axes: to draw in.

@@ -23,8 +23,9 @@ _BARS: dict[str, Any] = {"align": "edge", "linewidth": 0.5}
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan reliability diagrams of each model, before and after scaling, and one of all models of a
-    dataset.
+    """Plan reliability diagrams of each model, and one of all models of a dataset.
+
+    Those of a model are before and after scaling.
     """
     for result in results:
         yield result.figure("reliability", diagram, result)
@@ -40,8 +41,9 @@ def _peers(result: Result) -> tuple[object, ...]:
 
 
 def diagram(result: Result) -> Drawing:
-    """Draw the accuracy in each bin of confidence with its gap to the mean confidence, and below
-    the images in each.
+    """Draw the accuracy in each bin of confidence, and below the number of images.
+
+    A gap leads from the accuracy to the mean confidence.
     """
     name, error = _names(result)
     title = f"{name} on {result.trained_on}\n{error}"
@@ -63,8 +65,9 @@ def diagram(result: Result) -> Drawing:
 
 
 def comparison(results: Sequence[Result]) -> Drawing:
-    """Draw a panel for each model and scaling: the accuracy in each bin, with its gap to the mean
-    confidence.
+    """Draw a panel for each model and scaling: the accuracy in each bin.
+
+    A gap leads to the mean confidence.
     """
     title = results[0].trained_on
     ordered = [
@@ -88,8 +91,9 @@ def comparison(results: Sequence[Result]) -> Drawing:
 
 
 def _names(result: Result) -> tuple[str, str]:
-    """Return the model with the scaling of its confidences and the attack, and the calibration
-    error.
+    """Return two labels: the model, and its calibration error.
+
+    The model has its scaling and attack, if any.
     """
     scaling = f", {result.options['scaling']} scaling" if "scaling" in result.options else ""
     under = f", under {result.options['under']}" if "under" in result.options else ""
@@ -98,8 +102,9 @@ def _names(result: Result) -> tuple[str, str]:
 
 
 def _draw_gaps(axes: Axes, result: Result) -> tuple[Reliability, list[dict[str, Any]]]:
-    """Draw the accuracy in each bin and its gap to the mean confidence. Return the bins and the
-    lines of their CSV.
+    """Draw the accuracy in each bin and its gap to the mean confidence.
+
+    Returns the bins and the lines of their CSV.
     """
     correct = result.arrays["correct"].astype(bool)
     bins = reliability(result.arrays["confidence"], correct, int(result.protocol["bins"]))

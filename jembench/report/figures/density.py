@@ -77,8 +77,9 @@ def images_of_classes(title: str, arrays: Arrays) -> Drawing:
 
 
 def extremes(title: str, arrays: Arrays) -> Drawing:
-    """Draw the images of the highest and of the lowest log p(x), and p(y|x) where the model
-    classifies.
+    """Draw the images of the highest and of the lowest log p(x).
+
+    They have p(y|x) where the model classifies.
     """
 
     def panel(title: str, grid: str, score: str) -> Panel:

@@ -1,5 +1,4 @@
-"""Out-of-distribution detection: the scores of test images and outliers, and AUROC of all models at
-a glance.
+"""Out-of-distribution detection: scores of images, and AUROC of all models.
 
 The histograms are those of Grathwohl et al. (2020), arXiv:1912.03263, Table 2.
 """
@@ -36,9 +35,7 @@ WIDEST = 4
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan histograms of a model's score on all sets of images, their grid, and the AUROC of all
-    models.
-    """
+    """Plan histograms of a model's scores, their grid, and the AUROC of all models."""
     results = [result for result in results if "under" not in result.protocol]
     for group in grouped(
         results, lambda result: (result.fit.names, _alike(result), _score(result))
@@ -79,8 +76,9 @@ def _sets(results: Sequence[Result]) -> list[str]:
 
 
 def densities(title: str, results: Sequence[Result]) -> Drawing:
-    """Draw the scores of outliers over those of the test images, as densities: a panel for each
-    set, model and score.
+    """Draw the scores of outliers over those of the test images, as densities.
+
+    There is a panel for each set, model and score.
 
     Several models or scores have a column each, the layout of Table 2; the sets of one of them
     stand side by side.
@@ -127,8 +125,9 @@ def _column(result: Result) -> tuple[str, str]:
 
 
 def auroc(results: Sequence[Result]) -> Drawing:
-    """Draw a panel for each score, a line for each OOD set, a point with its interval for each
-    model.
+    """Draw a panel for each score and a line for each OOD set.
+
+    Each model has a point with its interval.
     """
     sets_of = _sets(results)
     found = [

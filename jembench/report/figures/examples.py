@@ -31,13 +31,16 @@ def extremes(results: Sequence[Result], read: Callable[[Cell], Arrays]) -> Drawi
     trust.refuse_code([first.fit.dataset], "A result of the store")
     dataset = registry.resolve("datasets", first.fit.dataset)
     if first.protocol.get("data_content", "") != dataset.content:
-        raise SpecError("the test images have changed since they were measured.")
+        raise SpecError(
+            "The test images have changed since they were measured. Measure the model again for "
+            "this figure."
+        )
     images, truth = limited(make(dataset, download=False).split("test"), first.cell.limit)
     values = {name: array for result in results for name, array in read(result.cell).items()}
     if "energy-data" in values:
         values.setdefault("log-px", -values["energy-data"])
     if any(len(values[name]) != len(images) for name in {"predicted", "log-px"} & values.keys()):
-        raise SpecError("the dataset has another number of test images than were measured.")
+        raise SpecError("The dataset has another number of test images than were measured.")
 
     # the order of the images in each panel, and the values that give it
     panels: dict[str, tuple[Any, Any]] = {}

@@ -1,5 +1,4 @@
-"""Figures of generation: scores against the share kept, against the chain's steps, and against
-their cost.
+"""Figures of generation: scores against the share kept, steps and cost.
 
 Tables 3 to 6 of the reproducibility report of Grathwohl et al. (2020), as curves.
 """
@@ -27,8 +26,9 @@ _SOURCES = {"buffer": "kept chains", "chains": "new chains", "direct": "direct s
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan curves against the share of samples kept, the steps of new chains, and, of all models,
-    network passes.
+    """Plan curves against the share of samples kept, chain steps and network passes.
+
+    The last ones are of all models.
     """
     selections = [result for result in results if result.protocol.get("selection") in _NETWORKS]
     selections.sort(
@@ -117,8 +117,9 @@ def curves(
     points: Sequence[tuple[str, float, Value]],
     colours: Mapping[str, str],
 ) -> Drawing:
-    """Draw a curve for each name among the points, with intervals, on a logarithmic horizontal
-    axis.
+    """Draw a curve for each name among the points, with intervals.
+
+    The horizontal axis is logarithmic.
 
     Args:
         title: of the figure.

@@ -86,8 +86,7 @@ def draw_sheet(axes: Axes, picture: Pixels, labels: Sequence[str] = ()) -> None:
     axes.tick_params(length=0)
 
 
-# --- samples
-# --------------------------------------------------------------------------------------------------
+# --- samples --------------------------------------------------------------------------------------
 
 
 def by_class(results: list[Result]) -> Iterator[Planned]:
@@ -109,8 +108,9 @@ def confident(results: list[Result]) -> Iterator[Planned]:
 
 
 def class_grid(title: str, arrays: Arrays) -> Drawing:
-    """Draw a row of samples for each class: the one that they were drawn for, else the predicted
-    one.
+    """Draw a row of samples for each class.
+
+    The class is the one that they were drawn for, else the predicted one.
 
     Their score is the model's confidence, max p(y|x).
     """
@@ -129,8 +129,7 @@ def confident_grid(title: str, arrays: Arrays) -> Drawing:
     return grids(title, arrays, arrays["predicted"], [panel], columns=1)
 
 
-# --- the age of chains
-# ------------------------------------------------------------------------------------------------
+# --- the age of chains ----------------------------------------------------------------------------
 
 
 def ages(results: list[Result]) -> Iterator[Planned]:

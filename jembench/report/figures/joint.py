@@ -55,8 +55,9 @@ def plan(report: Report, names: Names = NO_NAMES) -> Iterator[Planned]:
 def panels(
     title: str, respects: Mapping[str, Sequence[Row]], significance: Significance | None
 ) -> Drawing:
-    """Draw a panel for each respect, with a value and its interval for each model; models in the
-    front are bold.
+    """Draw a panel for each respect, with a value and its interval for each model.
+
+    Models in the front are bold.
     """
     from matplotlib.ticker import EngFormatter
 

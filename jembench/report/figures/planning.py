@@ -52,8 +52,9 @@ def of_metrics(
     names: Names,
     colours: Mapping[str, str],
 ) -> list[Planned]:
-    """Return every figure of the metrics of some cells; those of metrics without figures are
-    ignored.
+    """Return every figure of the metrics of some cells.
+
+    Metrics without figures are ignored.
     """
     found = list[Planned]()
     for component in discovery.components("figures"):
@@ -72,8 +73,9 @@ def of_metrics(
 
 
 def render(planned: Planned, formats: Sequence[Format], style: Style = PLAIN) -> dict[str, bytes]:
-    """Draw a figure: the contents of its files by their names, a picture in each format and the
-    CSV.
+    """Draw a figure, and return the contents of its files by their names.
+
+    The files are a picture in each format and the CSV.
 
     The same numbers give the same bytes: no file says when it was made.
     """

@@ -42,12 +42,13 @@ class Curve(NamedTuple):
     norm: str
     images: int
     steps: Accuracy
-    colour: str = ""  # of the model, whatever the parts of its defence
+    colour: str = ""  # of the model: curves without parts of its defence share it
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan robustness curves of all models, per dataset, seed and budget, and adversarial images of
-    each model.
+    """Plan robustness curves of all models, and adversarial images of each model.
+
+    Curves are those of a dataset, a seed and a budget.
     """
     searched = [result for result in results if "eps" not in result.protocol]
     for group in grouped(searched, lambda result: (result.place, result.protocol_without(_FREE))):
@@ -66,8 +67,9 @@ def of_attack(results: Sequence[Result]) -> Drawing:
 
 
 def curves_of(results: Sequence[Result]) -> list[Curve]:
-    """Return the curves of results of one budget, model by model, with more and more steps of
-    refinement.
+    """Return the curves of results of one budget, model by model.
+
+    They are in the order of the steps of refinement.
 
     A model's name has the parts of its defence that differ between the results.
     """
@@ -160,8 +162,9 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
 
 
 def _end(steps: Accuracy) -> float:
-    """Return the size at which few images are still classified rightly. The last ones are in the
-    CSV.
+    """Return the size at which few images are still classified correctly.
+
+    The last ones are in the CSV.
     """
     few = steps.eps[steps.accuracy <= FEW]
     return float(few[0] if len(few) else steps.eps[-1])

@@ -62,8 +62,7 @@ def read_history(path: Path) -> History:
         ) from error
 
 
-# --- curves of all models
-# ---------------------------------------------------------------------------------------------
+# --- curves of all models -------------------------------------------------------------------------
 
 
 _QUANTITIES = headings.table_of("figures/training.toml")
@@ -80,8 +79,9 @@ logarithmic.
 def curves_of(
     fits: Iterable[FitKey], store: Store, left_out: Callable[[str], None], names: Names = NO_NAMES
 ) -> Iterator[Planned]:
-    """Plan a figure for each dataset and each quantity in the histories of some fits, with the
-    curves of all models.
+    """Plan a figure for each dataset and each quantity in the histories of fits.
+
+    It has the curves of all models.
 
     Args:
         fits: in the order of the models.
@@ -120,8 +120,9 @@ def curves(
     trainings: Iterable[tuple[str, int, History]],
     colours: Mapping[str, str],
 ) -> Drawing:
-    """Draw some columns of histories over the iterations: a colour for each model, thin lines for
-    several seeds.
+    """Draw some columns of histories over the iterations.
+
+    Each model has a colour, and several seeds have thin lines.
 
     A vertical line in the colour of the model marks where the guard has intervened. The scale is
     logarithmic where the values span decades, and linear around 0 if some are negative.
@@ -164,8 +165,9 @@ def curves(
 
 
 def _points_alone(values: Sequence[float]) -> dict[str, Any]:
-    """Return options of ``Axes.plot`` that give a marker to each point without a finite neighbour:
-    it makes no line.
+    """Return options of ``Axes.plot`` that mark points without a finite neighbour.
+
+    Such points make no line.
     """
     finite = [False, *map(math.isfinite, values), False]
     alone = [
@@ -191,8 +193,7 @@ def _scale(axes: Axes, values: Numbers) -> None:
         axes.yaxis.set_major_formatter("{x:g}")
 
 
-# --- chains
-# --------------------------------------------------------------------------------------------------
+# --- chains ---------------------------------------------------------------------------------------
 
 SHOWN = 36
 """Chains of each buffer that are drawn."""
@@ -208,8 +209,9 @@ def buffers_of(fits: Sequence[FitKey], store: Store, names: Names = NO_NAMES) ->
 
 
 def buffers(title: str, folder: Path) -> Drawing:
-    """Draw a grid of images for each kept buffer: the same chains, epoch by epoch, with the
-    iteration above.
+    """Draw a grid of images for each kept buffer, with the iteration above.
+
+    The chains are the same from epoch to epoch.
 
     Their score is the age of the chain, in steps.
 

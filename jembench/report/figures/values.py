@@ -1,5 +1,6 @@
-"""Figures of values of any metric: those of several seeds, and accuracy against the hours of
-training.
+"""Figures of values of any metric, by seed and against training hours.
+
+Accuracy is drawn against the hours.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ def seeds(results: Sequence[Result]) -> Iterator[Planned]:
 
 
 def strips(title: str, results: Sequence[Result]) -> Drawing:
-    """Draw a panel for each value, a line for each model: its seeds from top to bottom, their mean
-    and their sd.
+    """Draw a panel for each value and a line for each model.
+
+    A line has its seeds from top to bottom, their mean and their standard deviation.
     """
     units = {label: value.unit for result in results for label, value in result.values.items()}
     colours = {result.model: result.colour for result in results}

@@ -111,8 +111,7 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
     )
 
 
-# --- origin
-# --------------------------------------------------------------------------------------------------
+# --- origin ---------------------------------------------------------------------------------------
 
 _ORIGIN = ("model", "dataset", "recipe", "seed", "iterations", "seconds", "measured")
 
@@ -125,8 +124,9 @@ def fit_anchor(fit: str) -> str:
 def origin(
     cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None], results: Sequence[Row] = ()
 ) -> Table:
-    """Return a row for each trained model, which opens to its specs and the commands that it was
-    measured by.
+    """Return a row for each trained model, with its specs and commands.
+
+    The row opens to them.
 
     Footnotes say with which hardware and versions.
 

@@ -24,8 +24,9 @@ class Entry(NamedTuple):
 
 
 def leaderboard(entries: Sequence[Entry]) -> list[Table]:
-    """Return a table for each dataset: the models of all stores by the values of the joint view,
-    best ones first.
+    """Return a table for each dataset: the models of all stores, best ones first.
+
+    Values are those of the joint view.
 
     Values of different protocols stand in columns of their own. A model leads to its training, a
     store to its page and a number to its place there. A result that several stores hold stands with

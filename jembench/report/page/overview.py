@@ -1,5 +1,6 @@
-"""The first view of a page: a line on the results, the overview with samples of each model, and its
-dot plot.
+"""The first view of a page: results in a line, overview and dot plot.
+
+The overview has samples of each model.
 """
 
 from __future__ import annotations
@@ -112,8 +113,7 @@ def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
     return " · ".join(filter(None, texts))
 
 
-# --- samples
-# --------------------------------------------------------------------------------------------------
+# --- samples --------------------------------------------------------------------------------------
 
 _SAMPLES = 8  # in a strip
 _SIDE = 32  # pixels of the shorter side of a sample, at most twice as many
@@ -121,8 +121,9 @@ _MOST_PIXELS = 2**24  # of a grid
 
 
 def strip(grid: Picture) -> str:
-    """Return some samples of a grid side by side, as a data URI; "" if it has none, or is damaged
-    or too large.
+    """Return some samples of a grid side by side, as a data URI.
+
+    It is "" if there are none, or if the grid is damaged or too large.
 
     Args:
         grid: images on a grey ground, as :func:`jembench.data.grid.write_png` writes them.

@@ -80,8 +80,9 @@ class Pictures:
         return found
 
     def of_samples(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> Picture | None:
-        """Return the samples of a model, of its first seed that has some: those that a metric
-        measured, or its own.
+        """Return the samples of a model, of its first seed that has some.
+
+        They are those that a metric measured, or the model's own.
 
         Args:
             cells: of one model.
@@ -120,8 +121,9 @@ class Pictures:
         return ""
 
     def _new_chains(self, cell: Cell) -> str:
-        """Return a grid of the new chains that a metric measured, as a data URI; "" if they are not
-        stored.
+        """Return a grid of the new chains that a metric measured, as a data URI.
+
+        It is "" if they are not stored.
         """
         import numpy as np
 
@@ -164,8 +166,9 @@ def _source(cell: Cell) -> str:
 
 
 def png(pixels: NDArray[np.uint8], side: int) -> str:
-    """Return an image (H, W, 3) as a data URI, reduced by a whole factor to less than twice
-    ``side`` pixels.
+    """Return an image (H, W, 3) as a data URI.
+
+    It is reduced by a whole factor to less than twice ``side`` pixels.
     """
     from PIL import Image
 

@@ -1,6 +1,4 @@
-"""The format ``html``: a page with all that is known of some results, in one file that works
-without a network.
-"""
+"""The format ``html``: a page of results in one file, without a network."""
 
 from __future__ import annotations
 
@@ -29,8 +27,9 @@ if TYPE_CHECKING:
 
 
 def html(document: Document) -> str:
-    """Return a page in one file: tables that sort and filter, figures, samples, and the protocol of
-    each number.
+    """Return a page in one file.
+
+    It has tables that sort and filter, figures, samples, and the protocol of each number.
     """
     if page := document.page():
         return render(page)
@@ -122,7 +121,7 @@ def details(row: Row) -> list[tuple[str, str]]:
 
 
 def anchor(row: Row) -> str:
-    """Return the id of a number in the page of its results: ``jem.digits.accuracy``.
+    """Return the id of a number in the page of its results: ``jem.digits.digits-quick.accuracy``.
 
     It has dots, which no other id of the page has.
     """

@@ -14,8 +14,9 @@ LOOPBACK = "127.0.0.1"
 
 
 class PageServer(ThreadingHTTPServer):
-    """A server of one page, by the method GET, under a path that other users of the machine do not
-    know.
+    """A server of one page, under a path that other users do not know.
+
+    It answers the method GET, and other users are those of the machine.
 
     Args:
         port: to listen on; 0: any that is free.

@@ -1,5 +1,6 @@
-"""Promises of a metric's behaviour: reproducibility, protocols that tell options apart, no side
-effects.
+"""Promises of a metric's behaviour.
+
+It is reproducible, tells options apart by protocols, and has no side effects.
 """
 
 from collections.abc import Iterator
@@ -61,8 +62,9 @@ def one_protocol_one_number(subject: MetricSubject) -> None:
 
 
 def _with_other_options(subject: MetricSubject) -> Iterator[tuple[str, Metric]]:
-    """Yield each option that can be changed at a moderate cost, with the metric for another value
-    of it.
+    """Yield each option that can be changed at a moderate cost.
+
+    Each has the metric for another value of the option.
     """
     resolved = subject.resolved
     for name, option in options_of(resolved.factory).items():

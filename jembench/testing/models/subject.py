@@ -66,8 +66,9 @@ class ModelSubject(Subject):
 
     @cached_property
     def perturbed(self) -> Any:
-        """Another model with slightly changed parameters, since a last layer of zeros hides all
-        other layers.
+        """Another model with slightly changed parameters.
+
+        A last layer of zeros would hide all other layers.
         """
         model, generator = self.build(), seeds.generator(0, "testing/shaken")
         with torch.no_grad():
@@ -75,8 +76,7 @@ class ModelSubject(Subject):
                 parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
         return model
 
-    # --- images and labels
-    # --------------------------------------------------------------------------------------------
+    # --- images and labels ------------------------------------------------------------------------
 
     @property
     def x(self) -> Tensor:
@@ -100,8 +100,7 @@ class ModelSubject(Subject):
         )
         return low + (high - low) * (0.1 + 0.8 * uniform)
 
-    # --- outputs
-    # ----------------------------------------------------------------------------------------------
+    # --- outputs ----------------------------------------------------------------------------------
 
     def calls(self, model: Any) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         """Return the methods of the model for images, without and with labels, by their call."""
@@ -179,8 +178,7 @@ class ModelSubject(Subject):
         (gradient,) = torch.autograd.grad(self.energies(model, x).sum(), x)
         return gradient
 
-    # --- training
-    # ----------------------------------------------------------------------------------------------
+    # --- training ---------------------------------------------------------------------------------
 
     @property
     def trained(self) -> Any:
@@ -214,8 +212,9 @@ class ModelSubject(Subject):
         negatives: Negatives | None = None,
         phase: str = "",
     ) -> Loss:
-        """Compute the loss of a phase under a seed, by default training_loss with the subject's
-        batch and negatives.
+        """Compute the loss of a phase under a seed.
+
+        By default it is training_loss with the subject's batch and negatives.
         """
         with seeds.drawing(0, "initialisation"):
             return phases_of(model)[phase].loss(

@@ -1,5 +1,6 @@
-"""Promises of a sampler's randomness: independent chains, and random numbers from the generator
-alone.
+"""Promises of a sampler's randomness.
+
+Chains are independent, and random numbers come from the generator alone.
 
 Legend: n chains, C channels, H height, W width.
 """
@@ -53,7 +54,7 @@ def _step(
 ) -> tuple[Tensor, Tensor]:
     """Step in a bowl that is steeper for the first chain; return the other chains.
 
-    And the generator's state.
+    The generator's state is returned too.
     """
     sampler, generator, bowl = subject.build(), seeded(1), subject.bowl(steepness)
 

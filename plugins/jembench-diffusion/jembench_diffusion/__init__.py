@@ -37,7 +37,7 @@ def diffusion(
 
     if data.num_classes < 1:
         raise SpecError(
-            f"{data.name} is unlabelled, and the classes of diffusion are those of the images."
+            f"{data.name} is unlabelled, and diffusion needs labels. Choose a labelled dataset."
         )
     if max(evaluations, sampling_steps) > timesteps:
         raise SpecError(

@@ -127,8 +127,7 @@ def layer_and_input(model: Any, x: Tensor) -> tuple[nn.Linear, Tensor]:
     )
 
 
-# --- scores with parameters
-# -------------------------------------------------------------------------------------------
+# --- scores with parameters -----------------------------------------------------------------------
 
 
 def knn(*, k: Count = 50) -> FeatureScore:
@@ -240,8 +239,7 @@ def react(*, percentile: Percentile = 90.0) -> FeatureScore:
     return FeatureScore(estimate=estimate)
 
 
-# --- scores without parameters
-# ----------------------------------------------------------------------------------------
+# --- scores without parameters --------------------------------------------------------------------
 
 
 def ash(*, percentile: Percentile = 90.0) -> FeatureScore:

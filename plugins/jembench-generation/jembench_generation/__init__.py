@@ -1,4 +1,4 @@
 """Further metrics of generated images.
 
-Precision, recall, density, coverage, memorisation, and FID at infinity.
+They are precision, recall, density, coverage, memorisation, and FID at infinity.
 """

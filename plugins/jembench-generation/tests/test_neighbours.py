@@ -149,8 +149,7 @@ def test_few_test_images_or_copies_of_training_images_are_refused(evaluation):
         METRIC.compute(evaluation)
 
 
-# --- its figures
-# --------------------------------------------------------------------------------------------------
+# --- its figures ----------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def _end_with_parent() -> None:
 def _cancellations() -> Iterator[list[int]]:
     """Collect the interrupts of ray.cancel.
 
-    One that ended the start of a worker would leave the worker running.
+    An interrupt that is raised while a worker starts would leave that worker running.
     """
     seen: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))

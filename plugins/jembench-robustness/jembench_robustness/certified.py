@@ -79,9 +79,9 @@ class Certified(Metric):
         }
 
     def shard_size(self, device: str) -> int:
-        """Return the number of images per shard: one image fills a GPU.
+        """Return the number of images per shard, which is the same on every device.
 
-        It is the same on every device.
+        The noisy copies of one image fill a GPU, so that it needs no larger shards.
         """
         return attacks.SHARD
 

@@ -34,8 +34,7 @@ Images = NDArray[np.float64]
 _AT_ONCE = 500
 """Images that are corrupted together, to limit the memory."""
 
-# --- noise
-# --------------------------------------------------------------------------------------------------
+# --- noise ----------------------------------------------------------------------------------------
 
 
 def _gaussian_noise(x: Images, rng: Generator, std: float) -> Images:
@@ -51,8 +50,7 @@ def _impulse_noise(x: Images, rng: Generator, share: float) -> Images:
     return np.where(drawn < share, drawn < share / 2, x)
 
 
-# --- blur
-# --------------------------------------------------------------------------------------------------
+# --- blur -----------------------------------------------------------------------------------------
 
 
 def _pixels(x: Images, length: float) -> float:
@@ -126,8 +124,7 @@ def _zoom_blur(x: Images, rng: Generator, most: float) -> Images:
     return (x + sum(_zoomed(x, factor) for factor in factors)) / (len(factors) + 1)
 
 
-# --- weather
-# --------------------------------------------------------------------------------------------------
+# --- weather --------------------------------------------------------------------------------------
 
 
 def _snow(
@@ -190,8 +187,7 @@ def _brightness(x: Images, rng: Generator, more: float) -> Images:
     return np.where(value > 0, x * brighter / np.where(value > 0, value, 1), brighter)
 
 
-# --- digital
-# --------------------------------------------------------------------------------------------------
+# --- digital --------------------------------------------------------------------------------------
 
 
 def _contrast(x: Images, rng: Generator, keep: float) -> Images:
@@ -256,8 +252,7 @@ def _as_jpeg(image: Image.Image, quality: int) -> Image.Image:
     return Image.open(stream, formats=["JPEG"])
 
 
-# --- all of them
-# --------------------------------------------------------------------------------------------------
+# --- all of them ----------------------------------------------------------------------------------
 
 CORRUPTIONS: Mapping[str, tuple[Callable[..., Images], tuple[tuple[float, ...], ...]]] = {
     "gaussian_noise": (_gaussian_noise, ((0.04,), (0.06,), (0.08,), (0.09,), (0.10,))),

@@ -1,6 +1,6 @@
 """OOD sets of shifted test images with labels.
 
-Fifteen corruptions, CIFAR-10-C and CIFAR-10.1.
+They are fifteen corruptions, CIFAR-10-C and CIFAR-10.1.
 
 Legend: N test images, M images of a file, K pairs of a corruption and a severity.
 """

@@ -64,8 +64,8 @@ killed driver.
 """
 
 MAX_TIMEOUTS = 1000
-"""How often a job may reach its time limit. A worker that saved nothing in time has died, and
-counts as such.
+"""The number of times that a job may reach its time limit. A worker that saved nothing in time has
+died, and counts as such.
 """
 
 ARRAY = 1000
@@ -140,7 +140,7 @@ class SlurmExecutor:
         if not str(driver.store).isprintable():
             raise SpecError(
                 f"The path of the store is {str(driver.store)!r}, and Slurm's scripts cannot hold "
-                "it. Use a store whose path has no line breaks and control characters."
+                "it. Use a store whose path has printable characters alone."
             )
         _ = self._gpus_each
         self._driver = driver

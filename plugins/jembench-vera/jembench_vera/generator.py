@@ -59,7 +59,7 @@ def _doubled(x: Tensor) -> Tensor:
 class ImageNet(nn.Module):
     """The mean image G(z).
 
-    A linear map to small maps, blocks that double them, and a last convolution with tanh.
+    It is a linear map to small maps, blocks that double them, and a last convolution with tanh.
 
     Images of 32 x 32 take three blocks. Weights are drawn as Xavier uniform with the gain of a
     ReLU.

@@ -33,8 +33,7 @@ def images(n, seed=0):
     return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(seed)) * 2 - 1
 
 
-# --- a linear generator, for which everything is known
-# ----------------------------------------------------------------
+# --- a linear generator, for which everything is known --------------------------------------------
 
 
 class Linear(nn.Module):
@@ -126,8 +125,7 @@ def test_the_refinement_leaves_a_gaussian_as_it_is_and_accepts_what_it_aims_at()
     assert b.std() == pytest.approx(1, rel=0.06)
 
 
-# --- losses and steps
-# -------------------------------------------------------------------------------------------------
+# --- losses and steps -----------------------------------------------------------------------------
 
 
 def energy_loss(model, x, x_labelled, y, samples, weights):
@@ -287,8 +285,7 @@ def test_sigma_stays_within_its_bounds():
         assert float(loss.parts["sigma"]) == pytest.approx(bound)
 
 
-# --- networks and samples
-# ---------------------------------------------------------------------------------------------
+# --- networks and samples -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

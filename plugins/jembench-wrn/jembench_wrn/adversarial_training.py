@@ -99,7 +99,7 @@ def trades(
     """Return CE + beta KL(p(.|x) || p(.|x~)), where x~ maximises the divergence.
 
     Args:
-        model: trained on it.
+        model: the model that is trained by this loss.
         x: the images.
         y: their classes.
         outliers: not used.

@@ -160,8 +160,7 @@ def remark_on(
     )
 
 
-# --- the libraries
-# --------------------------------------------------------------------------------------------------
+# --- the libraries --------------------------------------------------------------------------------
 
 
 def of_processor(processor: Any, shape: Sequence[int]) -> tuple[Preparation, Reference]:
