@@ -40,7 +40,9 @@ def test_what_needs_gradients_is_known_beforehand_and_nothing_else_suffers(
     whole = make_plan(suite, recipe=str(zoo_of_tests / "tiny.toml"))
     (ready,) = look_ahead(whole).fits.values()
     assert [metric.partition(":")[0] for metric in ready.reasons] == ["pgd"]
-    assert "needs gradients, and the model's outputs have none" in str(ready.reasons["pgd"])
+    assert "needs gradients, and the model declares that its outputs have none" in str(
+        ready.reasons["pgd"]
+    )
     evaluation = loaded(whole)
     assert evaluation.predictions.read("logits", "test").shape == (30, 3)
     with pytest.raises(Exception, match="needs gradients"):
