@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jembench.api.arguments import checked
 from jembench.errors import Unavailable
-from jembench.experiment.names import NO_NAMES, Names
+from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.experiment.plan import Part
 from jembench.experiment.stored import with_imports
 from jembench.experiment.suite import Suite
@@ -102,7 +102,7 @@ class Results(Shown, Sequence[Row]):
         *,
         suite: Suite | None = None,
         selection: Selection = WHOLE,
-        names: Names = NO_NAMES,
+        names: DisplayNames = NO_NAMES,
         store: Store | None = None,
     ) -> None:
         self.cells = tuple(cells)

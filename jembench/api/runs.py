@@ -201,9 +201,9 @@ def _named(plan: Plan, names: Mapping[str, str], optional: Collection[str] = ())
         for text in names
         if text.startswith(tuple(f"{bare_name(metric)}-" for metric in metrics))
     }
-    requested = {fit.key.names: fit.requested for fit in plan.fits}
+    asked = {fit.key.names: fit.asked for fit in plan.fits}
     return dataclasses.replace(
-        plan, names=display_names(names, requested, plan.names, columns, optional)
+        plan, names=display_names(names, asked, plan.names, columns, optional)
     )
 
 

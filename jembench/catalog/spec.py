@@ -214,6 +214,11 @@ def stable_hash(value: Any, length: int = 10) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
+def without_digest(name: str) -> str:
+    """Return the name of an object of a running program without the digest of its content."""
+    return re.sub(r"-[0-9a-f]{10}$", "", name)
+
+
 def slug(text: str, length: int = 60) -> str:
     """Return ``text`` as a part of a file name."""
     return re.sub(r"[^A-Za-z0-9.=+-]+", "-", text).strip("-.")[:length]

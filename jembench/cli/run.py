@@ -180,7 +180,7 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
     else:
         columns = ("model", "dataset", "recipe", "seed", "training", "metrics")
         rows = [(f.dataset, f.recipe, str(f.seed), _training(f), _measuring(f)) for f in fits]
-        names = (plan.names.get((f.model, f.recipe), f.model) for f in fits)
+        names = (plan.names.model(f.model, f.recipe) for f in fits)
         print_table(columns, [(name, *row) for name, row in zip(names, rows, strict=True)])
         say(
             f"\n{sum(fit.iterations != 0 for fit in fits)} of {len(fits)} models are still to be "

@@ -88,7 +88,7 @@ def _following(
             "next",
             [
                 "sample",
-                fit.requested,
+                fit.asked,
                 *data,
                 *_given(ctx, "recipe", "device", "store"),
                 *plugins(ctx),
@@ -118,7 +118,7 @@ def named(ctx: click.Context, plan: Plan) -> list[str]:
     for text, name in ctx.params.get("names", {}).items():
         words += (
             ["--heading", f"{text}={name}"]
-            if ("", text) in plan.names
+            if text in plan.names.headings
             else ["--name", f"{name}={text}"]
         )
     return words

@@ -11,7 +11,7 @@ from jembench.catalog import discovery, registry
 from jembench.catalog.spec import Spec
 from jembench.errors import JembenchError, SpecError, Unavailable
 from jembench.experiment import recipe as recipes
-from jembench.experiment.names import Names
+from jembench.experiment.names import DisplayNames
 from jembench.experiment.plan import CellPlan, FitPlan, Part, Plan, clear_caches, fit_of
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.sweep import bare_name, compares_with_itself, covers, with_options
@@ -163,7 +163,7 @@ def _metrics_on(run: Run, dataset: str) -> list[str]:
 # --- the tables of a suite ------------------------------------------------------------------------
 
 
-def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...], Names]:
+def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...], DisplayNames]:
     """Return the parts of a suite for given results, and its names.
 
     Names are those of models and recipes.
@@ -248,14 +248,19 @@ def _parts(suite: Suite, rows: Iterable[tuple[Run, Trained]]) -> tuple[Part, ...
     return tuple(parts.values())
 
 
-def _names(rows: Iterable[tuple[Run, Trained]]) -> Names:
+def _names(rows: Iterable[tuple[Run, Trained]]) -> DisplayNames:
     """Return the names that blocks give to models and recipes.
 
     --set may make trainings of several names the same.
     """
-    found: dict[tuple[str, str], dict[str, None]] = {}
+    models: dict[tuple[str, str], dict[str, None]] = {}
+    recipes: dict[str, dict[str, None]] = {}
     for run, (model, _, recipe) in rows:
-        for key, name in (("", recipe), run.label), ((model, recipe), run.name):
-            if name:
-                found.setdefault(key, {})[name] = None
-    return {key: " / ".join(names) for key, names in found.items()}
+        if run.name:
+            models.setdefault((model, recipe), {})[run.name] = None
+        if run.label:
+            recipes.setdefault(recipe, {})[run.label] = None
+    return DisplayNames(
+        models={key: " / ".join(names) for key, names in models.items()},
+        recipes={label: " / ".join(names) for label, names in recipes.items()},
+    )

@@ -6,7 +6,7 @@ import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
@@ -17,11 +17,11 @@ from jembench.catalog.spec import Spec, stable_hash
 from jembench.errors import JembenchError, Remark, SpecError
 from jembench.experiment import effects
 from jembench.experiment import recipe as recipes
-from jembench.experiment.names import Names, requested
+from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import Grid
-from jembench.store.fits import FitRecord
+from jembench.store.fits import FitRecord, asked
 from jembench.store.outcome import FitKey, Trained
 from jembench.store.records import Record
 
@@ -116,21 +116,21 @@ class FitPlan:
         start = self.recipe.start_from
         return bool(start) and (start == key.id or (start, self.seed) == (key.family, key.seed))
 
-    @property
-    def requested(self) -> str:
-        """The name of the import, or the spec of the model as it was requested.
+    @cached_property
+    def asked(self) -> str:
+        """The name of the import, or the spec of the model as it was asked for.
 
         It lacks the options that the recipe added.
         """
-        return self.imported or requested(self.key.model, self.model.arguments, self.recipe.model)
+        return self.imported or asked(self.key.model, self.model.arguments, self.recipe.model)
 
     @property
-    def display(self) -> Names:
+    def display(self) -> DisplayNames:
         """The display name of the model."""
-        return {(self.key.model, self.key.recipe): self.requested}
+        return DisplayNames(models={(self.key.model, self.key.recipe): self.asked})
 
     def __str__(self) -> str:
-        return self.key.called(self.requested)
+        return self.key.called(self.asked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,7 @@ class Plan:
     suite: Suite
     cells: list[CellPlan]
     parts: tuple[Part, ...] = ()
-    names: Names = field(default_factory=dict)
+    names: DisplayNames = NO_NAMES
 
     @cached_property
     def fits(self) -> list[FitPlan]:

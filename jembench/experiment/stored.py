@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from jembench.catalog import discovery, trust
 from jembench.errors import SpecError, Unavailable, unknown
 from jembench.experiment import claims
-from jembench.experiment.names import recorded
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Run, Suite
@@ -126,7 +125,7 @@ def started(fit: FitPlan, planned: Iterable[tuple[Run, FitPlan]], store: Store) 
     of_suite = [
         other
         for run, other in planned
-        if text in (run.name, other.requested) and not other.is_pretrained
+        if text in (run.name, other.asked) and not other.is_pretrained
     ]
     found = (
         {other.key.family for other in of_suite if str(other.dataset) == data}
@@ -153,16 +152,9 @@ def started(fit: FitPlan, planned: Iterable[tuple[Run, FitPlan]], store: Store) 
 
 def _is_named(record: FitRecord, text: str) -> bool:
     """Return whether a text names a model that was trained from random weights."""
-    key, names = (
-        record.key,
-        {record.key.model, recorded(record.key.model, record.identity, record.recipe)},
-    )
-    return (
-        text in names
-        and bool(key.family)
-        and not record.import_name
-        and not record.recipe.get("start_from")
-    )
+    if record.import_name or record.recipe.get("start_from"):
+        return False
+    return text in (record.key.model, record.asked) and bool(record.key.family)
 
 
 def find(store: Store, text: str) -> FitKey:

@@ -34,12 +34,10 @@ def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
         key, records = fit.key, twins[*fit.key.names, fit.seed]
         if records and key.id not in {record.key.id for record in records}:
             nearest = min((between(record, fit) for record in records), key=len)
-            what = (
-                f"A trained {fit.requested} of this recipe ({key.recipe}, on {key.dataset}) exists"
-            )
+            what = f"A trained {fit.asked} of this recipe ({key.recipe}, on {key.dataset}) exists"
             found.setdefault((what, "; ".join(nearest)), []).append(key.seed)
     sentences = [
-        f"{fit.requested} on {fit.key.dataset} is trained here. The store also has weights of it "
+        f"{fit.asked} on {fit.key.dataset} is trained here. The store also has weights of it "
         f"that were imported; --models {name}, or models = [{name!r}] in a file, measures those."
         for fit in planned
         if (name := imported.get(fit.key.names[:2])) and not twins[*fit.key.names, fit.seed]

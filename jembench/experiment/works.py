@@ -142,7 +142,7 @@ def works(
             whole,
             cells=tuple(named[cell.id] for cell in cells if cell not in costly),
             later=tuple(named[cell.id] for cell in costly),
-            display=plan.names.get((fit.key.model, fit.key.recipe), ""),
+            display=plan.names.models.get((fit.key.model, fit.key.recipe), ""),
         )
         training = not fit.is_pretrained and not trained(fit.key)
         if training:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import SpecError
-from jembench.experiment.names import NO_NAMES, Names
+from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.experiment.plan import Part
 from jembench.report import respects
 from jembench.report.formats import Document
@@ -65,7 +65,7 @@ class Report(Document):
         parts: Sequence[Part] = (),
         published: Sequence[Published] = (),
         selection: Selection = WHOLE,
-        names: Names = NO_NAMES,
+        names: DisplayNames = NO_NAMES,
         joint: bool = False,
         read: Read | None = None,
         page: Callable[[Report], Any] | None = None,
@@ -178,7 +178,7 @@ class PerSeed(Document):
 def _means(
     seeds: Sequence[Row],
     parts: Sequence[Part],
-    names: Names,
+    names: DisplayNames,
     metrics: Sequence[str] | None,
 ) -> list[Row]:
     """Return the means of selected metrics, and what was not run."""
@@ -194,7 +194,7 @@ def _part_of(part: Part, metrics: Iterable[str]) -> Part:
     return part._replace(metrics=tuple(metric for metric in metrics if metric in part.metrics))
 
 
-def _not_run(rows: Sequence[Row], parts: Iterable[Part], names: Names) -> Iterator[Row]:
+def _not_run(rows: Sequence[Row], parts: Iterable[Part], names: DisplayNames) -> Iterator[Row]:
     """Yield a row for each metric that a model lacks."""
     present = {(row.fit, row.metric) for row in rows}
     fits = {row.fit: row for row in rows}

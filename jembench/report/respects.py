@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from jembench.catalog.spec import Spec
-from jembench.experiment.names import NO_NAMES, Names
+from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.report.headings import table_of
 from jembench.report.rows import Row, grouped, measured
 from jembench.report.table import NOTES, Footnote, Table
@@ -164,7 +164,7 @@ def table(
     rows: Sequence[Row],
     significance: Significance | None,
     labels: Sequence[str] = (),
-    names: Names = NO_NAMES,
+    names: DisplayNames = NO_NAMES,
 ) -> Table | None:
     """Return the table of the joint view, with marks.
 

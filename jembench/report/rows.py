@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from jembench.catalog.spec import Spec
-from jembench.experiment.names import NO_NAMES, Names
+from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.experiment.sweep import bare_name
 from jembench.report.headings import distinct, in_words, known_as, split
 from jembench.report.protocols import parsed, parts_of, peculiarities
@@ -143,7 +143,7 @@ def values_of(rows: Iterable[Row]) -> list[float]:
 # --- from cells -----------------------------------------------------------------------------------
 
 
-def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
+def rows(cells: Iterable[Cell], names: DisplayNames = NO_NAMES) -> list[Row]:
     """Return the values of cells, a row each.
 
     A cell without values has rows as :func:`spread` makes them.
@@ -160,10 +160,10 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
     return [headed(row, names) for row in spread(values, lambda row: row.metric)]
 
 
-def _of_cell(cell: Cell, names: Names, dataset_name: str) -> Iterator[Row]:
+def _of_cell(cell: Cell, names: DisplayNames, dataset_name: str) -> Iterator[Row]:
     """Yield a row per value of a cell, or its reason."""
     fit, outcome = cell.fit, cell.outcome
-    name = names.get((fit.model, fit.recipe), fit.model)
+    name = names.model(fit.model, fit.recipe)
     remarks = [outcome.reason]
     partial = outcome.details.get("partial")
     if partial:
@@ -226,10 +226,12 @@ def spread(rows: Sequence[Row], like: Callable[[Row], Hashable]) -> list[Row]:
     return spread_rows
 
 
-def headed(row: Row, names: Names) -> Row:
+def headed(row: Row, names: DisplayNames) -> Row:
     """Return a row with the heading that the names give its column."""
-    headings = (names.get(("", text), "") for text in known_as(row.metric, row.label))
-    return replace(row, headed=next(filter(None, headings), ""))
+    for text in known_as(row.metric, row.label):
+        if names.headings.get(text):
+            return replace(row, headed=names.headings[text])
+    return replace(row, headed="")
 
 
 def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:

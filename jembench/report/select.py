@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, Remark, SpecError, unknown
 from jembench.experiment.crossing import absent_of, fit_names_of, presentation
-from jembench.experiment.names import NO_NAMES, Names, display_names, matching, recorded
+from jembench.experiment.names import NO_NAMES, DisplayNames, display_names, matching
 from jembench.experiment.plan import Part
 from jembench.experiment.stored import with_imports
 from jembench.experiment.suite import Suite
@@ -74,7 +74,7 @@ def find_pair(
     dataset: str | None = None,
     recipe: str | None = None,
     recipe_b: str | None = None,
-    names: Names = NO_NAMES,
+    names: DisplayNames = NO_NAMES,
 ) -> tuple[Trained, Trained]:
     """Find two models on the same dataset.
 
@@ -100,7 +100,7 @@ def find_pair(
             [model],
             on_dataset,
             lambda fit: fit[0],
-            lambda fit: names.get((fit[0], fit[2])),
+            lambda fit: names.models.get((fit.model, fit.recipe)),
         )
         return select("recipe", _only(label), of_model, lambda fit: fit[2])
 
@@ -153,7 +153,7 @@ class Selected(NamedTuple):
 
     cells: list[Cell]  # in the order asked for
     parts: tuple[Part, ...]  # of the suite
-    names: Names  # display names
+    names: DisplayNames
     left_out: tuple[str, ...]  # why other results are not selected, a sentence each
 
 
@@ -206,7 +206,7 @@ class Selection:
         for fit in chain.from_iterable(part.rows for part in parts):
             ranks.setdefault(fit, len(ranks))
         cells.sort(key=lambda cell: ranks.get(cell.fit.names, len(ranks)))
-        specs = {names: _requested(fit, store) for names, fit in fits.items()}
+        specs = {names: _asked(fit, store) for names, fit in fits.items()}
         if cells:
             cells = self.among(cells, specs)
 
@@ -339,11 +339,10 @@ def _columns(cells: Sequence[Cell], parts: Sequence[Part]) -> set[str]:
     return {text for place in places for text in known_as(*place) if text}
 
 
-def _requested(fit: FitKey, store: Store) -> str:
-    """Return the name of an import, or the requested spec."""
+def _asked(fit: FitKey, store: Store) -> str:
+    """Return the name of an import, or the spec that was asked for."""
     with suppress(*UNREADABLE):
-        record = fits.read(store.fit_folder(fit))
-        return record.import_name or recorded(fit.model, record.identity, record.recipe)
+        return fits.read(store.fit_folder(fit)).asked
     return fit.model
 
 

@@ -6,9 +6,8 @@ differ in their options alone (an attack) have a table with a line for each choi
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
-from jembench.experiment.names import Names
+from jembench.experiment.names import DisplayNames
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, Place, bare_name, covers
 from jembench.report import headings
@@ -40,7 +39,7 @@ class Tables:
     parts: Sequence[Part]
     labels: Sequence[str]
     best: Best | None
-    names: Names
+    names: DisplayNames
 
     def of_parts(self) -> Iterator[Table]:
         """Yield the tables of each part, or of each kind of metric."""
@@ -138,11 +137,6 @@ class Tables:
                 [grid.title, value, *titles], list(places), of_label, lines, column
             )
 
-    @cached_property
-    def _recipes(self) -> dict[str, str]:
-        """The names that a suite gives to recipes, by their labels."""
-        return {label: name for (model, label), name in self.names.items() if not model}
-
     def _rank(self, row: Row) -> int:
         if row.label in self.labels:
             return self.labels.index(row.label)
@@ -212,9 +206,9 @@ class Tables:
                 yield f"{label}: {row.metric}."
         yield from remarks(rows, [cell.value for line in table.rows for cell in line])
         recipes = {row.recipe for row in rows}
-        named = [label for label in self._recipes if label in recipes]
-        for alike in grouped(named, self._recipes.__getitem__):
-            yield f"{self._recipes[alike[0]]}: recipe {', '.join(alike)}."
+        named = [label for label in self.names.recipes if label in recipes]
+        for alike in grouped(named, self.names.recipes.__getitem__):
+            yield f"{self.names.recipes[alike[0]]}: recipe {', '.join(alike)}."
 
     def _context(self) -> dict[str, RowText]:
         """Return what tells trained models apart besides their names."""
@@ -223,7 +217,7 @@ class Tables:
             seeds.setdefault(row.fit, set()).update(row.seeds)
 
         def recipe(row: Row) -> str:
-            return self._recipes.get(row.recipe) or recipe_name(row.recipe) or ABSENT
+            return self.names.recipes.get(row.recipe) or recipe_name(row.recipe) or ABSENT
 
         def seed_numbers(row: Row) -> str:
             return ", ".join(map(str, sorted(seeds[row.fit]))) or ABSENT

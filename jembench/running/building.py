@@ -41,25 +41,25 @@ def make_model(
     try:
         if not fit.is_pretrained:
             check_memory(
-                lambda: fit.model.make(dataset.spec), f"The model {fit.requested}", device or CPU
+                lambda: fit.model.make(dataset.spec), f"The model {fit.asked}", device or CPU
             )
         with (
-            isolated(f"The factory of {fit.requested}", note),
+            isolated(f"The factory of {fit.asked}", note),
             seeds.drawing(fit.seed, "initialisation"),
         ):
             # the first pass of a network may create weights
-            model = as_model(fit.model.make(dataset.spec), dataset.spec, fit.requested)
+            model = as_model(fit.model.make(dataset.spec), dataset.spec, fit.asked)
     except JembenchError:
         raise
     except Exception as error:
         raise PluginError(
-            f"The model {fit.requested} cannot be made for {dataset.spec.name}: "
+            f"The model {fit.asked} cannot be made for {dataset.spec.name}: "
             f"{error_text(error)}. Its factory is {fit.model.component.target}; `jembench "
             "--debug` shows where it fails."
         ) from error
     if not isinstance(model, nn.Module):
         raise PluginError(
-            f"The model {fit.requested} is of type {type(model).__name__}; it must be a "
+            f"The model {fit.asked} is of type {type(model).__name__}; it must be a "
             "torch.nn.Module."
         )
     wrong = ""
@@ -74,12 +74,12 @@ def make_model(
         wrong = "some of its parameters are not floating-point numbers, which optimisers need"
     if wrong and not fit.is_pretrained and not is_fitted(model):
         raise PluginError(
-            f"The model {fit.requested} cannot be trained: {wrong}. If it has been trained "
+            f"The model {fit.asked} cannot be trained: {wrong}. If it has been trained "
             "elsewhere, mark its factory: @jembench.plugin.pretrained."
         )
     if getattr(model, "chains", "none") not in get_args(Chains):
         raise PluginError(
-            f"The model {fit.requested} asks for {model.chains!r} chains; it must be "
+            f"The model {fit.asked} asks for {model.chains!r} chains; it must be "
             f"{' or '.join(get_args(Chains))}."
         )
     return model
@@ -101,7 +101,7 @@ def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: An
         raise
     except RuntimeError as error:  # of the network's first pass
         raise PluginError(
-            f"The model {fit.requested} fails on the images of {data.name}, "
+            f"The model {fit.asked} fails on the images of {data.name}, "
             f"{'x'.join(map(str, data.shape))} numbers each: {error}. Choose a network or a "
             "dataset that fit together."
         ) from error
@@ -126,17 +126,16 @@ def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
         raise
     except Exception as error:
         raise PluginError(
-            f"The model {fit.requested} cannot be fitted to {len(train.images)} images of "
+            f"The model {fit.asked} cannot be fitted to {len(train.images)} images of "
             f"{dataset.spec.name}: {error_text(error)}. `jembench --debug` shows where it fails."
         ) from error
     state = model.state_dict()
     if not state:
         raise PluginError(
-            f"fit of {fit.requested} left nothing in the model's buffers, and nothing else is "
+            f"fit of {fit.asked} left nothing in the model's buffers, and nothing else is "
             "stored. Store its result in buffers (register_buffer)."
         )
     if not_finite := [name for name, values in state.items() if not bool(values.isfinite().all())]:
         raise Diverged(
-            f"fit of {fit.requested} left values that are not finite in "
-            f"{', '.join(not_finite[:3])}."
+            f"fit of {fit.asked} left values that are not finite in {', '.join(not_finite[:3])}."
         )

@@ -168,8 +168,8 @@ def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) 
     """Build the model of a fit, and check its training and its metrics."""
     trainer = None
     with (
-        progress.phase(f"building {fit.requested}"),
-        isolated(f"The training of {fit.requested}", _ignore),
+        progress.phase(f"building {fit.asked}"),
+        isolated(f"The training of {fit.asked}", _ignore),
     ):
         model = make_model(fit, data.dataset, _ignore)
         if fit.is_pretrained or is_fitted(model):

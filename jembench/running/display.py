@@ -21,7 +21,8 @@ from rich.table import Column
 from rich.text import Text
 
 from jembench import progress
-from jembench.experiment.names import NO_NAMES, Names, without_digest
+from jembench.catalog.spec import without_digest
+from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.interfaces import Event
 from jembench.progress import duration
 from jembench.training import guard
@@ -69,7 +70,7 @@ class Display:
             minute; None: True if stderr is a terminal.
     """
 
-    def __init__(self, names: Names = NO_NAMES, *, live: bool | None = None) -> None:
+    def __init__(self, names: DisplayNames = NO_NAMES, *, live: bool | None = None) -> None:
         self._names = names
         self._live = sys.stderr.isatty() if live is None else live
         self._next = time.monotonic() + MINUTE
@@ -137,9 +138,8 @@ class Display:
             model, data, recipe, seed = (
                 str(event.fit[part]) for part in ("model", "dataset", "recipe", "seed")
             )
-            name = (
-                f"{self._names.get((model, recipe), model)} on {without_digest(data)}, seed {seed}"
-            )
+            shown = self._names.model(model, recipe)
+            name = f"{shown} on {without_digest(data)}, seed {seed}"
             if event.kind in ("queued", "ended"):
                 task = self._running.pop(key, None)
                 if task:

@@ -73,13 +73,13 @@ def estimate(fit: FitPlan, device: torch.device) -> TrainingCost:
         Unavailable: if only the files give the number of training images, and they are missing.
     """
     if fit.is_pretrained:
-        raise SpecError(f"{fit.requested} was trained elsewhere: there is no training to estimate.")
+        raise SpecError(f"{fit.asked} was trained elsewhere: there is no training to estimate.")
     described = make(fit.dataset, download=True)
     dataset = blank(described) or described
     model = make_model(fit, dataset)
     if is_fitted(model):
         raise SpecError(
-            f"{fit.requested} is fitted to all images at once: there are no iterations to estimate."
+            f"{fit.asked} is fitted to all images at once: there are no iterations to estimate."
         )
     on_gpu = device.type == "cuda"
     if on_gpu:

@@ -41,13 +41,13 @@ def source_of(
             else ""
         )
         raise SpecError(
-            f"{fit.requested} generates no images of its own. Choose a model that does{remedy}."
+            f"{fit.asked} generates no images of its own. Choose a model that does{remedy}."
         )
     if steps is None and named is None:
         return KEPT
     if getattr(model, "chains", "none") == "none":
         raise SpecError(
-            f"{fit.requested} draws its images directly, without a chain. Leave --steps and "
+            f"{fit.asked} draws its images directly, without a chain. Leave --steps and "
             "--sampler out."
         )
     return Source(chains="fresh", steps=steps, images=n)

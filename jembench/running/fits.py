@@ -80,7 +80,7 @@ class FitWork:
                 time.perf_counter(),
             )
             try:
-                with isolated(f"The training of {self.fit.requested}", self.note):
+                with isolated(f"The training of {self.fit.asked}", self.note):
                     record = (self._fit if at_once else self._train)(model, blank, folder)
             except Diverged as error:
                 seconds = time.perf_counter() - start
@@ -194,7 +194,7 @@ class FitWork:
         state, weights = _read_kept(folder, "model.safetensors", record)
         if fit.model.is_pretrained and not _is_equal(model.state_dict(), state):
             raise CheckpointError(
-                f"The weights of {fit.requested} have changed since they were first measured, "
+                f"The weights of {fit.asked} have changed since they were first measured, "
                 "and its results would be mixed up. Give the new ones another name or "
                 f"option, use another --store, or remove {folder}."
             )

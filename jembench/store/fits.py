@@ -4,10 +4,12 @@ Imports no torch.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
+from jembench.catalog.spec import Spec, format_value, without_digest
 from jembench.catalog.validation import Range
 from jembench.errors import CheckpointError, DamagedError, StoreError
 from jembench.interfaces.evaluation import Stability
@@ -59,6 +61,30 @@ class FitRecord(NamedTuple):
         source = self.provenance.get("imported") if self.status == "imported" else None
         name = source.get("name") if isinstance(source, Mapping) else None
         return name if isinstance(name, str) and name.isprintable() else ""
+
+    @property
+    def asked(self) -> str:
+        """The name of the import, or the spec of the model as it was asked for."""
+        with suppress(AttributeError, KeyError, TypeError):  # of a file, which may lack them
+            arguments = self.identity["model"]["arguments"]
+            return self.import_name or asked(self.key.model, arguments, self.recipe["model"])
+        return self.import_name or self.key.model
+
+
+def asked(model: Spec, arguments: Mapping[str, Any], of_recipe: Mapping[str, str]) -> Spec:
+    """Return the spec of a model as it was asked for: without the options of its recipe.
+
+    Args:
+        model: the canonical spec.
+        arguments: all its options, defaults included.
+        of_recipe: the options of models that the recipe sets.
+    """
+    options = dict(model.options)
+    for key in of_recipe.keys() & arguments.keys():
+        value = options.pop(key, format_value(arguments[key]))
+        if value != of_recipe[key]:  # the recipe was overridden
+            options[key] = value
+    return Spec.of(without_digest(model.name), options)
 
 
 def read(folder: Path) -> FitRecord:

@@ -1,9 +1,12 @@
-"""Display names of models and columns: what was requested, what is given, and what is refused."""
+"""Display names of models and columns: asked for, stated, and refused."""
 
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
-from jembench.experiment.names import display_names, matching, requested
+from jembench.experiment.names import DisplayNames, display_names, matching
+from jembench.store.fits import asked
+from jembench.store.outcome import Trained
 
 BATCH = "jem:momentum=0.1,norm=batch"
 ADDED = {"norm": "batch", "momentum": "0.1", "marginal": "0.2"}
@@ -23,42 +26,46 @@ ADDED = {"norm": "batch", "momentum": "0.1", "marginal": "0.2"}
 )
 def test_a_model_is_named_without_the_options_that_its_recipe_added(model, others, name):
     arguments = {"norm": "batch", "momentum": 0.1, "dropout": 0.0} | others
-    assert requested(model, arguments, ADDED) == name.replace("null", "none")
+    assert asked(Spec(model), arguments, ADDED) == name.replace("null", "none")
 
 
 def test_a_requested_spec_that_two_models_share_is_no_name():
     fits = {
-        ("Net-0123456789", "digits", "pretrained"): "Net",
-        ("Net-abcdef0123", "digits", "pretrained"): "Net",
+        Trained("Net-0123456789", "digits", "pretrained"): "Net",
+        Trained("Net-abcdef0123", "digits", "pretrained"): "Net",
     }
-    assert display_names({}, fits) == {}
+    assert display_names({}, fits) == DisplayNames()
     other = {
-        ("Net-0123456789", "digits", "pretrained"): "Net",
-        ("Net-abcdef0123", "stripes", "pretrained"): "Net",
+        Trained("Net-0123456789", "digits", "pretrained"): "Net",
+        Trained("Net-abcdef0123", "stripes", "pretrained"): "Net",
     }
-    assert set(display_names({}, other).values()) == {"Net"}
+    assert set(display_names({}, other).models.values()) == {"Net"}
 
 
-FITS = {(BATCH, "digits", "jem++"): "jem", ("baseline", "digits", "digits"): "baseline"}
+FITS = {
+    Trained(BATCH, "digits", "jem++"): "jem",
+    Trained("baseline", "digits", "digits"): "baseline",
+}
 
 
 @pytest.mark.parametrize("text", ["jem", BATCH, "jem:norm=batch", "jem*"])
 def test_a_model_is_renamed_by_each_text_that_names_it(text):
-    assert display_names({text: "Mine"}, FITS) == {(BATCH, "jem++"): "Mine"}
+    assert display_names({text: "Mine"}, FITS).models == {(BATCH, "jem++"): "Mine"}
 
 
 def test_a_suite_names_a_model_and_what_is_given_names_it_anew():
-    of_suite = {(BATCH, "jem++"): "Ours"}
+    of_suite = DisplayNames(models={(BATCH, "jem++"): "Ours"}, recipes={"jem++": "fast"})
     assert display_names({}, FITS, of_suite) == of_suite
-    assert display_names({"Ours": "Mine"}, FITS, of_suite) == {(BATCH, "jem++"): "Mine"}
+    anew = display_names({"Ours": "Mine"}, FITS, of_suite)
+    assert anew == DisplayNames(models={(BATCH, "jem++"): "Mine"}, recipes={"jem++": "fast"})
 
 
 def test_a_metric_or_a_label_is_headed():
-    usual = display_names({}, FITS)
-    assert display_names({"ece": "Error"}, FITS, columns={"ece", "nll"}) == {
-        **usual,
-        ("", "ece"): "Error",
-    }
+    headed = display_names({"ece": "Error"}, FITS, columns={"ece", "nll"})
+    assert (headed.models, headed.headings) == (
+        display_names({}, FITS).models,
+        {"ece": "Error"},
+    )
     with pytest.raises(
         SpecError, match=r"no model or column among these results named 'eces'\. Nearest: ece"
     ):
@@ -67,10 +74,11 @@ def test_a_metric_or_a_label_is_headed():
 
 def test_a_name_is_that_of_one_model_on_a_dataset_by_a_recipe():
     models = ("jem:norm=batch", "jem:dropout=0.5")
+    shown = {Trained(model, "digits", "digits"): model for model in models}
     with pytest.raises(
         SpecError, match=r"'Mine' would be the name of jem:norm=batch and of jem:dropout=0\.5"
     ):
-        display_names({"jem": "Mine"}, {(model, "digits", "digits"): model for model in models})
+        display_names({"jem": "Mine"}, shown)
 
 
 def test_matching():

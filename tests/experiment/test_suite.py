@@ -13,6 +13,7 @@ from jembench.experiment import suite as suites
 from jembench.experiment.attacks import attack_suite
 from jembench.experiment.claims import Claim, Fit, Paper
 from jembench.experiment.crossing import fit_names_of, make_plan, presentation
+from jembench.experiment.names import DisplayNames
 from jembench.experiment.recipe import load as load_recipe
 from jembench.experiment.stored import with_imports
 from jembench.experiment.sweep import covers
@@ -98,12 +99,11 @@ def test_a_block_is_crossed_by_itself_and_takes_what_it_leaves_out_from_the_head
         ["nll"],
         ["nll", "ece:bins=9"],
     )
-    short = ("", "digits-quick+epochs=20+chains.sampler=sgld:steps=7")
-    assert (
-        plan.names
-        == {(OTHER, "fast+epochs=20"): "Ours", short: "short-run"}
-        == presentation(plan.suite, [])[1]
+    names = DisplayNames(
+        models={(OTHER, "fast+epochs=20"): "Ours"},
+        recipes={"digits-quick+epochs=20+chains.sampler=sgld:steps=7": "short-run"},
     )
+    assert plan.names == names == presentation(plan.suite, [])[1]
     (part,) = plan.parts
     assert part.rows[OTHER, "cifar10", "fast+epochs=20"] == ("ece:bins=9",)
     assert fit_names_of(plan.suite) == {(*fit.key.names, fit.seed) for fit in plan.fits}
@@ -141,7 +141,7 @@ def test_the_command_line_stands_in_place_of_what_blocks_say(installed):
     label = "code+epochs=1+data.flip=false+chains.sampler=sgld:steps=2"
     assert fits_of(plan) == [("digits", ANY, label, 5)]
     assert [(str(cell.metric), cell.limit) for cell in plan.cells] == [("ece:bins=4", 3)]
-    assert plan.names == {("", label): "short-run"}
+    assert plan.names == DisplayNames(recipes={label: "short-run"})
     # of a block's own models, those remain
     twice = few.replaced(datasets=["cifar10"], models=[OTHER, ANY])
     assert [
@@ -172,7 +172,7 @@ def test_an_imported_fit_has_its_own_recipe_name_and_seed_in_every_block(install
         ("baseline:net=half-32", "digits-quick+epochs=3", 1),
         ("glow", label, 4),
     ]
-    assert plan.fits[-1].requested == "theirs"
+    assert plan.fits[-1].asked == "theirs"
 
 
 def test_a_model_that_no_block_takes_is_refused(installed):

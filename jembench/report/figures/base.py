@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from jembench import drawing
 from jembench.catalog.spec import slug
-from jembench.experiment.names import NO_NAMES, Names
+from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
 from jembench.report import headings
@@ -58,7 +58,7 @@ class Result:
 
     cell: Cell
     arrays: Arrays
-    names: Names = field(default_factory=dict)
+    names: DisplayNames = NO_NAMES
     colours: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -145,7 +145,7 @@ def figure_of(
 _LONGEST = 80  # letters, for people; file systems allow more
 
 
-def display_names(fits: Iterable[FitKey], names: Names) -> Names:
+def display_names(fits: Iterable[FitKey], names: DisplayNames) -> DisplayNames:
     """Return names that tell fits apart.
 
     They have the recipe where one name has several, and datasets without options.
@@ -155,22 +155,22 @@ def display_names(fits: Iterable[FitKey], names: Names) -> Names:
         names: display names by canonical specs and recipes.
     """
     keys = {fit.names for fit in fits}
-    named = Counter((dataset, names.get((model, recipe), model)) for model, dataset, recipe in keys)
+    named = Counter((dataset, names.model(model, recipe)) for model, dataset, recipe in keys)
     datasets = headings.distinct({dataset: bare_name(dataset) for _, dataset, _ in keys})
-    found = dict(names) | {("", dataset): name for dataset, name in datasets.items()}
+    models = dict(names.models)
     for model, dataset, recipe in keys:
-        name = names.get((model, recipe), model)
+        name = names.model(model, recipe)
         if named[dataset, name] > 1:
-            found[model, recipe] = f"{name} ({names.get(('', recipe), recipe)})"
-    return found
+            models[model, recipe] = f"{name} ({names.recipes.get(recipe, recipe)})"
+    return replace(names, models=models, datasets=datasets)
 
 
-def model_of(fit: FitKey, names: Names = NO_NAMES) -> str:
+def model_of(fit: FitKey, names: DisplayNames = NO_NAMES) -> str:
     """Return the display name of a model."""
-    return names.get((fit.model, fit.recipe), fit.model)
+    return names.model(fit.model, fit.recipe)
 
 
-def colours_of(fits: Iterable[FitKey], names: Names) -> Mapping[str, str]:
+def colours_of(fits: Iterable[FitKey], names: DisplayNames) -> Mapping[str, str]:
     """Return the colours that models have in all figures, by their display names.
 
     Args:
@@ -181,12 +181,12 @@ def colours_of(fits: Iterable[FitKey], names: Names) -> Mapping[str, str]:
     return {model: drawing.look(index).colour for index, model in enumerate(models)}
 
 
-def dataset_of(fit: FitKey, names: Names = NO_NAMES) -> str:
+def dataset_of(fit: FitKey, names: DisplayNames = NO_NAMES) -> str:
     """Return the display name of the dataset of a fit."""
-    return names.get(("", fit.dataset), fit.dataset)
+    return names.datasets.get(fit.dataset, fit.dataset)
 
 
-def title_of(fit: FitKey, names: Names = NO_NAMES) -> str:
+def title_of(fit: FitKey, names: DisplayNames = NO_NAMES) -> str:
     """Return the name of a trained model in full."""
     return f"{model_of(fit, names)} on {dataset_of(fit, names)}, seed {fit.seed}"
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jembench import drawing
-from jembench.experiment.names import NO_NAMES, Names
+from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.interfaces import Value
 from jembench.report.figures.base import Drawing, Planned, error_bars, planned
 from jembench.report.respects import COSTS, compared, front, headline
@@ -39,10 +39,11 @@ _LOOKS: Mapping[str, dict[str, Any]] = {
 }
 
 
-def plan(report: Report, names: Names = NO_NAMES) -> Iterator[Planned]:
+def plan(report: Report, names: DisplayNames = NO_NAMES) -> Iterator[Planned]:
     """Plan a figure for each dataset with several models and respects."""
     named = [
-        replace(row, name=names.get((row.model, row.recipe), row.name)) for row in report.joined
+        replace(row, name=names.models.get((row.model, row.recipe), row.name))
+        for row in report.joined
     ]
     for on in grouped(named, lambda row: row.dataset):
         respects = headline(on)

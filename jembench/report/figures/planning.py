@@ -10,7 +10,7 @@ from jembench import drawing
 from jembench.catalog import discovery
 from jembench.drawing import PLAIN, Format, Style
 from jembench.errors import JembenchError, error_text
-from jembench.experiment.names import Names
+from jembench.experiment.names import DisplayNames
 from jembench.experiment.sweep import bare_name
 from jembench.report.figures import examples, joint, training, values
 from jembench.report.figures.base import Planned, Result, colours_of, display_names, distinct
@@ -49,7 +49,7 @@ def of_metrics(
     cells: Sequence[Cell],
     store: Store,
     left_out: Callable[[str], None],
-    names: Names,
+    names: DisplayNames,
     colours: Mapping[str, str],
 ) -> list[Planned]:
     """Return every figure of the metrics of some cells.

@@ -16,7 +16,7 @@ import numpy as np
 from jembench import drawing
 from jembench.data.grid import arranged
 from jembench.errors import StoreError
-from jembench.experiment.names import NO_NAMES, Names
+from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.files import read_bytes
 from jembench.report import headings
 from jembench.report.figures.base import (
@@ -77,7 +77,10 @@ logarithmic.
 
 
 def curves_of(
-    fits: Iterable[FitKey], store: Store, left_out: Callable[[str], None], names: Names = NO_NAMES
+    fits: Iterable[FitKey],
+    store: Store,
+    left_out: Callable[[str], None],
+    names: DisplayNames = NO_NAMES,
 ) -> Iterator[Planned]:
     """Plan a figure for each dataset and each quantity in the histories of fits.
 
@@ -199,7 +202,9 @@ SHOWN = 36
 """Chains of each buffer that are drawn."""
 
 
-def buffers_of(fits: Sequence[FitKey], store: Store, names: Names = NO_NAMES) -> Iterator[Planned]:
+def buffers_of(
+    fits: Sequence[FitKey], store: Store, names: DisplayNames = NO_NAMES
+) -> Iterator[Planned]:
     """Plan a figure for each fit whose training has kept the chains of its last epochs."""
     for fit in fits:
         if _buffer_files(folder := store.fit_folder(fit)):

@@ -17,7 +17,7 @@ from PIL import Image
 
 from jembench import drawing
 from jembench.data.grid import GROUND
-from jembench.experiment.names import NO_NAMES, Names
+from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.report import respects
 from jembench.report.headings import distinct
 from jembench.report.page.pictures import Picture, png
@@ -45,7 +45,7 @@ def overview(
     rows: Sequence[Row],
     grids: Mapping[Trained, Picture],
     significance: Significance | None = None,
-    names: Names = NO_NAMES,
+    names: DisplayNames = NO_NAMES,
     colours: Mapping[Trained, str] = MappingProxyType({}),
 ) -> Overview | None:
     """Return the overview of some results; None if no respect has a value.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jembench import drawing
 from jembench.catalog import registry, trust
 from jembench.errors import CheckpointError, error_text, printable
-from jembench.experiment.names import NO_NAMES, Names
+from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.experiment.sweep import bare_name
 from jembench.report.headings import in_words
 from jembench.report.protocols import parts_of, source_in_words
@@ -79,7 +79,7 @@ class Pictures:
                 found.append(Picture(title, image, width, name=one.stem))
         return found
 
-    def of_samples(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> Picture | None:
+    def of_samples(self, cells: Sequence[Cell], names: DisplayNames = NO_NAMES) -> Picture | None:
         """Return the samples of a model, of its first seed that has some.
 
         They are those that a metric measured, or the model's own.
