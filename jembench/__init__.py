@@ -4,9 +4,10 @@ The public API. Importing it imports neither torch nor numpy; a function imports
 when it is called.
 """
 
-import importlib.metadata
 import importlib.util
 from typing import TYPE_CHECKING, Any
+
+from jembench.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from jembench import metrics as metrics
@@ -27,8 +28,6 @@ if importlib.util.find_spec("fcntl") is None:
         "jembench runs on Linux and macOS: Python's module fcntl is missing here. On Windows, use "
         "WSL."
     )
-
-__version__ = importlib.metadata.version("jembench")
 
 _WHERE = {
     **dict.fromkeys(("run", "attack", "train"), "jembench.api.runs"),

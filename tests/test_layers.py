@@ -17,7 +17,17 @@ import jembench
 PACKAGE = Path(jembench.__file__).parent
 
 LAYERS = [
-    {"drawing", "errors", "files", "interfaces", "limits", "progress", "seeds", "stopping"},
+    {
+        "drawing",
+        "errors",
+        "files",
+        "interfaces",
+        "limits",
+        "progress",
+        "seeds",
+        "stopping",
+        "version",
+    },
     {"catalog", "stats"},
     {"store"},
     {"experiment"},
@@ -114,6 +124,9 @@ def upward(module, path):
     """The imports of a file that its layer forbids."""
     importer = unit(module)
     for imported in imports(path):
+        parent, _, name = imported.module.rpartition(".")
+        if parent == ROOT and imported.module not in MODULES:
+            yield f"{path}:{imported.line}: {importer} imports {name} from the root"
         if (
             imported.module not in MODULES
             or imported.module == ROOT
@@ -203,6 +216,13 @@ def test_an_import_that_points_up_is_found(tmp_path):
     path = tmp_path / "errors.py"
     path.write_text("def late():\n    from jembench.catalog import registry\n")
     assert set(upward("jembench.errors", path)) == {f"{path}:2: errors imports catalog"}
+
+
+def test_an_import_from_the_root_is_found(tmp_path):
+    path = tmp_path / "errors.py"
+    path.write_text("from jembench import __version__\n")
+    expected = f"{path}:1: errors imports __version__ from the root"
+    assert list(upward("jembench.errors", path)) == [expected]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import jembench
 PACKAGE = Path(jembench.__file__).parent
 COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 MOST = {
-    ("api", "nested comprehension"): 3,
     ("catalog", "conditional expression in an f-string"): 4,
     ("cli", "conditional expression in an f-string"): 4,
     ("cli", "nested comprehension"): 1,

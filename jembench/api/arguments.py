@@ -59,80 +59,84 @@ def checked(function: Function) -> Function:
     @functools.wraps(function)
     def call(*positional: Any, **named: Any) -> Any:
         bound = signature.bind(*positional, **named)
-        for name, given in bound.arguments.items():
-            if (hint := VALUES.get(name)) is None:
+        for name, value in bound.arguments.items():
+            hint = VALUES.get(name)
+            if hint is None:
                 continue
             if signature.parameters[name].default is None:
                 hint = hint | None
-            bound.arguments[name] = check_value(given, hint, name)
+            bound.arguments[name] = check_value(value, hint, name)
         return function(*bound.args, **bound.kwargs)
 
     return cast("Function", call)
 
 
-def texts(given: Any, what: str, spec: Callable[[Any], str] | None = None) -> list[str] | None:
+def texts(values: Any, what: str, spec: Callable[[Any], str] | None = None) -> list[str] | None:
     """Return one value or several as a list of specs, names or labels; None stays None.
 
     A text is split at commas between specs.
 
     Args:
-        given: the value or the values.
+        values: one or several.
         what: the name of the argument, for errors.
         spec: gives the spec of a value that may be an object; None: values are texts.
 
     Raises:
         SpecError: if a value is no text, and may be no object.
     """
-    if given is None:
+    if values is None:
         return None
-    several = (
-        split_list(given)
-        if isinstance(given, str)
-        else given
-        if isinstance(given, list | tuple)
-        else [given]
-    )
+    if isinstance(values, str):
+        values = split_list(values)
+    elif not isinstance(values, list | tuple):
+        values = [values]
     if spec:
-        return [spec(value) for value in several]
-    for value in several:
+        return list(map(spec, values))
+    for value in values:
         if not isinstance(value, str):
             raise SpecError(
                 f"{what} is given as {type(value).__name__}; it must be a text, or a list of texts."
             )
-    return list(several)
+    return list(values)
 
 
-def some_texts(given: Any, what: str, spec: Callable[[Any], str] | None = None) -> list[str] | None:
+def some_texts(
+    values: Any, what: str, spec: Callable[[Any], str] | None = None
+) -> list[str] | None:
     """Return values as :func:`texts` does, at least one of them.
 
     Raises:
         SpecError: if there is none; otherwise as for :func:`texts`.
     """
-    found = texts(given, what, spec)
-    if found == []:
+    listed = texts(values, what, spec)
+    if listed == []:
         raise SpecError(
-            f"{what} is {given!r:.80}, which names nothing. Leave it out for the default."
+            f"{what} is {values!r:.80}, which names nothing. Leave it out for the default."
         )
-    return found
+    return listed
 
 
-def one_text(given: Any, what: str) -> str | None:
+def one_text(value: Any, what: str) -> str | None:
     """Return a name, a label or the path of a file as text; None stays None.
 
     Raises:
         SpecError: if it is neither.
     """
-    if given is None:
+    if value is None:
         return None
-    text = os.fspath(given) if isinstance(given, str | os.PathLike) else ""
+    text = value
+    if isinstance(value, os.PathLike):
+        text = os.fspath(value)  # which may be bytes
     if not isinstance(text, str) or not text.strip() or "\0" in text or len(text) > 4096:
         raise SpecError(
-            f"{what} is {given!r:.80}; it must be a name or the path of a file or folder."
+            f"{what} is {value!r:.80}; it must be a name or the path of a file or folder."
         )
     return text
 
 
-def model_specs(given: Any, names: Mapping[str, str]) -> tuple[list[str] | None, Mapping[str, str]]:
+def model_specs(
+    models: Any, names: Mapping[str, str]
+) -> tuple[list[str] | None, Mapping[str, str]]:
     """Return models as specs, and the display names by specs.
 
     Names include those of a mapping ``{"Mine": model}``.
@@ -140,43 +144,48 @@ def model_specs(given: Any, names: Mapping[str, str]) -> tuple[list[str] | None,
     Raises:
         SpecError: if there is no model, a name is no text, or a mapping has a model twice.
     """
-    if not isinstance(given, Mapping):
-        return some_texts(given, "models", model_spec), names
-    check_value(list(given), Sequence[Filled], "names of models")
-    specs = {name: model_spec(model) for name, model in given.items()}
-    named = {spec: name for name, spec in specs.items()}
-    if len(named) < len(specs):
+    if not isinstance(models, Mapping):
+        return some_texts(models, "models", model_spec), names
+    check_value(list(models), Sequence[Filled], "names of models")
+    named = {model_spec(model): name for name, model in models.items()}
+    if len(named) < len(models):
         raise SpecError(
-            f"models has one model under several of the names {', '.join(specs)}. Give each its "
+            f"models has one model under several of the names {', '.join(models)}. Give each its "
             "own."
         )
     return some_texts(list(named), "models"), {**named, **names}
 
 
-def seed_numbers(given: str | int | Iterable[str | int]) -> list[int]:
-    """Return one seed or several, numbers or texts, as a list.
+def seed_numbers(seeds: str | int | Iterable[str | int] | None) -> list[int] | None:
+    """Return one seed or several, numbers or texts, as a list; None stays None.
 
     Raises:
         SpecError: if a value is no seed; PyTorch's have 64 bits, which hold 18 digits.
     """
-    if isinstance(given, bytes | Mapping):
+    if seeds is None:
+        return None
+    if isinstance(seeds, bytes | Mapping):
         raise SpecError(
-            f"seeds is given as {type(given).__name__}; it must be whole numbers: 0,1,2."
+            f"seeds is given as {type(seeds).__name__}; it must be whole numbers: 0,1,2."
         )
-    several: Iterable[Any] = [given]
-    if isinstance(given, str):
-        several = split_list(given)
-    elif isinstance(given, Iterable) and getattr(given, "ndim", 1) > 0:
-        several = given
-    seeds = [str(seed) for seed in itertools.islice(several, MOST_SEEDS + 1)]
-    if len(seeds) > MOST_SEEDS:
+    listed: Iterable[Any] = [seeds]
+    if isinstance(seeds, str):
+        listed = split_list(seeds)
+    elif isinstance(seeds, Iterable) and getattr(seeds, "ndim", 1) > 0:
+        listed = seeds
+    numbers = list(map(str, itertools.islice(listed, MOST_SEEDS + 1)))
+    if len(numbers) > MOST_SEEDS:
         raise SpecError(f"seeds has more than {MOST_SEEDS:,} numbers. Give fewer.")
-    if not seeds or not all(seed.isdecimal() and len(seed) <= 18 for seed in seeds):
-        text = ",".join(seeds)[:80]
+    if not numbers or not all(map(_is_seed, numbers)):
+        text = ",".join(numbers)[:80]
         raise SpecError(
             f"seeds is {text!r}; it must be whole numbers from 0 on, of 18 digits at most: 0,1,2."
         )
-    return list(map(int, seeds))
+    return list(map(int, numbers))
+
+
+def _is_seed(text: str) -> bool:
+    return text.isdecimal() and len(text) <= 18
 
 
 def setting_texts(settings: Settings | None) -> list[str]:
@@ -185,10 +194,12 @@ def setting_texts(settings: Settings | None) -> list[str]:
         raise SpecError(
             f'settings is {settings!r:.80}; it must be a mapping of recipe fields: {{"epochs": 5}}.'
         )
+    changes = []
     for key, value in (settings or {}).items():
         check_value(key, str, "A key of settings")
         check_value(value, str | int | float | bool | None, f"settings[{key!r}]")
-    return [f"{key}={format_value(value)}" for key, value in (settings or {}).items()]
+        changes.append(f"{key}={format_value(value)}")
+    return changes
 
 
 @checked
@@ -227,17 +238,23 @@ def selection(
         >>> selection("hybrid", models="jem,baseline", columns=["accuracy", "ece"]).models
         ['jem', 'baseline']
     """
-    suite = one_text(suite, "suite")
-    chosen, (specs, names) = suites.load(suite) if suite else None, model_specs(models, names)
+    file = one_text(suite, "suite") or ""
+    chosen = None
+    if file:
+        chosen = suites.load(file)
+        limit = limit or chosen.limit
+        if not chosen.text:  # the name of an installed suite
+            file = ""
+    specs, names = model_specs(models, names)
     return Selection(
         suite=chosen,
-        file=suite if suite and chosen and chosen.text else "",
+        file=file,
         models=specs,
         dataset=some_texts(dataset, "dataset", dataset_spec),
         recipe=some_texts(recipe, "recipe"),
-        seeds=None if seeds is None else seed_numbers(seeds),
+        seeds=seed_numbers(seeds),
         metrics=some_texts(metrics, "metrics"),
         columns=some_texts(columns, "columns"),
         names=names,
-        limit=chosen.limit if chosen and limit is None else limit,
+        limit=limit,
     )

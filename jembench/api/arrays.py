@@ -40,7 +40,7 @@ def of_dataset(data: Dataset) -> LazyDataset:
                 f"The images of {name} of the dataset {spec.name} have the shape {array.shape}; "
                 f"by its spec it must be (N, {', '.join(map(str, spec.shape))})."
             )
-        splits[name] = _split(array, None if labels is None else _labels(name, labels, len(array)))
+        splits[name] = _split(array, _labels(name, labels, len(array)))
     check_labels(f"the dataset {spec.name}", _labels_of(splits), spec.num_classes)
     return _kept(spec, splits, getattr(data, "truth", None))
 
@@ -61,17 +61,17 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
     for name in _NAMES:
         first, second = _pair(name, arrays[name])
         images[name] = _images(name, first)
-        labels[name] = None if second is None else _labels(name, second, len(images[name]))
-    shapes = [images[name].shape[1:] for name in _NAMES]
-    if shapes[0] != shapes[1]:
+        labels[name] = _labels(name, second, len(images[name]))
+    shape, other_shape = images["train"].shape[1:], images["test"].shape[1:]
+    if shape != other_shape:
         raise SpecError(
-            f"The images of train and test have different shapes: {shapes[0]}, {shapes[1]}."
+            f"The images of train and test have different shapes: {shape}, {other_shape}."
         )
 
     class_names = _number_texts(labels)
     splits = {name: _split(images[name], labels[name]) for name in _NAMES}
     classes = check_labels("the arrays", _labels_of(splits))
-    channels, height, width = shapes[0]
+    channels, height, width = shape
     spec = DataSpec(
         name="arrays", shape=(channels, height, width), num_classes=classes, class_names=class_names
     )
@@ -80,9 +80,12 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
 
 def _kept(spec: DataSpec, splits: Mapping[SplitName, Split], truth: Any = None) -> LazyDataset:
     _remark_on_images(spec, splits)
-    train_size, test_size = (len(splits[name].images) for name in _NAMES)
     return LazyDataset(
-        spec, splits.__getitem__, train_size=train_size, test_size=test_size, truth=truth
+        spec,
+        splits.__getitem__,
+        train_size=len(splits["train"].images),
+        test_size=len(splits["test"].images),
+        truth=truth,
     )
 
 
@@ -91,9 +94,9 @@ def _remark_on_images(spec: DataSpec, splits: Mapping[SplitName, Split]) -> None
 
     They are among the training images, or almost black.
     """
-    train, test = (splits[name].images.numpy() for name in _NAMES)
-    known = {hash(image.tobytes()) for image in train}
-    copies = sum(hash(image.tobytes()) in known for image in test)
+    train, test = splits["train"].images.numpy(), splits["test"].images.numpy()
+    seen = {hash(image.tobytes()) for image in train}
+    copies = sum(hash(image.tobytes()) in seen for image in test)
     if copies:
         text = (
             f"{copies:,} of {len(test):,} test images of {spec.name} are also among its training "
@@ -115,7 +118,9 @@ _DARK = 16
 def _split(images: Array, labels: Array | None) -> Split:
     import torch
 
-    return Split(torch.from_numpy(images), None if labels is None else torch.from_numpy(labels))
+    if labels is None:
+        return Split(torch.from_numpy(images), None)
+    return Split(torch.from_numpy(images), torch.from_numpy(labels))
 
 
 def _labels_of(splits: Mapping[SplitName, Split]) -> dict[SplitName, Tensor | None]:
@@ -126,14 +131,18 @@ def _pair(name: str, pair: Any) -> Sequence[Any]:
     """Return the images and the labels of a part; the labels may be None."""
     tensors = getattr(pair, "tensors", None)  # of a TensorDataset
     if isinstance(tensors, tuple):
-        pair = tensors if len(tensors) > 1 else (*tensors, None)
-        if len(pair) != 2:
+        if len(tensors) == 1:
+            return (*tensors, None)
+        if len(tensors) != 2:
             raise SpecError(
-                f"The dataset of {name} has {len(pair)} tensors; give (images, labels)."
+                f"The dataset of {name} has {len(tensors)} tensors; give (images, labels)."
             )
+        return tensors
     if isinstance(pair, Mapping):
         raise SpecError(f"The part {name} has the keys {', '.join(map(str, pair))}. {ADVICE}")
-    return pair if isinstance(pair, tuple | list) and len(pair) == 2 else (pair, None)
+    if isinstance(pair, tuple | list) and len(pair) == 2:
+        return pair
+    return pair, None
 
 
 def _array(what: str, values: Any) -> Array:
@@ -149,25 +158,22 @@ def _array(what: str, values: Any) -> Array:
     from torch.utils.data import Dataset as TorchDataset
 
     is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
-    if isinstance(values, str | bytes | Mapping | TorchDataset) or not (
-        hasattr(values, "__array__") or is_list
-    ):
+    is_foreign = isinstance(values, str | bytes | Mapping | TorchDataset)
+    if is_foreign or not (_is_array(values) or is_list):
         raise SpecError(f"{what} are given as {type(values).__name__}. {ADVICE}")
     try:
         if isinstance(values, Tensor):
             dense = values.detach().cpu()
-            dense = dense if dense.layout is strided else dense.to_dense()
+            if dense.layout is not strided:
+                dense = dense.to_dense()
             array = np.asarray(dense.resolve_neg().resolve_conj())
-        elif hasattr(values, "__array__"):
+        elif _is_array(values):
             array = np.asarray(values)
         else:
-            array = np.asarray([_item(item) for item in values])
-        if (
-            array.dtype == object
-            and array.size
-            and all(hasattr(item, "__array__") for item in array.flat)
-        ):
-            array = np.stack([_item(item) for item in array.flat])
+            array = np.asarray(list(map(_item, values)))
+        # an array of images that are arrays themselves
+        if array.dtype == object and array.size and all(map(_is_array, array.flat)):
+            array = np.stack(list(map(_item, array.flat)))
     except JembenchError:
         raise
     except Exception as error:
@@ -187,11 +193,15 @@ def _item(item: Any) -> Any:
     """Return an image or a label of a list as an array or a plain value."""
     import numpy as np
 
-    return (
-        np.asarray(item.detach().cpu() if hasattr(item, "detach") else item)
-        if hasattr(item, "__array__")
-        else item
-    )
+    if not _is_array(item):
+        return item
+    if hasattr(item, "detach"):
+        item = item.detach().cpu()
+    return np.asarray(item)
+
+
+def _is_array(values: Any) -> bool:
+    return hasattr(values, "__array__")
 
 
 def _images(name: str, values: Any) -> Array:
@@ -251,42 +261,50 @@ def _remedy(array: Array) -> str:
     )
 
 
-def _labels(name: str, values: Any, count: int) -> Array:
-    """Return labels as an array of their own, (N,): int64, or texts.
+def _labels(name: str, values: Any, count: int) -> Array | None:
+    """Return labels as an array of their own, (N,): int64, or texts; None stays None.
 
     Raises:
         SpecError: if they have another form; the message says the remedy.
     """
     import numpy as np
 
+    if values is None:
+        return None
     array = _array(f"The labels of {name}", values)
     if array.dtype.kind in "SUT":
         array = array.astype(str)
     is_text = array.dtype.kind == "U" or all(isinstance(label, str) for label in array.flat)
     is_whole = array.dtype.kind in "biu"
     fits = is_whole and int(array.min(initial=0)) >= 0 and int(array.max(initial=0)) < 2**31
-    if array.shape == (count,) and (fits or is_text):
-        return array.astype(str if is_text else np.int64)
-    remedy = ""
-    if array.shape == (count, 1):
-        remedy = " Write labels.reshape(-1)."
-    elif (
-        array.ndim == 2
-        and len(array) == count
-        and array.dtype.kind in "biuf"
-        and (array.sum(1) == 1).all()
-    ):
-        remedy = " Of one-hot labels, write labels.argmax(1)."
-    elif array.dtype.kind == "f" and not np.isfinite(array).all():
-        remedy = " They hold NaN or infinity: remove these images."
-    elif array.dtype.kind == "f" and (array == array.round()).all():
-        remedy = " Write labels.astype(int)."
-    elif is_whole and array.shape == (count,):
-        remedy = f" They go from {array.min()} to {array.max()}."
+    if array.shape == (count,) and is_text:
+        return array.astype(str)
+    if array.shape == (count,) and fits:
+        return array.astype(np.int64)
     raise SpecError(
         f"The labels of {name} are {array.dtype} of shape {array.shape}; they must be whole "
-        f"numbers from 0, or names of classes, one for each of {count} images.{remedy}"
+        f"numbers from 0, or names of classes, one for each of {count} images."
+        f"{_labels_remedy(array, count)}"
     )
+
+
+def _labels_remedy(array: Array, count: int) -> str:
+    """Return how labels of another form become whole numbers; "" if it is not known."""
+    import numpy as np
+
+    kind = array.dtype.kind
+    if array.shape == (count, 1):
+        return " Write labels.reshape(-1)."
+    is_table = array.ndim == 2 and len(array) == count and kind in "biuf"
+    if is_table and (array.sum(1) == 1).all():
+        return " Of one-hot labels, write labels.argmax(1)."
+    if kind == "f" and not np.isfinite(array).all():
+        return " They hold NaN or infinity: remove these images."
+    if kind == "f" and (array == array.round()).all():
+        return " Write labels.astype(int)."
+    if kind in "biu" and array.shape == (count,):
+        return f" They go from {array.min()} to {array.max()}."
+    return ""
 
 
 def _number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
@@ -297,32 +315,29 @@ def _number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
     """
     import numpy as np
 
-    texts = {
-        name: array
-        for name, array in labels.items()
-        if array is not None and array.dtype.kind == "U"
-    }
+    arrays = {name: array for name, array in labels.items() if array is not None}
+    texts = {name: array for name, array in arrays.items() if array.dtype.kind == "U"}
     if not texts:
         return ()
-    train = texts.get("train")
-    others = [name for name, array in labels.items() if array is not None and name not in texts]
-    if train is None or others:
+    if "train" not in texts or len(texts) < len(arrays):
         raise SpecError(
             "The labels of one part are names, and of the other not. Give both in one form."
         )
-    names = np.unique(train)
+    names = np.unique(texts["train"])
     for name, array in texts.items():
-        if new := sorted(set(array.tolist()) - set(names.tolist())):
+        new = sorted(set(array.tolist()) - set(names.tolist()))
+        if new:
             raise SpecError(
                 f"No image of train has the labels {', '.join(map(repr, new[:6]))} of {name}. "
                 "Remove these images, or add such images to train."
             )
         labels[name] = np.searchsorted(names, array).astype(np.int64)
-    shown = ", ".join(names[:6].tolist())
-    more = ", ..." if len(names) > 6 else ""
+    shown = names[:6].tolist()
+    if len(names) > 6:
+        shown.append("...")
     warnings.warn(
         f"The labels are names. The classes 0 to {len(names) - 1} are, in this order: "
-        f"{shown}{more}.",
+        f"{', '.join(shown)}.",
         Remark,
         stacklevel=2,
     )

@@ -88,15 +88,19 @@ def compare(
     if not cells:
         raise SpecError(which.nothing(place.root))
     fits = dict.fromkeys(cell.fit.names for cell in cells)
-    of_fits = {
-        "dataset": one_text(dataset, "dataset"),
-        "recipe": one_text(recipe, "recipe"),
-        "recipe_b": recipe_b,
-    }
-    pair = find_pair(list(fits), model_spec(a), model_spec(b), names=shown_names, **of_fits)
-    cells = selection(metrics=metrics).among([cell for cell in cells if cell.fit.names in pair])
-    of_pair = select(
-        "column", some_texts(columns, "columns"), rows(cells, shown_names), lambda row: row.column
+    fit_a, fit_b = find_pair(
+        list(fits),
+        model_spec(a),
+        model_spec(b),
+        dataset=one_text(dataset, "dataset"),
+        recipe=one_text(recipe, "recipe"),
+        recipe_b=recipe_b,
+        names=shown_names,
     )
-    of_a, of_b = ([row for row in of_pair if row.fit == fit] for fit in pair)
+    cells = [cell for cell in cells if cell.fit.names in (fit_a, fit_b)]
+    cells = selection(metrics=metrics).among(cells)
+    labels = some_texts(columns, "columns")
+    values = select("column", labels, rows(cells, shown_names), lambda row: row.column)
+    of_a = [row for row in values if row.fit == fit_a]
+    of_b = [row for row in values if row.fit == fit_b]
     return Comparison(compared(of_a, of_b, place.read_arrays, resamples))

@@ -75,9 +75,8 @@ class Fit:
         """
         from jembench.running import fit_samples
 
-        samples = self._evaluation.samples(
-            fit_samples.source_of(self.model, self.plan, steps, sampler, n)
-        )
+        source = fit_samples.source_of(self.model, self.plan, steps, sampler, n)
+        samples = self._evaluation.samples(source)
         if len(samples.images) < n:
             raise SpecError(
                 f"{self.plan.key.model} keeps {len(samples.images)} images, fewer than {n}. Give "
@@ -89,9 +88,11 @@ class Fit:
 
         generator = self._evaluation.services.generator("chosen samples")
         chosen = torch.randperm(len(samples.images), generator=generator)[:n]
-        labels, ages = (
-            None if part is None else part[chosen] for part in (samples.labels, samples.ages)
-        )
+        labels, ages = samples.labels, samples.ages
+        if labels is not None:
+            labels = labels[chosen]
+        if ages is not None:
+            ages = ages[chosen]
         return samples._replace(images=samples.images[chosen], labels=labels, ages=ages)
 
     def logits(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:

@@ -35,14 +35,14 @@ def entries(kind: Kind | Literal["recipes", "references"]) -> list[Entry]:
     Components are imported, with their output on stderr.
     """
     if kind == "suites":
-        described = map(describe, discovery.components("suites"))
-        broken = [package for package in described if package.problem]
-        return broken + _read(suites.names(), lambda name: [Entry(name, suites.load(name).title)])
+        packages_of_suites = map(describe, discovery.components("suites"))
+        broken = [package for package in packages_of_suites if package.problem]
+        return broken + _read(suites.names(), _suite)
     if kind == "recipes":
         return _read(recipes.names(), _recipe)
     if kind == "references":
         return _read(sorted(packages.files("reference")), _tables)
-    return [describe(component) for component in discovery.components(kind)]
+    return list(map(describe, discovery.components(kind)))
 
 
 def describe(component: Component) -> Entry:
@@ -52,53 +52,49 @@ def describe(component: Component) -> Entry:
         "version": component.version,
         "target": component.target,
     }
+    lines, options = list[str](), list[dict[str, Any]]()
     try:
         with contextlib.redirect_stdout(sys.stderr):
             loaded = discovery.load(component)
-            options = [] if component.kind == "suites" else _options(loaded)
+            takes = {} if component.kind == "suites" else options_of(loaded)
     except JembenchError as error:
-        cause = error.__cause__
-        problem = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
-        return Entry(
-            component.name, fields=where | {"options": []}, problem=" ".join(problem.splitlines())
-        )
-    lines = [
-        f"{of['name']}=<{of['type']}>"
-        if of["required"]
-        else f"{of['name']}={format_value(of['default'])}"
-        for of in options
-    ]
-    title = (loaded.__doc__ or "").strip().partition("\n")[0]
-    # the verb of a function
+        problem = str(error)
+        if error.__cause__ is not None:
+            problem = f"{type(error.__cause__).__name__}: {error.__cause__}"
+        problem = " ".join(problem.splitlines())
+        return Entry(component.name, fields=where | {"options": options}, problem=problem)
+    for name, option in takes.items():
+        kind, default = inspect.formatannotation(option.annotation), option.default
+        required = default is REQUIRED
+        if required:
+            default = None
+            lines.append(f"{name}=<{kind}>")
+        else:
+            lines.append(f"{name}={format_value(default)}")
+        options.append({"name": name, "type": kind, "required": required, "default": default})
+    return Entry(component.name, _title(loaded), tuple(lines), where | {"options": options})
+
+
+def _title(component: Any) -> str:
+    """Return the first line of a docstring, without its verb and its marks of reST."""
+    title = (component.__doc__ or "").strip().partition("\n")[0]
     title = re.sub(r"^(?:Plan|Return) (.)", lambda match: match[1].upper(), title)
-    # reST
-    title = re.sub(
-        r":\w+:`~?([^`]+)`|``([^`]+)``", lambda match: f"`{match[1] or match[2]}`", title
-    )
-    return Entry(component.name, title, tuple(lines), where | {"options": options})
-
-
-def _options(factory: Any) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "type": inspect.formatannotation(of.annotation),
-            "required": of.default is REQUIRED,
-            "default": None if of.default is REQUIRED else of.default,
-        }
-        for name, of in options_of(factory).items()
-    ]
+    return re.sub(r":\w+:`~?([^`]+)`|``([^`]+)``", lambda match: f"`{match[1] or match[2]}`", title)
 
 
 def _read(names: Iterable[str], read: Callable[[str], list[Entry]]) -> list[Entry]:
     """Return the entries of files by their names; of one that cannot be read, its problem."""
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for name in names:
         try:
-            found += read(name)
+            entries += read(name)
         except JembenchError as error:
-            found.append(Entry(name, problem=str(error)))
-    return found
+            entries.append(Entry(name, problem=str(error)))
+    return entries
+
+
+def _suite(name: str) -> list[Entry]:
+    return [Entry(name, suites.load(name).title)]
 
 
 def _recipe(name: str) -> list[Entry]:
@@ -108,22 +104,14 @@ def _recipe(name: str) -> list[Entry]:
 
 def _tables(stem: str) -> list[Entry]:
     """Return the published tables of a paper."""
-    found = []
+    tables = []
     published = read_file(stem, packages.files("reference")[stem])
     for numbers in grouped(published, lambda number: number.table):
-        title = "\n".join(filter(None, (numbers[0].title, numbers[0].note)))
-        columns = list(
-            dict.fromkeys(
-                number.row.label for number in sorted(numbers, key=lambda number: number.column)
-            )
-        )
+        first = numbers[0]
+        title = "\n".join(filter(None, (first.title, first.note)))
+        by_column = sorted(numbers, key=lambda number: number.column)
+        columns = list(dict.fromkeys(number.row.label for number in by_column))
         models = list(dict.fromkeys(number.row.name for number in numbers))
-        found.append(
-            Entry(
-                numbers[0].table,
-                title,
-                (", ".join(columns),),
-                {"columns": columns, "models": models},
-            )
-        )
-    return found
+        fields = {"columns": columns, "models": models}
+        tables.append(Entry(first.table, title, (", ".join(columns),), fields))
+    return tables

@@ -23,7 +23,7 @@ from jembench.errors import Remark, SpecError, error_text
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from jembench.interfaces import Dataset, DataSpec, SplitName
+    from jembench.interfaces import Dataset, DataSpec
 
 
 def model_spec(model: object) -> str:
@@ -44,12 +44,12 @@ def model_spec(model: object) -> str:
 
     name = type(model).__name__
     if not isinstance(model, nn.Module):
-        made = (
-            f" Give an object of the class: {model.__name__}()." if isinstance(model, type) else ""
-        )
+        remedy = ""
+        if isinstance(model, type):
+            remedy = f" Give an object of the class: {model.__name__}()."
         raise SpecError(
             f"A model is given as {name}; it must be a spec, a torch.nn.Module or, for attack(), "
-            f"a jembench.Fit.{made}"
+            f"a jembench.Fit.{remedy}"
         )
     kept = _copy(model)
 
@@ -70,8 +70,9 @@ def model_spec(model: object) -> str:
             stacklevel=2,
         )
         digest = uuid.uuid4().hex
-    marked = factory if isinstance(model, (Trainable, Fittable)) else pretrained(factory)
-    return _add("models", type(kept).__name__, digest, marked)
+    if not isinstance(model, (Trainable, Fittable)):
+        pretrained(factory)
+    return _add("models", type(kept).__name__, digest, factory)
 
 
 def _copy(model: nn.Module) -> nn.Module:
@@ -106,10 +107,7 @@ def _copy(model: nn.Module) -> nn.Module:
             f"The model {name} cannot be copied: {error_text(error)}. Remove what cannot be copied "
             "from its attributes, such as locks, open files and outputs of a forward pass."
         ) from error
-    shared = {tensor.data_ptr() for tensor in _tensors(model)} & {
-        tensor.data_ptr() for tensor in _tensors(kept)
-    }
-    if kept is model or shared - {0}:
+    if kept is model or _addresses(model) & _addresses(kept):
         raise SpecError(
             f"A copy of the model {name} has the same tensors, so that later changes would change "
             "it as well. Its class must not define __deepcopy__ in this way."
@@ -120,6 +118,11 @@ def _copy(model: nn.Module) -> nn.Module:
 def _tensors(model: nn.Module) -> Iterator[Tensor]:
     yield from model.parameters()
     yield from model.buffers()
+
+
+def _addresses(model: nn.Module) -> set[int]:
+    """Return the places of a model's tensors in memory; empty tensors have none."""
+    return {tensor.data_ptr() for tensor in _tensors(model)} - {0}
 
 
 def _global_hooks() -> list[Any]:
@@ -157,19 +160,32 @@ def dataset_spec(data: object) -> str:
     def factory() -> Dataset:
         return made
 
-    names: tuple[SplitName, ...] = ("train", "test")
-    splits = [made.split(name) for name in names]
+    splits = [made.split("train"), made.split("test")]
     digest, unknown = object_digest((repr(made.spec), splits, made.truth))
-    return _add("datasets", made.spec.name, uuid.uuid4().hex if unknown else digest, factory)
+    if unknown:
+        digest = uuid.uuid4().hex
+    return _add("datasets", made.spec.name, digest, factory)
+
+
+_factories: dict[str, Callable[..., Any]] = {}
+"""The factories of the objects of this process, by the attributes of their components."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return the factory of an object, which the registry loads like that of any module."""
+    if name in _factories:
+        return _factories[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _add(kind: Kind, name: str, digest: str, factory: Callable[..., Any]) -> str:
-    name = f"{re.sub(r'[^A-Za-z0-9_]+', '-', name).strip('-') or 'object'}-{digest[:10]}"
+    """Add an object's factory to the components of this process, and return its spec."""
+    words = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")
+    spec = f"{words or 'object'}-{digest[:10]}"
     attribute = f"{kind}_{digest}"
-    factory.__module__ = __name__
-    globals()[attribute] = factory  # the registry finds it like that of any module
-    component = Component(kind, name, discovery.LIVE, "", __name__, attribute)
+    _factories[attribute] = factory
+    component = Component(kind, spec, discovery.LIVE, "", __name__, attribute)
     if component not in discovery.added:
         discovery.added.append(component)
         discovery.catalogue.cache_clear()
-    return name
+    return spec

@@ -29,10 +29,8 @@ class Reproduction(NamedTuple):
 
     def pairs(self, store: Store) -> list[Pair]:
         """Pair each result of the former store with that of the new one."""
-        return [
-            Pair(cell, store.read_cell(planned))
-            for cell, planned in zip(self.cells, self.plan.cells, strict=True)
-        ]
+        repeated = map(store.read_cell, self.plan.cells)
+        return list(map(Pair, self.cells, repeated))
 
 
 def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproduction:
@@ -56,50 +54,60 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
             "shows what it holds."
         )
     _check_installed(store, cells)
-    places = {bare_name(dataset): dataset for dataset in datasets}
+    replaced = {bare_name(dataset): dataset for dataset in datasets}
     fits: dict[str, FitPlan] = {}
-    planned, differing = list[CellPlan](), dict[str, None]()
+    planned, differing = list[CellPlan](), list[str]()
     for cell in cells:
-        if cell.fit.id not in fits:
-            record = store.read_fit(cell.fit)
+        key = cell.fit
+        # the results of a fit share its plan
+        if key.id not in fits:
+            record = store.read_fit(key)
             if record is None:
                 raise SpecError(
-                    f"The store {source} has results of {cell.fit}, but no record of how it was "
-                    "trained."
+                    f"The store {source} has results of {key}, but no record of how it was trained."
                 )
-            data = places.get(bare_name(cell.fit.dataset), cell.fit.dataset)
-            fits[cell.fit.id] = fit = plan_again(record, data, str(store.fit_folder(cell.fit)), ())
-            if fit.key.id != cell.fit.id:
-                what = "; ".join(between(record, fit))
-                differing[
-                    f"{cell.fit.model} on {cell.fit.dataset}, recipe {cell.fit.recipe}: {what}"
-                ] = None
+            dataset = replaced.get(bare_name(key.dataset), key.dataset)
+            fit = plan_again(record, dataset, str(store.fit_folder(key)), ())
+            fits[key.id] = fit
+            if fit.key.id != key.id:
+                parts = "; ".join(between(record, fit))
+                differing.append(f"{key.model} on {key.dataset}, recipe {key.recipe}: {parts}")
+        # the measurement is repeated by the code that is installed here
         trust.refuse_code([cell.metric], f"The cell {cell.id} of {store.root}")
         metric = registry.resolve("metrics", cell.metric)
         if cell.provenance.get("metric_id", metric.id) != metric.id:
-            differing[f"the code or the options of the metric {cell.metric}"] = None
-        planned.append(CellPlan(fit=fits[cell.fit.id], metric=metric, limit=cell.limit))
-    return Reproduction(Plan(Suite(name=source.stem, title=""), planned), cells, list(differing))
+            differing.append(f"the code or the options of the metric {cell.metric}")
+        planned.append(CellPlan(fit=fits[key.id], metric=metric, limit=cell.limit))
+    plan = Plan(Suite(name=source.stem, title=""), planned)
+    return Reproduction(plan, cells, list(dict.fromkeys(differing)))
 
 
 def _check_installed(store: Store, cells: Sequence[Cell]) -> None:
     """Check that the models, datasets and metrics of cells are installed."""
-    kinds: tuple[Kind, ...] = ("models", "datasets", "metrics")
-    known = {(kind, one.name) for kind in kinds for one in discovery.components(kind)}
-    named = {
-        pair
-        for cell in cells
-        for pair in zip(kinds, (cell.fit.model, cell.fit.dataset, cell.metric), strict=True)
+    named: dict[Kind, set[Spec]] = {
+        "datasets": {cell.fit.dataset for cell in cells},
+        "metrics": {cell.metric for cell in cells},
+        "models": {cell.fit.model for cell in cells},
     }
-    bare = {(kind, bare_name(text)) for kind, text in named if ":" not in Spec(text).name}
-    if lacking := sorted(bare - known):
-        plugins = dict.fromkeys(
-            str(one) for cell in cells for one in cell.provenance.get("plugins") or ()
-        )
-        made_with = [one for one in plugins if any(f"[{name} = " in one for _, name in lacking)]
-        where = f" They are of {', '.join(made_with)}." if made_with else ""
-        raise SpecError(
-            f"The store {store.root} names components that are not installed here: "
-            f"{', '.join(f'the {kind[:-1]} {name}' for kind, name in lacking)}.{where} Install "
-            "their distributions, or name their file with --plugin, and run the command again."
-        )
+    lacking, marks = list[str](), list[str]()
+    for kind, specs in named.items():
+        installed = {component.name for component in discovery.components(kind)}
+        names = {spec.bare for spec in specs if ":" not in spec.name}  # which is an import path
+        for name in sorted(names - installed):
+            lacking.append(f"the {discovery.singular(kind)} {name}")
+            marks.append(f"[{name} = ")
+    if not lacking:
+        return
+
+    # the records say which distributions had them
+    owners = dict[str, None]()
+    for cell in cells:
+        for plugin in map(str, cell.provenance.get("plugins") or ()):
+            if any(mark in plugin for mark in marks):
+                owners[plugin] = None
+    where = f" They are of {', '.join(owners)}." if owners else ""
+    raise SpecError(
+        f"The store {store.root} names components that are not installed here: "
+        f"{', '.join(lacking)}.{where} Install their distributions, or name their file with "
+        "--plugin, and run the command again."
+    )

@@ -65,8 +65,7 @@ class Shown:
         except ImportError as error:
             raise Unavailable(
                 f"A data frame needs pandas, which cannot be imported ({error}). Install it: pip "
-                "install "
-                '"jembench[pandas]"'
+                'install "jembench[pandas]"'
             ) from error
         return DataFrame([row for row in self.document.records() if not row.get("source")])
 
@@ -106,18 +105,21 @@ class Results(Shown, Sequence[Row]):
         store: Store | None = None,
     ) -> None:
         self.cells = tuple(cells)
-        title, claims = (suite.title, suite.claims) if suite else ("Results", ())
+        suite = suite or Suite(name="", title="Results")
+        read = page = None
+        if store:
+            title = f"{suite.title} · {store.root}"
+            read = store.read_arrays
+            page = partial(collect, store=store, title=title, own_claims=suite.claims)
         self.document: Report = Report(
             self.cells,
             parts=parts,
             published=published,
             selection=selection,
             names=names,
-            joint=suite is not None and suite.joint,
-            read=store.read_arrays if store else None,
-            page=partial(collect, store=store, title=f"{title} · {store.root}", own_claims=claims)
-            if store
-            else None,
+            joint=suite.joint,
+            read=read,
+            page=page,
         )
 
     @classmethod
@@ -133,13 +135,17 @@ class Results(Shown, Sequence[Row]):
             which: the selection.
             reference: published tables to show beside; None: those of the suite.
         """
-        suite = which.suite and with_imports(which.suite, store)
+        suite, references = None, tuple[str, ...]()
+        if which.suite:
+            suite = with_imports(which.suite, store)
+            references = suite.references
         cells, parts, names, left_out = which.of(store)
-        published = published_numbers(reference, suite.references if suite else ())
+        published = published_numbers(reference, references)
         results = cls(
             cells, parts, published, suite=suite, selection=which, names=names, store=store
         )
-        results.nothing = "" if cells else which.nothing(store.root)
+        if not cells:
+            results.nothing = which.nothing(store.root)
         results.left_out = list(left_out)
         return results
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.attacks import attack_suite
 from jembench.experiment.crossing import make_plan, plan_fits
-from jembench.experiment.names import display_names
+from jembench.experiment.names import DisplayNames, display_names
 from jembench.experiment.plan import Plan
 from jembench.experiment.stored import plan_named, started, with_imports
 from jembench.experiment.suite import Suite
@@ -114,34 +114,37 @@ def run(
         >>> [(record.label, record.n) for record in results]
         [('accuracy', 30)]
     """
-    loaded = suite if isinstance(suite, Suite) else suites.load(one_text(suite, "suite") or "")
+    if not isinstance(suite, Suite):
+        suite = suites.load(one_text(suite, "suite") or "")
     recipe = one_text(recipe, "recipe")
-    given = {
+    # arguments replace what a file states of its execution
+    execution = suite.execution.stated
+    arguments = {
+        "store": store,
         "device": device,
         "max_hours": max_hours,
         "executor": executor,
         "skip_missing": skip_missing,
     }
-    said = loaded.execution.stated | {
-        name: value for name, value in given.items() if value is not None
-    }
-    options = {name: said[name] for name in (*given, "trackers") if name in said}
-    place = opened(said.get("store", "runs") if store is None else store).store
-    chosen = {
-        "models": models,
-        "metrics": metrics,
-        "datasets": datasets,
-        "seeds": seeds,
-        "names": names,
-    }
-    how: dict[str, Any] = {
-        "recipe": recipe,
-        "settings": setting_texts(settings),
-        "limit": limit,
-        "sampler": sampler,
-    }
-    plan = plan_run(loaded, place, **how, **chosen)
-    published = published_numbers(texts(reference, "reference"), loaded.references)
+    for name, value in arguments.items():
+        if value is not None:
+            execution[name] = value
+    place = opened(execution.get("store", "runs")).store
+    options = {name: execution[name] for name in RunOptions._fields if name in execution}
+    plan = plan_run(
+        suite,
+        place,
+        models=models,
+        metrics=metrics,
+        datasets=datasets,
+        seeds=seeds,
+        recipe=recipe,
+        settings=setting_texts(settings),
+        names=names,
+        sampler=sampler,
+        limit=limit,
+    )
+    published = published_numbers(texts(reference, "reference"), suite.references)
     return _noted(carry_out(plan, place, RunOptions(**options), published, progress=progress))
 
 
@@ -153,58 +156,72 @@ def plan_run(
     metrics: Any = None,
     datasets: Any = None,
     seeds: int | Iterable[int] | None = None,
+    recipe: str | None = None,
+    settings: Sequence[str] = (),
     names: Mapping[str, str] = MappingProxyType({}),
     sampler: str | None = None,
-    settings: Sequence[str] = (),
-    **how_trained: Any,
+    limit: int | None = None,
 ) -> Plan:
     """Return the plan of :func:`run`, whose models may be the names of imported fits of the store.
 
-    ``settings`` are texts, ``key=value``; ``how_trained`` has recipe and limit.
+    ``settings`` are texts, ``key=value``.
     """
     specs, names = model_specs(models, names)
-    optional = () if models is metrics is datasets is None else suite.display  # of what is replaced
-    of_these = suite.replaced(
+    chosen = suite.replaced(
         models=specs,
         metrics=some_texts(metrics, "metrics"),
         datasets=some_texts(datasets, "datasets", dataset_spec),
-        seeds=None if seeds is None else seed_numbers(seeds),
+        seeds=seed_numbers(seeds),
     )
-    if chosen := sampler or suite.sampler:
-        metrics = {
-            name: discovery.load(discovery.find("metrics", name)) for name in of_these.metric_names
-        }
-        sampled = [name for name in sorted(metrics) if "sampler" in options_of(metrics[name])]
-        if sampler and not sampled:
-            raise SpecError(
-                f"None of the metrics {', '.join(sorted(metrics))} takes a sampler "
-                f"({sampler:.80}). Leave it out, or add a metric of samples, as fid, is or "
-                "energy-gap."
-            )
-        settings = [
-            *settings,
-            *(f"{name}.sampler={registry.resolve('samplers', chosen)}" for name in sampled),
-        ]
-    from_store = functools.partial(started, store=store)
     plan = make_plan(
-        with_imports(of_these, store), settings=settings, started=from_store, **how_trained
+        with_imports(chosen, store),
+        recipe=recipe,
+        settings=[*settings, *_sampler_settings(chosen, sampler)],
+        limit=limit,
+        started=functools.partial(started, store=store),
     )
+    # the suite may name what an argument has replaced
+    optional: Collection[str] = ()
+    if models is not None or metrics is not None or datasets is not None:
+        optional = suite.display
     return _named(plan, {**suite.display, **names}, optional)
+
+
+def _sampler_settings(suite: Suite, sampler: str | None) -> list[str]:
+    """Return the settings by which the metrics of samples use a sampler.
+
+    Args:
+        suite: its metrics, and its own sampler.
+        sampler: replaces that of the suite.
+
+    Raises:
+        SpecError: if no metric takes ``sampler``.
+    """
+    chosen = sampler or suite.sampler
+    if not chosen:
+        return []
+    names = sorted(suite.metric_names)
+    factories = {name: discovery.load(discovery.find("metrics", name)) for name in names}
+    takers = [name for name in names if "sampler" in options_of(factories[name])]
+    if sampler and not takers:
+        raise SpecError(
+            f"None of the metrics {', '.join(names)} takes a sampler ({sampler:.80}). Leave it "
+            "out, or add a metric of samples, as fid, is or energy-gap."
+        )
+    return [f"{name}.sampler={registry.resolve('samplers', chosen)}" for name in takers]
 
 
 def _named(plan: Plan, names: Mapping[str, str], optional: Collection[str] = ()) -> Plan:
     """Return the plan with display names by specs of models, and headings by metrics."""
-    metrics = {str(cell.metric) for cell in plan.cells}
-    columns = {text for metric in metrics for text in known_as(metric) if text}
-    columns |= {
-        text
-        for text in names
-        if text.startswith(tuple(f"{bare_name(metric)}-" for metric in metrics))
-    }
+    columns = set[str]()
+    for metric in {str(cell.metric) for cell in plan.cells}:
+        columns.update(filter(None, known_as(metric)))
+        # values that are known after the run alone: ece-classwise
+        prefix = f"{bare_name(metric)}-"
+        columns.update(text for text in names if text.startswith(prefix))
     asked = {fit.key.names: fit.asked for fit in plan.fits}
-    return dataclasses.replace(
-        plan, names=display_names(names, asked, plan.names, columns, optional)
-    )
+    shown_names = display_names(names, asked, plan.names, columns, optional)
+    return dataclasses.replace(plan, names=shown_names)
 
 
 @checked
@@ -258,37 +275,53 @@ def attack(
         >>> {record.unit for record in results if record.label == "pgd-l2@64/255"}
         {'%'}
     """
-    named = models if isinstance(models, Mapping) else {}
-    found = list(named.values()) or (list(models) if isinstance(models, list | tuple) else [models])
-    fits = [model for model in found if isinstance(model, Fit)]
-    if fits and len(fits) != len(found):
+    fits = _fits_among(models)
+    options |= {"budget": budget}
+    recipe = one_text(recipe, "recipe")
+    if store is None:
+        store = fits[0].store.root if fits else "runs"
+    place = opened(store).store
+    if fits:
+        datasets = [fit.plan.dataset.text() for fit in fits]
+    specs = some_texts(datasets, "datasets", dataset_spec) or []
+    suite = attack_suite(name, options, list(dict.fromkeys(specs)))
+    if fits:
+        plan = plan_fits(suite, [fit.plan for fit in fits], limit)
+        if isinstance(models, Mapping):
+            named = {name: fit.plan.key.model for name, fit in models.items()}
+            _, names = model_specs(named, names)
+        plan = _named(plan, names)
+    else:
+        plan = plan_run(
+            suite,
+            place,
+            models=models,
+            seeds=seeds,
+            recipe=recipe,
+            settings=setting_texts(settings),
+            names=names,
+            limit=limit,
+        )
+    how = RunOptions(device, max_hours, executor)
+    return _noted(carry_out(plan, place, how, progress=progress))
+
+
+def _fits_among(models: Any) -> list[Fit]:
+    """Return the models if they are fits of a store, and else nothing.
+
+    Raises:
+        SpecError: if only some of them are.
+    """
+    if isinstance(models, Mapping):
+        models = list(models.values())
+    elif not isinstance(models, list | tuple):
+        models = [models]
+    fits = [model for model in models if isinstance(model, Fit)]
+    if fits and len(fits) != len(models):
         raise SpecError(
             "models holds fits of a store beside other models. Attack them by two calls."
         )
-    options |= {"budget": budget}
-    recipe = one_text(recipe, "recipe")
-    place = opened(store if store is not None else fits[0].store.root if fits else "runs").store
-    data = (
-        [fit.plan.dataset.text() for fit in fits]
-        or some_texts(datasets, "datasets", dataset_spec)
-        or []
-    )
-    suite = attack_suite(name, options, list(dict.fromkeys(data)))
-    if fits:
-        plan = plan_fits(suite, [fit.plan for fit in fits], limit)
-        of_fits = {name: fit.plan.key.model for name, fit in named.items()}
-        plan = _named(plan, model_specs(of_fits, names)[1] if named else names)
-    else:
-        how: dict[str, Any] = {
-            "recipe": recipe,
-            "settings": setting_texts(settings),
-            "limit": limit,
-            "names": names,
-        }
-        plan = plan_run(suite, place, models=models, seeds=seeds, **how)
-    return _noted(
-        carry_out(plan, place, RunOptions(device, max_hours, executor), progress=progress)
-    )
+    return fits
 
 
 @checked
@@ -316,12 +349,12 @@ def train(
         >>> fit.model.training
         False
     """
-    place, recipe = opened(store), one_text(recipe, "recipe")
+    place, recipe = opened(store).store, one_text(recipe, "recipe")
     spec, data = model_spec(model), dataset_spec(dataset)
-    plan = plan_named(spec, data, recipe, setting_texts(settings), seed, place.store)
-    display = functools.partial(Display, plan.display) if progress else nullcontext
-    with session.open_fit(plan, place.store, RunOptions(device, max_hours), display) as evaluation:
-        return Fit(plan, place.store, evaluation)
+    plan = plan_named(spec, data, recipe, setting_texts(settings), seed, place)
+    how, display = RunOptions(device, max_hours), _display(plan.display, progress)
+    with session.open_fit(plan, place, how, display) as evaluation:
+        return Fit(plan, place, evaluation)
 
 
 def carry_out(
@@ -336,13 +369,16 @@ def carry_out(
 
     The reason is returned too if the work ended early.
     """
-    display = functools.partial(Display, plan.names) if progress else nullcontext
-    done = session.run_plan(plan, store, how, display)
+    done = session.run_plan(plan, store, how, _display(plan.names, progress))
     results = Results(
         done.cells, plan.parts, published, suite=plan.suite, names=plan.names, store=store
     )
     results.stopped = done.stopped
     return results
+
+
+def _display(names: DisplayNames, progress: bool) -> Callable[[], AbstractContextManager[Any]]:
+    return functools.partial(Display, names) if progress else nullcontext
 
 
 def _noted(results: Results) -> Results:

@@ -76,7 +76,8 @@ def push(
     with TemporaryDirectory() as temporary:
         folder = Path(temporary, "model")
         record, cells = share.build(store, fit, folder, chains=chains)
-        text = card(record, cells, folder, to if is_hub else path.name, license)
+        name = to if is_hub else path.name
+        text = card(record, cells, folder, name, license)
         (folder / manifest.CARD).write_text(text, encoding="utf-8")
         parts = manifest.write(folder)
         size = sum(part.stat().st_size for part in parts)
@@ -109,15 +110,11 @@ def fetch(source: str, store: Store) -> Fetched:
             record = share.unpack(there, folder, source, within=there.parent.parent)
         else:
             record = share.unpack(Path(source), folder)
-        cells = Store(folder).cells()
-        named = [
-            record.key.model,
-            record.key.dataset,
-            record.recipe,
-            *(cell.metric for cell in cells),
-        ]
-        trust.refuse_code(named, source)
-        findings = merge(Store(folder), store)
+        shared = Store(folder)
+        cells = shared.cells()
+        metrics = [cell.metric for cell in cells]
+        trust.refuse_code([record.key.model, record.key.dataset, record.recipe, *metrics], source)
+        findings = merge(shared, store)
     return Fetched(record.key, len(cells), findings, list(_differences(record, cells, source)))
 
 
@@ -126,9 +123,9 @@ def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Itera
     try:
         plan = plan_again(record, record.key.dataset, source, ())
         if plan.key.id != record.key.id:
-            what = "; ".join(between(record, plan))
+            parts = "; ".join(between(record, plan))
             yield (
-                f"It was trained with other code or options than are installed here ({what}): a "
+                f"It was trained with other code or options than are installed here ({parts}): a "
                 "run trains it again."
             )
             return

@@ -43,9 +43,9 @@ def write_site(
     """
     from jembench.report.page.leaderboard import Entry, leaderboard
 
+    # refused before anything is read: pages of one name, and files of the user
     pages = {folder / f"{slug(str(store), 120)}.html": Store(store) for store in stores}
-    index, entries, left_out = folder / "index.html", list[Entry](), list[str]()
-    found = dict[Path, Results]()
+    index = folder / "index.html"
     if len({index, *pages}) <= len(stores):
         raise SpecError(
             f"The pages of these stores would have the same name, or that of {index}. Rename a "
@@ -56,25 +56,34 @@ def write_site(
             raise SpecError(
                 f"{path} exists and is no page of jembench. Name another folder with --output."
             )
+
+    entries, left_out = list[Entry](), list[str]()
+    results_of_pages = dict[Path, Results]()
     for path, store in pages.items():
-        if damaged := [finding for finding in verify(store) if finding.status == "damaged"]:
+        damaged = [finding for finding in verify(store) if finding.status == "damaged"]
+        if damaged:
             left_out.append(f"{store.root}: {damaged[0].file} is damaged: {damaged[0].reason}")
             continue
         results = Results.of_store(store, Selection(names=names, some_names=True))
         if not results.cells:
             left_out.append(results.nothing)
             continue
-        fits = {
-            cell.fit.names: cell.fit.id
-            for cell in sorted(results.cells, key=lambda cell: -cell.fit.seed)
-        }
+        # the link of a model is that of its first seed
+        by_seed = sorted(results.cells, key=lambda cell: -cell.fit.seed)
+        fits = {cell.fit.names: cell.fit.id for cell in by_seed}
         entries.append(Entry(str(store.root), path.name, results.document.rows, fits))
-        found[path] = results
-    shown = {text for one in entries for row in one.rows for text in (row.name, row.headed)}
+        results_of_pages[path] = results
+
+    # each name is of some store, which the stores know together alone
+    shown = set[str]()
+    for entry in entries:
+        for row in entry.rows:
+            shown |= {row.name, row.headed}
     for text, name in names.items():
         if name not in shown:
             raise unknown("model or column in these stores", text, shown, "")
-    for path, results in found.items():
+
+    for path, results in results_of_pages.items():
         page = replace(results.document.page(), index=index.name)
         write_atomically(path, render(page).encode(), "--output")
     page = Page(title="Leaderboard", tables=leaderboard(entries), left_out=left_out)

@@ -11,7 +11,7 @@ from jembench.errors import DamagedError, SpecError
 from jembench.experiment.works import Work
 from jembench.running.dispatch import is_done
 from jembench.store.lease import in_work
-from jembench.store.works import OLD
+from jembench.store.works import OLD, WorkStatus
 
 
 class UnitStatus(NamedTuple):
@@ -65,31 +65,46 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
     # read after the statuses, since a worker ends its status before its lease
     busy = in_work(place.leases)
     units = []
-    for unit, at in statuses.items():
+    for unit, latest in statuses.items():
         with suppress(SpecError, DamagedError):  # it was done meanwhile, or cannot be read
             work = place.works.read(unit).read(Work)
-            if at.state == "running" and unit not in busy:
-                text = (
-                    "The process ended without a report, as after SIGKILL or for lack of memory. "
-                    f"Last: {at.text}"
-                )
-                at = dataclasses.replace(at, state="lost", text=text)
-            if at.state in ("queued", "running") or not is_done(work, place):
-                since = (at.since if at.state == "running" else at.time) or None
-                same = {
-                    name: getattr(at, name)
-                    for name in ("worker", "done", "total", "counted", "text", "log")
-                }
-                fit = (
-                    work.fit.model,
-                    work.display or work.fit.model,
-                    *work.fit.names[1:],
-                    work.fit.seed,
-                    work.fit.id,
-                )
-                units.append(
-                    UnitStatus(
-                        unit, work.kind, *fit, at.state, since=since, command=work.command, **same
-                    )
-                )
+            if latest.state == "running" and unit not in busy:
+                latest = _lost(latest)
+            if latest.state in ("queued", "running") or not is_done(work, place):
+                units.append(_unit_status(unit, work, latest))
     return units
+
+
+def _lost(latest: WorkStatus) -> WorkStatus:
+    """Return the status of a unit whose worker has died."""
+    text = (
+        "The process ended without a report, as after SIGKILL or for lack of memory. "
+        f"Last: {latest.text}"
+    )
+    return dataclasses.replace(latest, state="lost", text=text)
+
+
+def _unit_status(unit: str, work: Work, latest: WorkStatus) -> UnitStatus:
+    """Return what is shown of a unit, by its file and its latest status."""
+    since = latest.time
+    if latest.state == "running":
+        since = latest.since
+    return UnitStatus(
+        id=unit,
+        kind=work.kind,
+        model=work.fit.model,
+        name=work.display or work.fit.model,
+        dataset=work.fit.dataset,
+        recipe=work.fit.recipe,
+        seed=work.fit.seed,
+        fit=work.fit.id,
+        state=latest.state,
+        worker=latest.worker,
+        since=since or None,
+        done=latest.done,
+        total=latest.total,
+        counted=latest.counted,
+        text=latest.text,
+        log=latest.log,
+        command=work.command,
+    )

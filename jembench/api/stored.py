@@ -106,11 +106,11 @@ class OpenStore:
         stores = [OpenStore(source).store for source in sources]
         for store in stores:
             store.check_exists()  # before anything is copied
-        return [
-            finding._replace(file=str(store.root / finding.file))
-            for store in stores
-            for finding in merge(store, self.store)
-        ]
+        findings = []
+        for store in stores:
+            for finding in merge(store, self.store):
+                findings.append(finding._replace(file=str(store.root / finding.file)))
+        return findings
 
     def push(self, fit: FitKey | str, to: Location, **how: Any) -> Pushed:
         """Share a trained model, as ``jembench push`` does.
@@ -192,17 +192,22 @@ class OpenStore:
         from jembench.running.driver import RunOptions
 
         text, recipe = model_spec(model), one_text(recipe, "recipe")
-        data = None if dataset is None else dataset_spec(dataset)
-        known = imports(self.store, text) or _meant(self.store.trained(), text, data, recipe, seed)
-        if len(known) > 1:
-            meant = "; ".join(str(record.key) for record in known)
+        data = dataset
+        if dataset is not None:
+            data = dataset_spec(dataset)
+        records: Sequence[FitRecord] = imports(self.store, text)
+        if not records:
+            records = _meant(self.store.trained(), text, data, recipe, seed)
+        if len(records) > 1:
+            meant = "; ".join(str(record.key) for record in records)
             raise SpecError(
                 f"More than one trained model is meant: {meant}. Give dataset=, recipe= or the "
                 "model's spec in full."
             )
-        if known:
-            key, folder = known[0].key, self.store.fit_folder(known[0].key)
-            plan = plan_again(known[0], data or key.dataset, str(folder), [text, recipe or ""])
+        if records:
+            (record,) = records
+            folder = str(self.store.fit_folder(record.key))
+            plan = plan_again(record, data or record.key.dataset, folder, [text, recipe or ""])
         else:
             name, *settings = (recipe or "").split("+")
             plan = plan_fit(text, data or "digits", name or None, settings, seed)
@@ -221,16 +226,17 @@ def _meant(
     records: Sequence[FitRecord], model: str, dataset: str | None, recipe: str | None, seed: int
 ) -> Sequence[FitRecord]:
     """Return those of some trained models that are meant."""
-    found = [
+    records = [record for record in records if record.key.seed == seed]
+    if recipe is not None:
+        records = [record for record in records if record.key.recipe == recipe]
+    models = matching("models", model, [record.key.model for record in records])
+    datasets: Sequence[str] = [record.key.dataset for record in records]
+    if dataset is not None:
+        datasets = matching("datasets", dataset, datasets)
+    return [
         record
         for record in records
-        if record.key.seed == seed and recipe in (None, record.key.recipe)
-    ]
-    models = matching("models", model, [record.key.model for record in found])
-    known = [record.key.dataset for record in found]
-    datasets = known if dataset is None else matching("datasets", dataset, known)
-    return [
-        record for record in found if record.key.model in models and record.key.dataset in datasets
+        if record.key.model in models and record.key.dataset in datasets
     ]
 
 

@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple
 
 import click
 
-from jembench import __version__
 from jembench.cli import options
 from jembench.cli.output import print_json, print_table
 from jembench.errors import error_text
+from jembench.version import __version__
 
 NEEDED = {
     "torch": "torch",

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from jembench import __version__
 from jembench.catalog import trust
 from jembench.errors import (
     JembenchError,
@@ -32,6 +31,7 @@ from jembench.errors import (
     unknown,
 )
 from jembench.stopping import Stopped, listening
+from jembench.version import __version__
 
 
 class LazyCommand(NamedTuple):

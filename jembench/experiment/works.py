@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from jembench import __version__
 from jembench.catalog import code_identity, registry, trust
 from jembench.catalog.spec import stable_hash
 from jembench.catalog.validation import Range, Rule
@@ -24,6 +23,7 @@ from jembench.experiment.twins import changes
 from jembench.interfaces.running import Job, WorkKind
 from jembench.store import records
 from jembench.store.outcome import FitKey, Id, PlainSpec, encode
+from jembench.version import __version__
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from jembench import __version__
 from jembench.catalog.spec import slug
 from jembench.report.formats import Document, table_csv
 from jembench.report.latex import latex
@@ -20,6 +19,7 @@ from jembench.report.page.pictures import data_uri
 from jembench.report.protocols import parsed
 from jembench.report.rows import Row
 from jembench.report.table import Table, TableCell, number_in
+from jembench.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -1,0 +1,5 @@
+"""The version of the installed distribution."""
+
+import importlib.metadata
+
+__version__ = importlib.metadata.version("jembench")
