@@ -39,7 +39,8 @@ class Curriculum(ShortRun):
     """
 
     def __init__(self, first: ShortRun, *, auroc: float, most: int) -> None:
-        self.langevin, self.starts = first.langevin, first.starts
+        self.langevin = first.langevin
+        self.starts = first.starts
         self.threshold, self.most = auroc, most
         self._steps = first.steps
         self._seen = torch.zeros(2)  # the sum of the AUROCs in this window, and their number

@@ -61,8 +61,12 @@ class DAT(threat.AttackedModel):
         freeze: bool,
     ) -> None:
         super().__init__(net, data)
-        self.attack, self.logit, self.freeze = attack, logit, freeze
-        self.marginal, self.ramp, self.clean = marginal, ramp, clean
+        self.attack = attack
+        self.logit = logit
+        self.freeze = freeze
+        self.marginal = marginal
+        self.ramp = ramp
+        self.clean = clean
         self.chains: Chains = "marginal" if logit == "marginal" else "conditional"
 
     def train(self, mode: bool = True) -> DAT:
@@ -88,7 +92,8 @@ class DAT(threat.AttackedModel):
         logits = execution.at_least_float32(self.logits(torch.cat(images)))
         attacked, inside, outside = logits.split([len(part) for part in images])
         pairs = self._energies(inside, outside, y, negatives.y)
-        energies, of_chains = next(iter(pairs.values())), pairs.get("joint_energy")
+        energies = next(iter(pairs.values()))
+        of_chains = pairs.get("joint_energy")
         cross_entropy = F.cross_entropy(attacked, y)
         binary = F.softplus(energies.data).mean() + F.softplus(-energies.samples).mean()
         parts = {

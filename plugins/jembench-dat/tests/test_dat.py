@@ -40,11 +40,13 @@ def make(options="", data=DATA):
 
 
 def images(n=6, seed=0):
-    return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(seed)) * 2 - 0.5
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(n, *DATA.shape, generator=generator) * 2 - 0.5
 
 
 def batch():
-    x, y = images(), torch.tensor([0, 1, 2, 0, 1, 2])
+    x = images()
+    y = torch.tensor([0, 1, 2, 0, 1, 2])
     return Batch(x, x, y), Negatives(images(seed=1), y)
 
 
@@ -70,7 +72,8 @@ def by_hand(net, x, y, outliers, outlier_labels, *, logit, weight, eps, steps, s
             return -logits[torch.arange(len(images)), labels]
         return -logits.exp().sum(1).log()
 
-    inside, outside = energy(x, y), energy(outliers, outlier_labels)
+    inside = energy(x, y)
+    outside = energy(outliers, outlier_labels)
     binary = (1 + inside.exp()).log().mean() + (1 + (-outside).exp()).log().mean()
     attacked, before = (
         -net(images).log_softmax(1)[torch.arange(len(x)), y].mean() for images in (moved, x)
@@ -150,9 +153,8 @@ def test_recipes_of_the_code_have_nesterov_momentum(name):
 
 
 def split(n=12):
-    values = torch.randint(
-        256, (n, *DATA.shape), generator=torch.Generator().manual_seed(2), dtype=torch.uint8
-    )
+    generator = torch.Generator().manual_seed(2)
+    values = torch.randint(256, (n, *DATA.shape), generator=generator, dtype=torch.uint8)
     return Split(values, torch.arange(n) % 3)
 
 
@@ -163,7 +165,8 @@ def trainer(model=None, recipe=RECIPE):
 
 
 def test_a_step_of_training_is_that_of_plain_sgd_with_ascended_outliers_of_the_same_labels():
-    run, plain = trainer(), make(",steps=2").net
+    run = trainer()
+    plain = make(",steps=2").net
     run.window(2)  # chains of no step
     assert run.sampler.steps == 1
     plain.load_state_dict(run.model.net.state_dict())
@@ -182,12 +185,14 @@ def test_a_step_of_training_is_that_of_plain_sgd_with_ascended_outliers_of_the_s
     x = drawn[0].clone().requires_grad_()
     plain(x)[torch.arange(len(x)), y].sum().backward()
     step = x.grad / x.grad.flatten(1).norm(dim=1)[:, None, None, None]
-    torch.testing.assert_close(negatives.x, (drawn[0] + 2 * 0.3 * step).clamp(-0.5, 1.5))
+    expected = (drawn[0] + 2 * 0.3 * step).clamp(-0.5, 1.5)
+    torch.testing.assert_close(negatives.x, expected)
     plain.zero_grad()
     by_hand(
         plain, given.x, y, negatives.x, y, logit="code", weight=0.5, eps=0.5, steps=2, step_size=0.1
     ).backward()  # fmt: skip
-    for new, old in zip(run.model.net.parameters(), plain.parameters(), strict=True):
+    pairs = zip(run.model.net.parameters(), plain.parameters(), strict=True)
+    for new, old in pairs:
         torch.testing.assert_close(new, old - 0.1 * old.grad, rtol=1e-4, atol=1e-5)
 
 
@@ -209,10 +214,8 @@ def test_frozen_batch_norm_keeps_its_statistics_and_learns_its_scales():
 
 def test_auroc_is_that_of_scikit_learn_with_ties():
     generator = np.random.default_rng(0)
-    data, samples = (
-        generator.integers(0, 8, 40).astype(np.float32),
-        generator.integers(2, 12, 30).astype(np.float32),
-    )
+    data = generator.integers(0, 8, 40).astype(np.float32)
+    samples = generator.integers(2, 12, 30).astype(np.float32)
     labels = np.r_[np.zeros(40), np.ones(30)]
     found = auroc(Energies(torch.from_numpy(data), torch.from_numpy(samples)))
     assert float(found) == pytest.approx(roc_auc_score(labels, np.r_[data, samples]))
@@ -246,7 +249,8 @@ def test_chains_grow_where_the_mean_of_a_window_reaches_the_threshold():
 
 def test_a_resumed_curriculum_is_bit_for_bit_that_of_one_run_in_the_middle_of_a_window_too():
     recipe = dataclasses.replace(RECIPE, log_every=4)
-    whole, first = trainer(recipe=recipe), trainer(recipe=recipe)
+    whole = trainer(recipe=recipe)
+    first = trainer(recipe=recipe)
     whole.window(4)
     whole.window(2)
     first.window(3)
@@ -255,6 +259,7 @@ def test_a_resumed_curriculum_is_bit_for_bit_that_of_one_run_in_the_middle_of_a_
     second.window(1)
     second.window(2)
     assert whole.sampler.steps == second.sampler.steps == 1
-    for one, other in zip(whole.model.parameters(), second.model.parameters(), strict=True):
+    pairs = zip(whole.model.parameters(), second.model.parameters(), strict=True)
+    for one, other in pairs:
         assert torch.equal(one, other)
     assert torch.equal(whole.chains()["seen"], second.chains()["seen"])

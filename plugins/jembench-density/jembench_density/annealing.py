@@ -74,7 +74,9 @@ class Annealing:
     def __init__(
         self, grad_energy: GradEnergy, bounds: Bounds, *, temperatures: int, leapfrog: int
     ) -> None:
-        self.grad_energy, self.bounds, self.leapfrog = grad_energy, bounds, leapfrog
+        self.grad_energy = grad_energy
+        self.bounds = bounds
+        self.leapfrog = leapfrog
         self.passes = 0
         """Images that passed forward and backward through the network."""
         self.places = np.linspace(0, 1, temperatures + 1)
@@ -86,7 +88,9 @@ class Annealing:
 
         Nothing else uses the chains of the pilot run.
         """
-        chains, step, places = self._at(x), float(self.steps[0]), np.linspace(0, 1, PILOT)
+        chains = self._at(x)
+        step = float(self.steps[0])
+        places = np.linspace(0, 1, PILOT)
         found = []
         for beta in progress.track(
             inverse_temperatures(places).tolist(), "pilot run", "temperatures"
@@ -118,7 +122,8 @@ class Annealing:
         path = list(zip(inverse_temperatures(self.places), self.steps, strict=True))[
             :: -1 if reverse else 1
         ]
-        chains, rates = self._at(x), list[float]()
+        chains = self._at(x)
+        rates = list[float]()
         log_weights = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         for (beta, _), (next_beta, step) in progress.track(
             list(pairwise(path)), "annealing", "temperatures"

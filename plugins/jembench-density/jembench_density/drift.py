@@ -77,11 +77,10 @@ class ChainDrift(Metric):
             SpecError: if ``at`` is no list of numbers of steps, or ``steps`` is given as well.
         """
         last = self.steps or LONGEST
-        given = (
-            [*(str(steps) for steps in GRID if steps < last), str(last)]
-            if self.at is None
-            else self.at.split("+")
-        )
+        if self.at is None:
+            given = [*(str(steps) for steps in GRID if steps < last), str(last)]
+        else:
+            given = self.at.split("+")
         if not all(one.isdecimal() and 0 < int(one) <= MOST for one in given) or None not in (
             self.at,
             self.steps,
@@ -126,7 +125,8 @@ class ChainDrift(Metric):
 
         FID is not among them.
         """
-        test, estimates = arrays["energy-test"].astype("float64"), dict[str, Estimate]()
+        test = arrays["energy-test"].astype("float64")
+        estimates = dict[str, Estimate]()
         for start in (name.removeprefix("moved-") for name in arrays if name.startswith("moved-")):
             for place in reported(arrays):
                 energy, nearest, moved = (
@@ -155,11 +155,9 @@ class ChainDrift(Metric):
         from jembench.data.pixels import to_float
         from jembench.parts import seeds
 
-        test, kept, bounds = (
-            evaluation.data.part("test"),
-            sampler.kept(),
-            evaluation.data.spec.bounds,
-        )
+        test = evaluation.data.part("test")
+        kept = sampler.kept()
+        bounds = evaluation.data.spec.bounds
         if kept is None and self.start == "buffer":
             raise NotApplicable(
                 "The model's sampler keeps no chains to continue. Choose start=noise or start=data."
@@ -170,11 +168,10 @@ class ChainDrift(Metric):
             kept is not None and kept.y is not None
         )
         x = to_float(test.images[:n], bounds).to(evaluation.device)
-        y = (
-            test.labels[:n].to(evaluation.device)
-            if conditional and test.labels is not None
-            else None
-        )
+        if conditional and test.labels is not None:
+            y = test.labels[:n].to(evaluation.device)
+        else:
+            y = None
         if self.start in ("all", "data"):
             yield "data", ChainState(x, y)
         if self.start in ("all", "noise"):
@@ -204,21 +201,23 @@ class ChainDrift(Metric):
         from jembench.models.predictions import batched
         from jembench.parts import chain, seeds
 
-        data, device, begin = evaluation.data.spec, evaluation.device, state.x
+        data = evaluation.data.spec
+        device = evaluation.device
+        begin = state.x
         seed = int(
             torch.randint(
                 2**62, (), generator=evaluation.services.generator(f"{self.name} {start}")
             )
         )
-        gradient, generator = (
-            batched(grad_energy(evaluation.model), data),
-            seeds.seeded(seed, device),
-        )
-        train, scale = evaluation.data.images("train").flatten(1), data.dimensions**0.5
+        gradient = batched(grad_energy(evaluation.model), data)
+        generator = seeds.seeded(seed, device)
+        train = evaluation.data.images("train").flatten(1)
+        scale = data.dimensions**0.5
         found: dict[str, list[Tensor]] = {
             f"{quantity}-{start}": [] for quantity in (*QUANTITIES, "images")
         }
-        for before, steps in zip([0, *times], times, strict=False):
+        pairs = zip([0, *times], times, strict=False)
+        for before, steps in pairs:
             state = chain.run(sampler, state, gradient, generator, steps - before)
             images = to_uint8(state.x, data.bounds).cpu()
             moved = (state.x - begin).flatten(1).norm(dim=1) * 2 / (data.bounds[1] - data.bounds[0])

@@ -36,15 +36,18 @@ def drift(title: str, arrays: Arrays) -> Drawing:
     from matplotlib.ticker import NullLocator
 
     starts = [start for start in _STARTS if f"moved-{start}" in arrays]
-    times, trained = arrays["times"], int(arrays["trained"])
-    places, texts = np.where(times > 0, times, times[1] / 3), [f"{time:,}" for time in times]
+    times = arrays["times"]
+    trained = int(arrays["trained"])
+    places = np.where(times > 0, times, times[1] / 3)
+    texts = [f"{time:,}" for time in times]
     strips = -(-len(starts) // 2)
     strip = (drawing.page() / 2 - 0.3) * _CHAINS / len(times) + 0.35
     figure, panels = drawing.panels(
         title, 3.6 + strip * strips, 4 + len(starts), 2, height_ratios=[1.6, 1.6, *[strip] * strips]
     )
     rows: list[dict[str, Any]] = []
-    for axes, (quantity, (name, unit)) in zip(panels, _CURVES.items(), strict=False):
+    pairs = zip(panels, _CURVES.items(), strict=False)
+    for axes, (quantity, (name, unit)) in pairs:
         drawn = []
         for number, start in enumerate(starts):
             values = arrays[f"{quantity}-{start}"].astype("float64")
@@ -61,7 +64,8 @@ def drift(title: str, arrays: Arrays) -> Drawing:
             linestyle=":",
             label="steps in training",
         )
-        low, high = np.concatenate(drawn).min(), np.concatenate(drawn).max()
+        low = np.concatenate(drawn).min()
+        high = np.concatenate(drawn).max()
         margin = 0.06 * (high - low)
         axes.set(
             xscale="log",

@@ -73,7 +73,8 @@ class KernelDensity(nn.Module):
 
         low, high = self.data.bounds
         narrowest = dequantisation.level_width((low, high)) / 2
-        loss(minimize_scalar(loss, bounds=(math.log(narrowest), math.log(high - low))).x)
+        bounds = (math.log(narrowest), math.log(high - low))
+        loss(minimize_scalar(loss, bounds=bounds).x)
 
     def log_prob(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
         """Return log p(x) within the bounds in nats; beyond them, the same formula."""

@@ -134,8 +134,11 @@ class LogZ(Metric):
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return both bounds, and if they have converged log Z and the log-likelihood."""
-        forward, reverse, log2_px = arrays["forward"], arrays["reverse"], arrays["log2-px"]
-        sizes, bits = (len(forward), len(reverse)), float(arrays["dimensions"]) * math.log(2)
+        forward = arrays["forward"]
+        reverse = arrays["reverse"]
+        log2_px = arrays["log2-px"]
+        sizes = (len(forward), len(reverse))
+        bits = float(arrays["dimensions"]) * math.log(2)
 
         def middle(drawn: Indices, drawn_reverse: Indices) -> Array:
             return (log_mean_exp(forward[drawn]) - log_mean_exp(-reverse[drawn_reverse])) / 2
@@ -165,7 +168,8 @@ class LogZ(Metric):
         from jembench.sampling.starts import UniformStart
         from jembench_density.annealing import Annealing
 
-        data, uniform = evaluation.data.spec, UniformStart(evaluation.data.spec)
+        data = evaluation.data.spec
+        uniform = UniformStart(evaluation.data.spec)
         generator = evaluation.services.generator(self.name)
         energy = batched(grad_energy(evaluation.model), data)
         path = Annealing(
@@ -207,7 +211,8 @@ class LogZ(Metric):
             if len(inside) == self.chains:
                 return inside, EXACT
         images, _, source, _ = evaluation.samples(Source(sampler=self.sampler))
-        test, half = evaluation.data.part("test").images, self.chains // 2
+        test = evaluation.data.part("test").images
+        half = self.chains // 2
         chosen = (
             pool[torch.randint(len(pool), (n,), generator=generator)]
             for pool, n in ((images, self.chains - half), (test, half))
@@ -239,7 +244,8 @@ def not_converged(forward: Array, reverse: Array, least: int) -> str:
     By the delta method, the variance of a bound is 1 / ESS - 1 / B. It is too small where the
     largest weights were not drawn, so that a least ESS is required as well.
     """
-    low, high = float(log_mean_exp(forward)), -float(log_mean_exp(-reverse))
+    low = float(log_mean_exp(forward))
+    high = -float(log_mean_exp(-reverse))
     bounds = f"not converged: the bounds of log Z, {low:,.4g} and {high:,.4g} nats,"
     sizes = effective_sizes(forward, reverse)
     if min(sizes) < least:

@@ -65,11 +65,9 @@ class DensityError(Metric):
 
         from jembench.models.capabilities import capabilities
 
-        truth, data, test = (
-            known(evaluation.data),
-            evaluation.data.spec,
-            evaluation.data.part("test").images,
-        )
+        truth = known(evaluation.data)
+        data = evaluation.data.spec
+        test = evaluation.data.part("test").images
         arrays = {
             "log-px": log_px(evaluation),
             "true-log-px": _log_joint(truth, test, data).logsumexp(1).numpy(),
@@ -101,7 +99,8 @@ class DensityError(Metric):
         )
         estimates = {"log-px-error": Estimate(spread, "nats", "lower")}
         if "posteriors" in arrays:
-            posteriors, shares = arrays["posteriors"], arrays["shares"]
+            posteriors = arrays["posteriors"]
+            shares = arrays["shares"]
             mass = Resampling(
                 lambda drawn: abs(posteriors[drawn].mean(axis=1) - shares).sum(axis=1) / 2,
                 (len(posteriors),),
@@ -150,8 +149,10 @@ def _of_cells(arrays: Arrays) -> dict[str, Value]:
 
     if "true-cells" not in arrays:
         return {}
-    p, log_q = arrays["true-cells"], arrays["log-cells"]
-    kl, variation = float((xlogy(p, p) - p * log_q).sum()), float(abs(p - np.exp(log_q)).sum() / 2)
+    p = arrays["true-cells"]
+    log_q = arrays["log-cells"]
+    kl = float((xlogy(p, p) - p * log_q).sum())
+    variation = float(abs(p - np.exp(log_q)).sum() / 2)
     values = {"kl": (kl, "nats"), "total-variation": (variation, "")}
     return {
         label: Value(value, None, None, len(p), unit, "lower")

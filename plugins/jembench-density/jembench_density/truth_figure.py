@@ -42,7 +42,8 @@ def densities(results: Sequence[Result]) -> Drawing:
     for result in results:
         title = f"{drawing.wrapped(result.model, side)}\nKL {result.values['kl'].value:.3f}"
         shown.append((title, np.exp(result.arrays["log-cells"]), result.arrays.get("samples")))
-    rows, lines = -(-len(shown) // columns), max(title.count("\n") for title, _, _ in shown)
+    rows = -(-len(shown) // columns)
+    lines = max(title.count("\n") for title, _, _ in shown)
     height = 0.65 + rows * (0.3 + 0.13 * lines + 2 * side)
     fit = results[0].fit
     name = f"Density and samples on {fit.dataset}, seed {fit.seed}; KL(data || model) in nats"
@@ -103,7 +104,9 @@ def _draw(axes: Axes, title: str, cells: Numbers, top: float) -> None:
 def _scatter(axes: Axes, samples: NDArray[Any]) -> None:
     """Draw images of two numbers, (n, 2), as dots."""
     axes.plot(*samples.T, ".", color=drawing.BLUE, markersize=1.2)
-    axes.set(aspect="equal", xlim=(-0.5, _LEVELS - 0.5), ylim=(-0.5, _LEVELS - 0.5))
+    xlim = (-0.5, _LEVELS - 0.5)
+    ylim = (-0.5, _LEVELS - 0.5)
+    axes.set(aspect="equal", xlim=xlim, ylim=ylim)
     _frame(axes)
 
 

@@ -30,7 +30,8 @@ class Quadratic:
 
 @pytest.fixture
 def evaluation():
-    train, test = random_images(90, 1), random_images(40, 2)
+    train = random_images(90, 1)
+    test = random_images(40, 2)
     langevin = Langevin(steps=4, step_size=RATE, noise=0.0)
     sampler = PersistentChains(FakeEvaluation().spec, langevin, buffer_size=30, reinit=0.0)
     sampler.init(1, generator=torch.Generator().manual_seed(3))
@@ -60,9 +61,8 @@ def test_every_value_of_a_contracting_chain(evaluation):
     for start, x in starts.items():
         if x is None:  # known by its energies alone
             begin = found.arrays["energy-noise"][0]
-            np.testing.assert_allclose(
-                found.arrays["energy-noise"][3], begin * (1 - RATE) ** 60, rtol=1e-4
-            )
+            measured = found.arrays["energy-noise"][3]
+            np.testing.assert_allclose(measured, begin * (1 - RATE) ** 60, rtol=1e-4)
             continue
         for place, steps in enumerate((0, 4, 10, 30)):
             at = x * (1 - RATE) ** steps

@@ -32,7 +32,8 @@ def inner():
 
 
 def test_far_from_the_bounds_it_is_that_of_scikit_learn_with_its_bandwidth(inner):
-    images, h = inner.centres.double().numpy(), float(inner.bandwidth)
+    images = inner.centres.double().numpy()
+    h = float(inner.bandwidth)
     x = 0.2 * torch.randn(50, 2, 1, 1, generator=seeded(2))
     expected = Reference(bandwidth=h).fit(images).score_samples(x.flatten(1))
     np.testing.assert_allclose(inner.log_prob(x), expected, atol=1e-4)
@@ -44,11 +45,13 @@ def test_far_from_the_bounds_it_is_that_of_scikit_learn_with_its_bandwidth(inner
 
 def test_at_the_bounds_kernels_are_truncated_normal_distributions_and_samples_exact():
     model = fitted(LINE, torch.tensor([-1.0, -0.9, -0.2, 0.1, 0.7, 1.0]))
-    h, centres = float(model.bandwidth), model.centres.flatten().double().numpy()
+    h = float(model.bandwidth)
+    centres = model.centres.flatten().double().numpy()
     kernels = [stats.truncnorm((-1 - c) / h, (1 - c) / h, c, h) for c in centres]
     x = torch.linspace(-1, 1, 41)
     expected = np.log(np.mean([kernel.pdf(x.double().numpy()) for kernel in kernels], axis=0))
-    np.testing.assert_allclose(model.log_prob(x.view(-1, 1, 1, 1)), expected, atol=1e-5)
+    measured = model.log_prob(x.view(-1, 1, 1, 1))
+    np.testing.assert_allclose(measured, expected, atol=1e-5)
     drawn = model.sample(2000, generator=seeded(3)).flatten().numpy()
     assert np.abs(drawn).max() <= 1
     assert (

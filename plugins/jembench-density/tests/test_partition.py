@@ -33,9 +33,8 @@ class Gaussian:
         return -self.energy(x)
 
     def sample(self, n, y=None, *, generator):
-        return torch.from_numpy(
-            TRUNCATED.rvs((n, 1, 1, 2), random_state=generator.initial_seed() % 2**32)
-        ).float()
+        random_state = generator.initial_seed() % 2**32
+        return torch.from_numpy(TRUNCATED.rvs((n, 1, 1, 2), random_state=random_state)).float()
 
 
 class Banana:
@@ -68,10 +67,13 @@ def test_the_integral_of_a_gaussian_in_a_box_and_the_likelihood_of_images():
     for label in ("log-z-lower", "log-z-upper", "log-z"):
         value = found.values[label]
         assert value.low <= LOG_Z <= value.high
-        assert (value.value, value.n, value.unit) == (pytest.approx(LOG_Z, abs=0.1), 100, "nats")
+        assert value.value == pytest.approx(LOG_Z, abs=0.1)
+        assert value.n == 100
+        assert value.unit == "nats"
     bits = -bits_per_dim(-evaluation.test_energies.double() - found.values["log-z"].value, PLANE)
     likelihood = found.values["log-likelihood"]
-    assert (likelihood.value, likelihood.n) == (pytest.approx(float(bits.mean())), 300)
+    assert likelihood.value == pytest.approx(float(bits.mean()))
+    assert likelihood.n == 300
     assert found.details["passes"] == 20 * (1 + 40 * 4 * 2) + 2 * 100 * (1 + 29 * 2)
     assert min(found.details["acceptance"]) > 0.5
 
@@ -91,7 +93,9 @@ def test_an_integral_by_quadrature_from_samples_of_chains(monkeypatch):
 
 
 def test_the_integral_of_a_mixture_on_64_pixels():
-    data, scale = DataSpec(name="mixture", shape=(1, 8, 8), num_classes=0), 0.5
+    shape = (1, 8, 8)
+    data = DataSpec(name="mixture", shape=shape, num_classes=0)
+    scale = 0.5
     signs = torch.randn(3, 64, generator=torch.Generator().manual_seed(0)).sign()
     means = torch.linspace(-0.3, 0.3, 3)[:, None] * signs
     inside = np.log(norm.cdf((1 - means) / scale) - norm.cdf((-1 - means) / scale))
@@ -133,7 +137,8 @@ def test_where_the_bounds_differ_the_reason_stands_in_place_of_a_number():
 
 @pytest.mark.parametrize("way", [0, 1])
 def test_bounds_of_few_effective_chains_have_not_converged_even_if_they_agree(way):
-    even, peaked = np.zeros(100), np.array([*[0.0] * 99, 10.0])
+    even = np.zeros(100)
+    peaked = np.array([*[0.0] * 99, 10.0])
     ways = [even, -even]
     ways[way] = peaked * (1, -1)[way]
     level = logsumexp(peaked) - math.log(100)
@@ -157,8 +162,10 @@ def test_a_mode_that_chains_from_noise_miss_is_seen_from_test_images():
             narrow = depth - ((place - 0.8) / 0.01).square().sum(1) / 2
             return -torch.logaddexp(broad, narrow)
 
-    data = DataSpec(name="well", shape=(1, 1, 4), num_classes=0)
-    draws = torch.randn(300, 1, 1, 4, generator=torch.Generator().manual_seed(0))
+    shape = (1, 1, 4)
+    data = DataSpec(name="well", shape=shape, num_classes=0)
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.randn(300, 1, 1, 4, generator=generator)
     broad, narrow = (
         to_uint8(place, data.bounds) for place in (0.3 * draws - 0.2, 0.01 * draws + 0.8)
     )
@@ -178,17 +185,16 @@ def test_a_mode_that_chains_from_noise_miss_is_seen_from_test_images():
 
 
 def test_of_100_simulations_at_least_95_intervals_cover_log_z(monkeypatch):
-    generator, metric, evaluation = (
-        torch.Generator().manual_seed(1),
-        LogZ(chains=50, resamples=300),
-        of_plane(Gaussian()),
-    )
+    generator = torch.Generator().manual_seed(1)
+    metric = LogZ(chains=50, resamples=300)
+    evaluation = of_plane(Gaussian())
     path = Annealing(grad_energy(Gaussian()), PLANE.bounds, temperatures=10, leapfrog=1)
     uniform = UniformStart(PLANE)
     path.adapt(uniform.draw(100, None, generator), generator)
     forward, _ = path.run(uniform.draw(5000, None, generator), generator)
     reverse, _ = path.run(Gaussian().sample(5000, generator=generator), generator, reverse=True)
-    evaluation.test_energies, found = evaluation.test_energies[:2], []
+    evaluation.test_energies = evaluation.test_energies[:2]
+    found = []
     for ways in zip(
         2 * math.log(3) + forward.view(100, 50),
         2 * math.log(3) - reverse.view(100, 50),
@@ -219,14 +225,15 @@ def test_transitions_keep_the_density_up_to_the_walls(leapfrog):
 
 
 def test_paths_are_reflected_as_often_as_they_hit_a_wall():
-    x, low, high = torch.linspace(-9, 9, 181, dtype=torch.float64).view(-1, 1, 1, 1), -1.0, 2.0
-    place, speed = x.clone(), torch.ones_like(x)
+    x = torch.linspace(-9, 9, 181, dtype=torch.float64).view(-1, 1, 1, 1)
+    low = -1.0
+    high = 2.0
+    place = x.clone()
+    speed = torch.ones_like(x)
     while ((place < low) | (place > high)).any():
         for wall, beyond in ((low, place < low), (high, place > high)):
-            place, speed = (
-                torch.where(beyond, 2 * wall - place, place),
-                torch.where(beyond, -speed, speed),
-            )
+            place = torch.where(beyond, 2 * wall - place, place)
+            speed = torch.where(beyond, -speed, speed)
     found, momentum = reflected(x, torch.ones_like(x), (low, high))
     inside = ((found - low).abs() > 1e-9) & ((found - high).abs() > 1e-9)
     np.testing.assert_allclose(found, place, atol=1e-12)

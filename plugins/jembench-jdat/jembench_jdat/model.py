@@ -65,7 +65,9 @@ class EBJDAT(threat.AttackedModel):
         of_code: bool,
     ) -> None:
         super().__init__(net, data)
-        self.attack, self.weights, self.of_code = attack, weights, of_code
+        self.attack = attack
+        self.weights = weights
+        self.of_code = of_code
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return the loss, with the share of adversarial images that are classified correctly."""
@@ -74,10 +76,8 @@ class EBJDAT(threat.AttackedModel):
         assert loss.energies is not None
         moved = self._adversarial(self.unit(batch.x_labelled), batch.y_labelled)
         logits = self.logits_of_unit(moved)
-        energy, cross_entropy = (
-            marginal_energy(logits).mean(),
-            F.cross_entropy(logits, batch.y_labelled),
-        )
+        energy = marginal_energy(logits).mean()
+        cross_entropy = F.cross_entropy(logits, batch.y_labelled)
         if self.of_code:
             difference = loss.energies.data.mean() - energy
         else:

@@ -24,7 +24,8 @@ def make(options, seed=0):
 
 def images(n, seed=0):
     """Images of the pixel levels that a dataset has, away from the bounds and at them."""
-    levels = torch.randint(0, 256, (n, *DATA.shape), generator=torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    levels = torch.randint(0, 256, (n, *DATA.shape), generator=generator)
     return levels.float() / 127.5 - 1
 
 
@@ -50,7 +51,8 @@ def energy_of(model, x, y, moved):
 def published(model, x, y, moved):
     """The attack of the code, whose distance is that of each image's logits."""
     gain = model.net(moved)[torch.arange(len(y)), y].sum()
-    before, after = model.net(x).detach(), model.net(moved)
+    before = model.net(x).detach()
+    after = model.net(moved)
     return gain + sum(
         ((p / p.norm() - q / q.norm()) ** 2).sum() for p, q in zip(before, after, strict=True)
     )
@@ -60,8 +62,11 @@ def published(model, x, y, moved):
 @pytest.mark.parametrize("norm", ["none", "batch"])
 def test_the_loss_and_a_step_by_hand(version, norm):
     options = f"norm={norm},version={version},marginal=0.45,gap=0.2,clean=0.3,adversarial=0.7"
-    model, again = make(options), make(options)
-    x_p, x, x_q = images(4, 1), images(4), images(4, 2)
+    model = make(options)
+    again = make(options)
+    x_p = images(4, 1)
+    x = images(4)
+    x_q = images(4, 2)
     torch.manual_seed(5)
     loss = model.train().training_loss(Batch(x_p, x, Y), Negatives(x_q, None))
 
@@ -80,12 +85,14 @@ def test_the_loss_and_a_step_by_hand(version, norm):
     for one, value in ((model, loss.total), (again, total)):
         value.backward()
         torch.optim.SGD(one.parameters(), 0.1).step()
-    for one, other in zip(model.parameters(), again.parameters(), strict=True):
+    pairs = zip(model.parameters(), again.parameters(), strict=True)
+    for one, other in pairs:
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
 def test_the_paper_projects_and_raises_the_energy_and_the_code_does_neither():
-    x, reach = (images(4) + 1) / 2, {}
+    x = (images(4) + 1) / 2
+    reach = {}
     for version in ("paper", "code"):
         model = make(f"version={version}")
         torch.manual_seed(0)
@@ -112,19 +119,17 @@ def test_the_published_constants():
         (found["eb-jdat"], 100, (25, 50, 75)),
         (found["eb-jdat-code"], 200, (50, 100, 150)),
     ):
-        assert (recipe.epochs, recipe.schedule.decay_epochs, recipe.optimizer.learning_rate) == (
-            epochs,
-            decays,
-            0.01,
-        )
-        assert (recipe.batch_size, recipe.data.labelled_batch, recipe.optimizer.sharpness) == (
-            64,
-            128,
-            2,
-        )
+        assert recipe.epochs == epochs
+        assert recipe.schedule.decay_epochs == decays
+        assert recipe.optimizer.learning_rate == 0.01
+        assert recipe.batch_size == 64
+        assert recipe.data.labelled_batch == 128
+        assert recipe.optimizer.sharpness == 2
     code = found["eb-jdat-code"].model
     assert float(code["eps"]) * 2 == pytest.approx(8 / 255)  # on [-1, 1]
     assert float(code["step_size"]) * 2 == pytest.approx(2 / 255)
     arguments = registry.resolve("models", "eb-jdat").arguments
-    assert (arguments["eps"], arguments["steps"], arguments["step_size"]) == (8 / 255, 5, 2 / 255)
+    assert arguments["eps"] == 8 / 255
+    assert arguments["steps"] == 5
+    assert arguments["step_size"] == 2 / 255
     assert [arguments[name] for name in ("marginal", "gap", "clean", "adversarial")] == [1, 1, 0, 1]

@@ -47,13 +47,15 @@ class TamedJEM(JEM):
         loss = hybrid_loss(self, batch, negatives, self.weights)
         assert loss.energies is not None
         samples = loss.energies.samples
-        return loss._replace(total=loss.total + samples.mean() - self.tamed_mean(samples))
+        total = loss.total + samples.mean() - self.tamed_mean(samples)
+        return loss._replace(total=total)
 
     def tamed_mean(self, energies: Float[Tensor, " B"]) -> Float[Tensor, ""]:
         """Return the mean of clipped energies, or of those that are not left out."""
         median = energies.detach().median()
         spread = NORMAL * (energies.detach() - median).abs().median()
-        low, high = median - self.limit * spread, median + self.limit * spread
+        low = median - self.limit * spread
+        high = median + self.limit * spread
         if self.energies == "clip":
             return energies.clamp(low, high).mean()
         kept = (energies.detach() >= low) & (energies.detach() <= high)

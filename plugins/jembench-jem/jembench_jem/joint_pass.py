@@ -68,7 +68,9 @@ class JointPassJEM(threat.AttackedModel):
 
     def scale(self) -> Float[Tensor, ""] | float:
         """Return s."""
-        return (SPEED * self.log_scale).exp() if self.terms.scaled else 1.0
+        if self.terms.scaled:
+            return (SPEED * self.log_scale).exp()
+        return 1.0
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return s f(x)."""
@@ -82,11 +84,14 @@ class JointPassJEM(threat.AttackedModel):
         The loss trains the same energy.
         """
         f = execution.at_least_float32(self(x))
-        return marginal_energy(f) if y is None else -f.gather(1, y[:, None]).squeeze(1)
+        if y is None:
+            return marginal_energy(f)
+        return -f.gather(1, y[:, None]).squeeze(1)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return the loss above with its terms, the scale and the mean energies as parts."""
-        terms, ramp = self.terms, batch.ramp(self.terms.ramp)
+        terms = self.terms
+        ramp = batch.ramp(self.terms.ramp)
         images = self._images(batch, negatives)
         outputs = self._outputs(images)
         energies = {name: marginal_energy(output) for name, output in outputs.items()}
@@ -103,7 +108,8 @@ class JointPassJEM(threat.AttackedModel):
             }
             total = total + terms.marginal * ramp * (parts["energy_data"] - parts["energy_samples"])
         if "outliers" in energies:
-            inside, outside = energies["data"], energies["outliers"]
+            inside = energies["data"]
+            outside = energies["outliers"]
             parts["outlier_loss"] = F.softplus(inside).mean() + F.softplus(-outside).mean()
             parts["energy_outliers"] = outside.mean()
             total = total + terms.outliers * ramp * parts["outlier_loss"]
@@ -143,7 +149,8 @@ class JointPassJEM(threat.AttackedModel):
         if not count:
             return x
         low, high = self.data.bounds
-        attacked, labels = self.unit(x[:count]), y[:count]
+        attacked = self.unit(x[:count])
+        labels = y[:count]
 
         def score(images: Tensor) -> Tensor:
             return F.cross_entropy(self.logits_of_unit(images), labels, reduction="sum")

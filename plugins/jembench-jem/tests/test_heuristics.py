@@ -45,11 +45,9 @@ def test_the_loss_and_a_step_by_hand_and_the_guard_sees_all_energies(energies):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
     other = copy.deepcopy(net)
-    x, samples, y = (
-        torch.randn(5, *DATA.shape),
-        torch.randn(5, *DATA.shape),
-        torch.tensor([0, 1, 2, 0, 1]),
-    )
+    x = torch.randn(5, *DATA.shape)
+    samples = torch.randn(5, *DATA.shape)
+    y = torch.tensor([0, 1, 2, 0, 1])
     samples[0] *= 1000
     loss = TamedJEM(net, energies, 3.0).training_loss(Batch(x, x, y), Negatives(samples, None))
 
@@ -64,12 +62,13 @@ def test_the_loss_and_a_step_by_hand_and_the_guard_sees_all_energies(energies):
     expected = nn.functional.cross_entropy(other(x), y) - other(x).logsumexp(1).mean() - mean
     torch.testing.assert_close(loss.total, expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(loss.energies.samples, energy)
-    for weight, same, grad in zip(
+    triples = zip(
         net.parameters(),
         other.parameters(),
         torch.autograd.grad(expected, other.parameters()),
         strict=True,
-    ):
+    )
+    for weight, same, grad in triples:
         (found,) = torch.autograd.grad(loss.total, weight, retain_graph=True)
         torch.testing.assert_close(weight - 0.1 * found, same - 0.1 * grad, rtol=1e-4, atol=1e-5)
 

@@ -21,7 +21,8 @@ def make(spec, seed=0):
 
 
 def draw(n=4):
-    return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(n, *DATA.shape, generator=generator) * 2 - 1
 
 
 BATCH = Batch(draw(), draw().flip(0), torch.tensor([0, 6, 3, 3]))
@@ -119,7 +120,9 @@ def test_running_statistics_are_mostly_those_of_the_data(recipe, model):
     dataset = fit.dataset.make()
     made = fit.model.make(dataset.spec)
     trainer = make_trainer(fit, dataset, torch.device("cpu"), made)
-    draw, passes, data = trainer.batches.draw, [], []
+    draw = trainer.batches.draw
+    passes = []
+    data = []
 
     def drawn():
         batch = draw()

@@ -117,7 +117,8 @@ def test_the_replay_buffer_becomes_that_of_the_sampler(path):
 
 def test_a_checkpoint_without_a_buffer_has_no_chains(path):
     write(path, published(), buffer=0)
-    assert (read(path).sampler, read(path).chains) == ("", {})
+    assert read(path).sampler == ""
+    assert read(path).chains == {}
 
 
 def test_wrappers_and_other_entries_do_no_harm(path):
@@ -159,7 +160,8 @@ def test_other_networks_are_refused(path):
 
 def test_another_number_of_classes_is_listed(path):
     write(path, published())
-    data = DataSpec(name="cifar100", shape=(3, 32, 32), num_classes=100)
+    shape = (3, 32, 32)
+    data = DataSpec(name="cifar100", shape=shape, num_classes=100)
     with pytest.raises(
         CheckpointError, match=r"net.class_output.weight is \(10, 128\) instead of \(100, 128\)"
     ):

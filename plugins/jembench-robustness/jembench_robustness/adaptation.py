@@ -55,7 +55,9 @@ class BatchStatistics:
             )
         # without running statistics, those of the batch are used in evaluation mode too
         for norm in norms:
-            norm.track_running_stats, norm.running_mean, norm.running_var = False, None, None
+            norm.track_running_stats = False
+            norm.running_mean = None
+            norm.running_var = None
         classify = self.classifier(model, norms, data, generator)
         order = torch.randperm(len(x), generator=generator, device=x.device)
         found = [
@@ -121,10 +123,8 @@ class TEA(Tent):
 
         from jembench.parts import chain, marginal_energy
 
-        step, sampler = (
-            _steps(norms, self.learning_rate),
-            resolve("samplers", self.sampler).make(data),
-        )
+        step = _steps(norms, self.learning_rate)
+        sampler = resolve("samplers", self.sampler).make(data)
 
         def gradient(x: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor]:
             x = x.detach().requires_grad_()

@@ -178,18 +178,20 @@ class AutoAttack(attacks.Attack):
         from jembench.parts import seeds, threat
 
         size = eps.parse_eps(self.eps)
+        seed = seeds.derive(0, f"robustness/{self.name} {shard.number}") % 2**31
         attack = pyautoattack.AutoAttack(
             target.logits,
             norm={"linf": "Linf", "l2": "L2"}[self.norm],
             eps=size,
-            seed=seeds.derive(0, f"robustness/{self.name} {shard.number}") % 2**31,
+            seed=seed,
             version=self.chosen,
             device=shard.x.device,
         )
         targets = min(attack.fab.n_target_classes, target.data.num_classes - 1)
         attack.fab.n_target_classes = attack.apgd_targeted.n_target_classes = targets
         attack.verbose = False
-        adversarial, by = shard.x.clone(), torch.full_like(shard.y, STANDING)
+        adversarial = shard.x.clone()
+        by = torch.full_like(shard.y, STANDING)
         by[target.classes(shard.x) != shard.y] = MISCLASSIFIED
         with _contained(attack) as warnings:
             for place, member in enumerate(MEMBERS[self.chosen]):
@@ -197,7 +199,8 @@ class AutoAttack(attacks.Attack):
                 if not len(left):
                     break
                 attack.attacks_to_run = [member]
-                x, y = shard.x[left], shard.y[left]
+                x = shard.x[left]
+                y = shard.y[left]
                 made, predicted = attack.run_standard_evaluation(x, y, batch_size=len(x))
                 adversarial[left] = made
                 by[left[predicted != y]] = place

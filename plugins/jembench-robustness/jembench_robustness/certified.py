@@ -60,12 +60,16 @@ class Certified(Metric):
     @property
     def count(self) -> int:
         """The number of images."""
-        return attacks.BUDGETS[self.budget].images if self.images is None else self.images
+        if self.images is None:
+            return attacks.BUDGETS[self.budget].images
+        return self.images
 
     @property
     def answers(self) -> int:
         """The number of noisy copies per image."""
-        return COPIES[self.budget] if self.copies is None else self.copies
+        if self.copies is None:
+            return COPIES[self.budget]
+        return self.copies
 
     @property
     def protocol_options(self) -> dict[str, Any]:
@@ -146,7 +150,8 @@ class Certified(Metric):
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
         """Return certified accuracies, the mean radius and the share of abstentions."""
-        correct, radius = arrays["predicted"] == arrays["label"], arrays["radius"]
+        correct = arrays["predicted"] == arrays["label"]
+        radius = arrays["radius"]
         return {
             "certified-l2@0/255": share(correct & (radius > 0), "higher"),
             **{

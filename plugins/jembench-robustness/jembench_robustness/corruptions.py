@@ -59,7 +59,9 @@ def _pixels(x: Images, length: float) -> float:
 
 
 def _defocus_blur(x: Images, rng: Generator, radius: float, smoothing: float) -> Images:
-    radius, smoothing, reach = _pixels(x, radius), _pixels(x, smoothing), round(_pixels(x, 1))
+    radius = _pixels(x, radius)
+    smoothing = _pixels(x, smoothing)
+    reach = round(_pixels(x, 1))
     offsets = np.arange(-int(radius) - reach, int(radius) + reach + 1)
     disc = 1.0 * (offsets**2 + offsets[:, None] ** 2 <= radius**2)
     kernel = ndimage.gaussian_filter(disc / disc.sum(), smoothing, radius=reach, mode="constant")
@@ -71,7 +73,8 @@ def _glass_blur(x: Images, rng: Generator, std: float, passes: int) -> Images:
 
     Pixels are replaced in place, at random.
     """
-    std, reach = _pixels(x, std), round(_pixels(x, 1))
+    std = _pixels(x, std)
+    reach = round(_pixels(x, 1))
     sigma, (n, height, width, _) = (0, std, std, 0), x.shape
     x = ndimage.gaussian_filter(x, sigma, mode="nearest")
     for _ in range(passes):
@@ -90,8 +93,10 @@ def _smeared(x: Images, degrees: NDArray[np.float64], radius: float, std: float)
     n, height, width, _ = x.shape
     taps = np.arange(2 * round(_pixels(x, radius)) + 1)
     weights = np.exp(-0.5 * (taps / _pixels(x, std)) ** 2)
-    found, turn = np.zeros_like(x), np.radians(degrees)[:, None]
-    for tap, weight in zip(taps, weights / weights.sum(), strict=True):
+    found = np.zeros_like(x)
+    turn = np.radians(degrees)[:, None]
+    pairs = zip(taps, weights / weights.sum(), strict=True)
+    for tap, weight in pairs:
         rows = (np.arange(height) + np.ceil(tap * np.sin(turn) - 0.5).astype(int)).clip(
             0, height - 1
         )
@@ -159,7 +164,9 @@ def _plasma(x: Images, rng: Generator, decay: float) -> Images:
     """Return fractals (N, H, W, 1) from 0 to 1, by the diamond-square algorithm on a torus."""
     n, height, width, _ = x.shape
     size = 1 << (max(height, width) - 1).bit_length()
-    plane, step, swing = np.zeros((n, size, size)), size, 100.0
+    plane = np.zeros((n, size, size))
+    step = size
+    swing = 100.0
 
     def middle(
         first: Images, first_axis: int, second: Images, second_axis: int, shift: int
@@ -170,7 +177,8 @@ def _plasma(x: Images, rng: Generator, decay: float) -> Images:
         return total / 4 + swing * rng.uniform(-swing, swing, total.shape)
 
     while step > 1:
-        half, corners = step // 2, plane[:, ::step, ::step]
+        half = step // 2
+        corners = plane[:, ::step, ::step]
         centres = middle(corners, 1, np.roll(corners, -1, 2), 1, -1)
         plane[:, half::step, half::step] = centres
         plane[:, ::step, half::step] = middle(corners, 2, centres, 1, 1)
@@ -201,7 +209,8 @@ def _elastic_transform(x: Images, rng: Generator, reach: float, std: float, shea
     Both are random; lengths are in heights.
     """
     n, height, width, _ = x.shape
-    side, centre = min(height, width) // 3, np.array([height // 2, width // 2])
+    side = min(height, width) // 3
+    centre = np.array([height // 2, width // 2])
     points = centre + side * np.array([[1, 1], [1, -1], [-1, -1]])
     moved = points + rng.uniform(-1, 1, (n, 3, 2)) * shear * height
     back = np.linalg.solve(

@@ -40,7 +40,8 @@ def draw(results: Sequence[Result]) -> Drawing:
     )
     figure, axes = panels(title, 1.35 * len(results), 2 * len(results), 2)
     rows: list[dict[str, Any]] = []
-    for result, left, right in zip(results, axes[::2], axes[1::2], strict=True):
+    triples = zip(results, axes[::2], axes[1::2], strict=True)
+    for result, left, right in triples:
         energies = {
             name: result.arrays[f"energy-{name}"]
             for name in NAMES

@@ -97,10 +97,8 @@ class EnergyShift(Metric):
         """Attack the model, and measure energies."""
         from jembench.attacks.target import Target
 
-        target, chosen = (
-            Target(evaluation.model, evaluation.data.spec),
-            attacks.choose(evaluation, self.images),
-        )
+        target = Target(evaluation.model, evaluation.data.spec)
+        chosen = attacks.choose(evaluation, self.images)
         arrays = attacks.in_shards(
             self, evaluation, chosen, lambda shard: self._energies(target, shard)
         ).whole()
@@ -156,7 +154,8 @@ class EnergyShift(Metric):
                 gradient.logits_of(target.model, target.data, at), shard.y, reduction="sum"
             )
 
-        size, shape = eps.parse_eps(self.eps), tuple(shard.x.shape[1:])
+        size = eps.parse_eps(self.eps)
+        shape = tuple(shard.x.shape[1:])
         generators = [
             seeds.generator(0, f"{self.name}/start {index}") for index in shard.index.tolist()
         ]

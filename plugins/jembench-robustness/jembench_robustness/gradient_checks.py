@@ -99,7 +99,9 @@ class GradientChecks(attacks.GradientAttack):
     def spent(self) -> attacks.Budget:
         """The budget, with at most ``CHECKED`` images unless the option gives their number."""
         spent = super().spent
-        return spent if self.images else spent._replace(images=min(CHECKED, spent.images))
+        if self.images:
+            return spent
+        return spent._replace(images=min(CHECKED, spent.images))
 
     @property
     def protocol_options(self) -> dict[str, Any]:
@@ -109,9 +111,10 @@ class GradientChecks(attacks.GradientAttack):
 
     def pgd(self, norm: eps.Norm, setting: Setting | None = None, **others: Any) -> PGD:
         """Return the attack under check: its search, or the attack of one setting."""
-        of_setting = (
-            {"eps": repr(setting.eps), "steps": setting.steps} if setting else {"steps": self.steps}
-        )
+        if setting:
+            of_setting = {"eps": repr(setting.eps), "steps": setting.steps}
+        else:
+            of_setting = {"steps": self.steps}
         options = {
             **self._shared,
             "norm": norm,
@@ -154,7 +157,8 @@ class GradientChecks(attacks.GradientAttack):
         """Run the attacks of each check, or read stored ones; return results by image."""
         import numpy as np
 
-        norm, largest = self.norm, eps.largest_distance(self.norm, evaluation.data.spec.dimensions)
+        norm = self.norm
+        largest = eps.largest_distance(self.norm, evaluation.data.spec.dimensions)
         searched = self.pgd(norm).attack(evaluation)
         white = searched if norm == "l2" else self.pgd("l2").attack(evaluation)
         black = self.black_box.attack(evaluation)
@@ -213,7 +217,8 @@ class GradientChecks(attacks.GradientAttack):
 
     def suspicions(self, arrays: Mapping[str, Any]) -> list[str]:
         """Return a sentence for each failed check."""
-        n, settings = len(arrays["standing"]), self._settings_of(arrays)
+        n = len(arrays["standing"])
+        settings = self._settings_of(arrays)
         hits = {label: int(failing.sum()) for label, failing in _failing(arrays).items()}
         sentences = []
         if _low(hits["unlimited"], n) > UNBROKEN:
@@ -310,7 +315,9 @@ def _median(arrays: Mapping[str, Any], norm: eps.Norm, largest: float) -> float:
     import numpy as np
 
     far = arrays[f"distance-{norm}"][arrays["found"]]
-    return float(np.median(far[far > 0])) if (far > 0).any() else largest
+    if (far > 0).any():
+        return float(np.median(far[far > 0]))
+    return largest
 
 
 def flat(target: Target, shard: attacks.Shard, norm: eps.Norm) -> Tensor:

@@ -56,9 +56,11 @@ def curves(results: Sequence[Result]) -> Drawing:
     rows: list[dict[str, Any]] = []
     for index, group in enumerate(grouped(results, _line)):
         points = sorted((int(_options(result)["severity"]), result.values) for result in group)
-        severities, model = [severity for severity, _ in points], _line(group[0])
+        severities = [severity for severity, _ in points]
+        model = _line(group[0])
         # there is no AUROC with an adaptation
-        for axes, label in zip(panels, points[0][1], strict=False):
+        pairs = zip(panels, points[0][1], strict=False)
+        for axes, label in pairs:
             values = [found[label] for _, found in points]
             style = {
                 **drawing.line(index, group[0].colour),
@@ -68,9 +70,8 @@ def curves(results: Sequence[Result]) -> Drawing:
             }
             axes.errorbar(severities, [value.value for value in values], **style)
             unit = f", {values[0].unit}" if values[0].unit else ""
-            axes.set(
-                xlabel="severity", ylabel=drawing.beside(in_words(label) + unit), xticks=severities
-            )
+            ylabel = drawing.beside(in_words(label) + unit)
+            axes.set(xlabel="severity", ylabel=ylabel, xticks=severities)
             rows += [
                 {"model": model, "severity": severity, "label": label, **value._asdict()}
                 for severity, value in zip(severities, values, strict=True)

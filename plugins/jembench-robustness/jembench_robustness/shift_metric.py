@@ -49,16 +49,16 @@ class Shift(ScoredClasses):
     @cached_property
     def adaptation(self) -> Resolved | None:
         """The test-time adaptation; None: the trained model itself classifies."""
-        return None if self.adapt == "none" else registry.resolve("adaptations", self.adapt)
+        if self.adapt == "none":
+            return None
+        return registry.resolve("adaptations", self.adapt)
 
     @property
     def requires(self) -> frozenset[Need]:
         """The needs of the score, unless the model is adapted, and labelled logits."""
-        return (
-            super().requires
-            if self.adaptation is None
-            else frozenset({"logits", "labels", "gradients"})
-        )
+        if self.adaptation is None:
+            return super().requires
+        return frozenset({"logits", "labels", "gradients"})
 
     @property
     def reads(self) -> frozenset[Quantity]:
@@ -90,23 +90,22 @@ class Shift(ScoredClasses):
 
         scorer, fitted = (None, {}) if self.adaptation else self.fitted(evaluation)
         parts = getattr(resolve(self.set).make(), "parts", ()) or [self.set]
-        inside = (
-            {}
-            if scorer is None
-            else {"inside": self.scores_of(scorer, evaluation, "test", self.data_noise)}
-        )
+        if scorer is None:
+            inside = {}
+        else:
+            inside = {"inside": self.scores_of(scorer, evaluation, "test", self.data_noise)}
         contents, measured = [], []
         for name in parts:
             noise, about = self.noise_and_about(evaluation, name)
-            adapted = (
-                adapted_logits(self.adaptation, evaluation, name, noise)
-                if self.adaptation
-                else None
-            )
+            if self.adaptation:
+                adapted = adapted_logits(self.adaptation, evaluation, name, noise)
+            else:
+                adapted = None
             logits, labels = labelled_logits(evaluation, name, noise, adapted)
-            scores = (
-                {} if scorer is None else {"score": self.scores_of(scorer, evaluation, name, noise)}
-            )
+            if scorer is None:
+                scores = {}
+            else:
+                scores = {"score": self.scores_of(scorer, evaluation, name, noise)}
             classified = ECE().scores(logits, labels)
             measured.append(
                 {"correct": classified["correct"], "confidence": classified["confidence"], **scores}
@@ -125,12 +124,11 @@ class Shift(ScoredClasses):
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return accuracy, ECE and, without an adaptation, AUROC, each a mean over variants."""
-        correct, confidence = arrays["correct"], arrays["confidence"]
-        n, right, error = (
-            len(correct),
-            100 * correct.mean(axis=1),
-            binned_error(confidence, correct, self.bins),
-        )
+        correct = arrays["correct"]
+        confidence = arrays["confidence"]
+        n = len(correct)
+        right = 100 * correct.mean(axis=1)
+        error = binned_error(confidence, correct, self.bins)
         accuracy = Resampling(lambda drawn: right[drawn].mean(axis=1), (n,), (0.0, 100.0), n)
         return {
             "accuracy": Estimate(accuracy, "%", "higher"),
@@ -176,7 +174,9 @@ def adapted_logits(
     from jembench.models import predictions
     from jembench.parts import seeds
 
-    pixels, data, device = evaluation.data.images(images), evaluation.data.spec, evaluation.device
+    pixels = evaluation.data.images(images)
+    data = evaluation.data.spec
+    device = evaluation.device
     name = f"adapted-{adaptation.id}-{content_hash(pixels)}-noise={noise:g}"
 
     def compute() -> dict[str, Tensor]:

@@ -129,10 +129,8 @@ def cifar10_1(*, version: Literal["v6", "v4"] = "v6", root: Root = "") -> OODSet
 
 def _pairs(by: str, severity: int) -> Pairs:
     """Return the pairs of a corruption and a severity that the options of a set stand for."""
-    corruptions, severities = (
-        get_args(By)[1:] if by == "all" else [by],
-        [severity] if severity else range(1, 6),
-    )
+    corruptions = get_args(By)[1:] if by == "all" else [by]
+    severities = [severity] if severity else range(1, 6)
     return list(itertools.product(corruptions, severities))
 
 
@@ -164,9 +162,8 @@ def _chosen(size: int, test: Split) -> Tensor:
 
     if len(test.images) >= size:
         return torch.arange(size)
-    return torch.randperm(size, generator=seeds.generator(0, "evaluation/limit"))[
-        : len(test.images)
-    ]
+    generator = seeds.generator(0, "evaluation/limit")
+    return torch.randperm(size, generator=generator)[: len(test.images)]
 
 
 def _read(

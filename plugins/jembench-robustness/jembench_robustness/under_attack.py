@@ -125,7 +125,8 @@ class Attacked(UnderAttack):
         labels = torch.from_numpy(attacked["label"])
         found = self.measured.of_logits(evaluation, logits.detach().cpu().double(), labels)
         protocol = protocol_id(self.name, evaluation, of=found.protocol, attack=self.described)
-        return replace(found, protocol=protocol, values=self.labelled(dict(found.values)))
+        values = self.labelled(dict(found.values))
+        return replace(found, protocol=protocol, values=values)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the values of the metric, by labels with the attack."""
@@ -192,7 +193,8 @@ class OutliersUnderAttack(UnderAttack, OutOfDistribution):
         from jembench.models.predictions import one_pass
         from jembench.parts import seeds
 
-        attack, outliers = cast(PGD, self.attacker), evaluation.data.images(self.set)
+        attack = cast(PGD, self.attacker)
+        outliers = evaluation.data.images(self.set)
         low, high = evaluation.data.spec.bounds
 
         def scores(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -239,8 +241,11 @@ def highest(
     from jembench.attacks.pgd import STRIDE
     from jembench.attacks.threat import project, steepest
 
-    eps, norm, steps = parse_eps(attack.eps), attack.norm, attack.spent.steps
-    found, radius = [], torch.full((len(x),), eps, dtype=x.dtype, device=x.device)
+    eps = parse_eps(attack.eps)
+    norm = attack.norm
+    steps = attack.spent.steps
+    found = []
+    radius = torch.full((len(x),), eps, dtype=x.dtype, device=x.device)
     for start in starts.unbind(dim=1):
         moved = project(x + eps * start, x, radius, norm)
         for _ in range(steps + 1):

@@ -37,17 +37,17 @@ def model():
 
 @pytest.fixture
 def images():
-    return torch.rand(6, *DATA.shape, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    generator = torch.Generator().manual_seed(1)
+    return torch.rand(6, *DATA.shape, generator=generator) * 2 - 1
 
 
 def logits_of(x, model, scale, shift):
     """The logits of a batch by its own statistics, the norm written out."""
     conv, *_, head = model.net
     hidden = F.conv2d(x, conv.weight, conv.bias)
-    mean, var = (
-        hidden.mean(dim=(0, 2, 3), keepdim=True),
-        hidden.var(dim=(0, 2, 3), correction=0, keepdim=True),
-    )
+    mean = hidden.mean(dim=(0, 2, 3), keepdim=True)
+    dim = (0, 2, 3)
+    var = hidden.var(dim=dim, correction=0, keepdim=True)
     hidden = scale[:, None, None] * (hidden - mean) / (var + 1e-5).sqrt() + shift[:, None, None]
     return F.silu(hidden).flatten(1) @ head.weight.T + head.bias
 
@@ -65,16 +65,16 @@ def after_one_step(loss, model):
 
 
 def adapted(adaptation, model, images):
-    return adaptation.logits(
-        copy.deepcopy(model), images, DATA, generator=torch.Generator().manual_seed(2)
-    )
+    generator = torch.Generator().manual_seed(2)
+    return adaptation.logits(copy.deepcopy(model), images, DATA, generator=generator)
 
 
 def test_norm_takes_the_statistics_of_each_batch(model, images):
     assert torch.allclose(
         adapted(BatchStatistics(), model, images), logits_of(images, model, *PLAIN)
     )
-    order = torch.randperm(6, generator=torch.Generator().manual_seed(2))
+    generator = torch.Generator().manual_seed(2)
+    order = torch.randperm(6, generator=generator)
     found = adapted(BatchStatistics(batch=4), model, images)  # two batches of three
     for places in order.split(3):
         assert torch.allclose(found[places], logits_of(images[places], model, *PLAIN))
@@ -86,7 +86,8 @@ def test_tent_steps_on_the_entropy_and_classifies_before_the_step(model, images)
         return -(p * p.log()).sum() / 3
 
     found = adapted(Tent(batch=3, learning_rate=RATE), model, images)
-    first, second = torch.randperm(6, generator=torch.Generator().manual_seed(2)).split(3)
+    generator = torch.Generator().manual_seed(2)
+    first, second = torch.randperm(6, generator=generator).split(3)
     batch = images[first]
     assert torch.allclose(found[first], logits_of(batch, model, *PLAIN))
     assert torch.allclose(
@@ -150,6 +151,8 @@ def test_a_trained_fit_stays_as_it_is_on_disk_and_in_memory(tmp_path):
     }
     assert len({values["ece"].value for values in found.values()}) == len(ADAPTATIONS)
     assert fit.model.state_dict().keys() == before.keys()
-    assert all(torch.equal(tensor, before[name]) for name, tensor in fit.model.state_dict().items())
-    assert all(weight.requires_grad for weight in fit.model.parameters())
+    for name, tensor in fit.model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    for weight in fit.model.parameters():
+        assert weight.requires_grad
     assert (fit.folder / "model.safetensors").read_bytes() == written

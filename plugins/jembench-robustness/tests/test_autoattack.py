@@ -75,7 +75,8 @@ def short(monkeypatch):
 
 def shard_of(model, n=24, number=3):
     """Grey images with the classes that the model gives, but for every sixth."""
-    x = 0.35 + 0.3 * torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    x = 0.35 + 0.3 * torch.rand(n, *DATA.shape, generator=generator)
     y = model.logits(2 * x - 1).argmax(dim=1)
     y[::6] = (y[::6] + 1) % 5
     return Shard(number, torch.arange(n), x, y)
@@ -89,7 +90,8 @@ def found_of(model, **options):
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("version", ["standard", "rand"])
 def test_it_is_pyautoattack_image_by_image(norm, version):
-    model, size = Linear(hidden=12), {"linf": 0.015, "l2": 0.06}[norm]
+    model = Linear(hidden=12)
+    size = {"linf": 0.015, "l2": 0.06}[norm]
     shard, found = found_of(model, eps=str(size), norm=norm, version=version)
     by_hand = pyautoattack.AutoAttack(
         lambda x: model.logits(2 * x - 1),
@@ -112,11 +114,13 @@ def test_it_is_pyautoattack_image_by_image(norm, version):
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_of_a_linear_classifier_it_breaks_those_that_are_nearer_than_eps_and_no_others(norm):
     model = Linear()
-    x, y = shard_of(model).x, shard_of(model).y
+    x = shard_of(model).x
+    y = shard_of(model).y
     # of images in [0, 1], which are half as far apart
     slope = 2 * model.net[1].weight.detach().double()
     logits = model.logits(2 * x - 1).detach().double() / 10
-    margin, towards = logits.gather(1, y[:, None]) - logits, slope[y][:, None] - slope
+    margin = logits.gather(1, y[:, None]) - logits
+    towards = slope[y][:, None] - slope
     dual = towards.abs().sum(dim=2) if norm == "linf" else towards.norm(dim=2)
     exact = (
         (margin / dual)
@@ -155,7 +159,9 @@ def test_an_image_beyond_eps_is_an_error(monkeypatch):
     ],
 )
 def test_each_check_tells_its_model_and_nothing_global_changes(model, flags, caplog, capsys):
-    shard, before, tracer = shard_of(model()), torch.random.get_rng_state(), sys.gettrace()
+    shard = shard_of(model())
+    before = torch.random.get_rng_state()
+    tracer = sys.gettrace()
     found = AutoAttack(eps="0.05").find(FakeEvaluation(), shard, Target(model(), DATA))
     assert {name for name in CHECKS if found.others[name].all()} == flags
     assert model is Random or torch.equal(torch.random.get_rng_state(), before)
@@ -177,9 +183,8 @@ def test_details_have_the_contribution_of_each_attack_and_the_failed_checks():
 
 def test_a_whole_measurement():
     model = Linear(hidden=12)
-    images = torch.randint(
-        90, 165, (30, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
-    )
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randint(90, 165, (30, *DATA.shape), dtype=torch.uint8, generator=generator)
     labels = model.logits(2 * images.float() / 255 - 1).argmax(dim=1)
     evaluation = FakeEvaluation(sets={"test": images}, labels=labels, model=model, spec=DATA)
     found = AutoAttack(eps="0.015", images=30).compute(evaluation)
@@ -211,6 +216,7 @@ def test_random_predictions_have_the_version_for_them():
     ],
 )
 def test_data_on_which_it_is_not_defined(options, shape, classes, message):
-    planned = SimpleNamespace(spec=DataSpec(name="toy", shape=shape, num_classes=classes))
+    spec = DataSpec(name="toy", shape=shape, num_classes=classes)
+    planned = SimpleNamespace(spec=spec)
     with pytest.raises(NotApplicable, match=message):
         AutoAttack(**options).check(planned)

@@ -25,7 +25,8 @@ def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(eva
     found = metric.compute(evaluation)
     chosen = choose(evaluation, 40)
     exact = evaluation.model.exact(chosen.images / 255, "l2").numpy()
-    radius, far = found.arrays["radius"], exact > 0.05
+    radius = found.arrays["radius"]
+    far = exact > 0.05
     clear = (exact > 0.02) & (exact < 0.2)  # beyond, 2000 copies of one class certify no more
     assert clear.sum() > 5
     assert (found.arrays["predicted"] == evaluation.model.classes(chosen.images).numpy())[far].all()

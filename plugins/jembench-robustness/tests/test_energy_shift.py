@@ -40,9 +40,8 @@ def energy(s):
 
 @pytest.fixture
 def evaluation():
-    images = torch.randint(
-        60, 196, (20, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
-    )
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(60, 196, (20, 1, 4, 4), dtype=torch.uint8, generator=generator)
     labels = Slope().logits(images / 255).argmax(dim=1)
     return FakeEvaluation(sets={"test": images}, labels=labels, model=Slope(), spec=DATA)
 
@@ -61,9 +60,9 @@ def test_energies_are_those_of_the_closed_form(evaluation):
     np.testing.assert_array_equal(arrays["broken-apgd-t"], worst < 0)
     unbroken = arrays["energy-clean"][worst > 0]
     np.testing.assert_array_equal(arrays["energy-apgd-t"][worst > 0], unbroken)
-    np.testing.assert_allclose(
-        arrays["energy-apgd-t"][worst < 0], energy(worst[worst < 0]), atol=0.02
-    )
+    measured = arrays["energy-apgd-t"][worst < 0]
+    expected = energy(worst[worst < 0])
+    np.testing.assert_allclose(measured, expected, atol=0.02)
     assert arrays["broken-cw"].all()
     np.testing.assert_allclose(arrays["energy-cw"], -np.log(2), atol=0.02)  # just beyond s = 0
     shift = (energy(s) - energy(worst)).mean()
@@ -84,7 +83,9 @@ def test_an_image_that_no_attack_breaks_keeps_its_energy(evaluation):
 def test_what_it_cannot_be(evaluation):
     with pytest.raises(SpecError, match="eps"):
         EnergyShift(eps="none")
-    planned = SimpleNamespace(spec=DataSpec(name="toy", shape=(1, 4, 4), num_classes=3))
+    shape = (1, 4, 4)
+    spec = DataSpec(name="toy", shape=shape, num_classes=3)
+    planned = SimpleNamespace(spec=spec)
     with pytest.raises(NotApplicable, match="Targeted APGD needs 4 classes; toy has 3"):
         EnergyShift().check(planned)
 

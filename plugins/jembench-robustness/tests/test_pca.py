@@ -27,7 +27,8 @@ def test_pca_starts_are_spread_along_the_principal_directions():
     """Against scikit-learn: the mean, and standard deviations of scale times the singular values,
     in the kept plane.
     """
-    sizes, levels = (60, 50, 2), (100, 140, 90)
+    sizes = (60, 50, 2)
+    levels = (100, 140, 90)
     train = Split(
         torch.cat(list(map(images_of, sizes, levels))),
         torch.arange(3).repeat_interleave(torch.tensor(sizes)),
@@ -40,8 +41,7 @@ def test_pca_starts_are_spread_along_the_principal_directions():
     kept = np.cumsum(pca.explained_variance_ratio_) < 0.9
     assert 0 < kept.sum() < 3
     along = pca.transform(x)
-    np.testing.assert_allclose(
-        along.std(axis=0), np.where(kept, 0.02 * pca.singular_values_, 0), rtol=0.02, atol=1e-5
-    )
+    expected = np.where(kept, 0.02 * pca.singular_values_, 0)
+    np.testing.assert_allclose(along.std(axis=0), expected, rtol=0.02, atol=1e-5)
     np.testing.assert_allclose(along.mean(axis=0), 0, atol=1e-3)
     assert torch.equal(start.draw(9, None, seeded(1)), start.draw(9, None, seeded(1)))

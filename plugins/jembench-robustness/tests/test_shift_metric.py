@@ -17,7 +17,8 @@ TEST, SHIFTED, CLASSES, BINS = 30, 40, 3, 4
 @pytest.fixture
 def evaluation():
     """Random logits and energies of five sets, each with labels of its own."""
-    rng, shape = torch.Generator().manual_seed(0), (SHIFTED, CLASSES)
+    rng = torch.Generator().manual_seed(0)
+    shape = (SHIFTED, CLASSES)
     labels = {name: torch.randint(CLASSES, (SHIFTED,), generator=rng) for name in SETS}
     readings = {("logits", name): torch.randn(shape, generator=rng) for name in SETS}
     readings |= {
@@ -38,12 +39,12 @@ def by_hand(evaluation, inside, shifted):
     """The means over sets of the three values on the images of these places."""
     found = []
     for name in SETS:
-        logits, labels = (
-            evaluation.readings["logits", name][shifted].double(),
-            evaluation.set_labels[name][shifted],
-        )
-        gaps, hits = [0.0] * BINS, (logits.argmax(dim=1) == labels).tolist()
-        for confidence, hit in zip(logits.softmax(dim=1).amax(dim=1).tolist(), hits, strict=True):
+        logits = evaluation.readings["logits", name][shifted].double()
+        labels = evaluation.set_labels[name][shifted]
+        gaps = [0.0] * BINS
+        hits = (logits.argmax(dim=1) == labels).tolist()
+        pairs = zip(logits.softmax(dim=1).amax(dim=1).tolist(), hits, strict=True)
+        for confidence, hit in pairs:
             gaps[int(BINS * confidence)] += hit - confidence
         outside = (-evaluation.readings["energy", name][shifted]).tolist()
         wins = [
@@ -63,7 +64,8 @@ def test_values_are_means_over_the_parts_of_a_set_and_a_resample_draws_an_image_
     assert [found.values[label].value for label in ("accuracy", "ece", "auroc")] == by_hand(
         evaluation, range(TEST), range(SHIFTED)
     )
-    assert all(value.low < value.value < value.high for value in found.values.values())
+    for value in found.values.values():
+        assert value.low < value.value < value.high
     inside, shifted = (
         np.random.default_rng(1).integers(size, size=(1, size)) for size in (TEST, SHIFTED)
     )

@@ -44,7 +44,8 @@ def test_each_keeps_the_shape_and_the_labels_is_the_same_again_and_grows_with_se
             shifts.corrupted(by=name, severity=severity).draw(Split(smooth, labels), spec)
             for _ in "ab"
         )
-        assert (first.images.shape, first.images.dtype) == (smooth.shape, torch.uint8)
+        assert first.images.shape == smooth.shape
+        assert first.images.dtype == torch.uint8
         assert torch.equal(first.images, second.images)
         assert torch.equal(first.labels, labels)
         change.append((first.images.double() - smooth.double()).abs().mean())
@@ -53,14 +54,16 @@ def test_each_keeps_the_shape_and_the_labels_is_the_same_again_and_grows_with_se
 
 
 def test_all_of_a_set_take_turns_and_are_its_parts():
-    test, found = split(CIFAR, 20), shifts.corrupted(by="contrast")
+    test = split(CIFAR, 20)
+    found = shifts.corrupted(by="contrast")
     assert found.parts == [f"corrupted:by=contrast,severity={severity}" for severity in range(1, 6)]
     for first, part in enumerate(found.parts):
         whole = resolve(part).make().draw(test, CIFAR).images
         assert torch.equal(found.draw(test, CIFAR).images[first::5], whole[first::5])
     assert len(set(shifts.corrupted().parts)) == 75
     assert shifts.corrupted().draw(test, CIFAR).images.shape == test.images.shape
-    plane = DataSpec(name="plane", shape=(1, 1, 2), num_classes=2)
+    shape = (1, 1, 2)
+    plane = DataSpec(name="plane", shape=shape, num_classes=2)
     with pytest.raises(
         NotApplicable, match="grey or RGB images of at least 8x8; those of plane are 1x1x2"
     ):
@@ -74,9 +77,12 @@ def test_halves_of_a_level_are_rounded_up_whatever_the_error():
 
 def test_noise_has_its_moments():
     grey = np.full((40, 32, 32, 3), 0.5)
-    gaussian, shot = changed("gaussian_noise", grey, 2), changed("shot_noise", grey, 3)
-    assert (gaussian.mean(), gaussian.std()) == pytest.approx((0.5, 0.06), abs=6e-4)
-    assert (shot.mean(), shot.var()) == pytest.approx((0.5, 0.5 / 100), abs=6e-4)
+    gaussian = changed("gaussian_noise", grey, 2)
+    shot = changed("shot_noise", grey, 3)
+    assert gaussian.mean() == pytest.approx(0.5, abs=6e-4)
+    assert gaussian.std() == pytest.approx(0.06, abs=6e-4)
+    assert shot.mean() == pytest.approx(0.5, abs=6e-4)
+    assert shot.var() == pytest.approx(0.5 / 100, abs=6e-4)
     impulse = changed("impulse_noise", grey)
     assert [(impulse == value).mean() for value in (0, 1, 0.5)] == pytest.approx(
         [0.035, 0.035, 0.93], abs=2.5e-3
@@ -101,7 +107,8 @@ def test_images_of_one_level_stay(name):
 
 
 def test_a_point_becomes_a_disc_or_one_half_of_a_gaussian_and_a_slope_is_zoomed_about_its_centre():
-    point, distance = np.zeros((4, 64, 64, 1)), np.hypot(*np.mgrid[-32:32, -32:32])
+    point = np.zeros((4, 64, 64, 1))
+    distance = np.hypot(*np.mgrid[-32:32, -32:32])
     point[:, 32, 32] = 1
     disc = changed("defocus_blur", point)[0, ..., 0]
     assert np.allclose(disc, (distance <= 3) / (distance <= 3).sum(), atol=1e-6)  # 1.5 of 32 pixels
@@ -134,12 +141,11 @@ def test_brightness_is_that_of_hsv_and_contrast_is_about_the_mean_of_a_channel()
 
 def test_pixels_and_jpeg_are_those_of_pillow():
     levels = split(CIFAR, 1).images.permute(0, 2, 3, 1).numpy()
-    picture, stream = Image.fromarray(levels[0]), io.BytesIO()
+    picture = Image.fromarray(levels[0])
+    stream = io.BytesIO()
     picture.save(stream, "JPEG", quality=65)
-    small, jpeg = (
-        picture.resize((24, 24), BOX).resize((32, 32), BOX),
-        Image.open(stream, formats=["JPEG"]),
-    )
+    small = picture.resize((24, 24), BOX).resize((32, 32), BOX)
+    jpeg = Image.open(stream, formats=["JPEG"])
     for name, severity, expected in (("pixelate", 4, small), ("jpeg_compression", 2, jpeg)):
         found = corruptions.corrupt(levels, name, severity, np.random.default_rng())
         assert np.array_equal(found[0], expected)
@@ -148,7 +154,9 @@ def test_pixels_and_jpeg_are_those_of_pillow():
 def test_weather_brightens_and_fog_veils_up_to_the_brightest_pixel():
     dark = np.full((8, 40, 32, 1), 0.1)
     plasma = corruptions._plasma(dark, np.random.default_rng(0), 2)
-    assert (plasma.shape, plasma.min() >= 0, plasma.max() <= 1) == (dark.shape, True, True)
+    assert plasma.shape == dark.shape
+    assert plasma.min() >= 0
+    assert plasma.max() <= 1
     assert plasma.std(axis=(1, 2)).min() > 0.05
     assert min(changed(name, dark).mean() for name in ("snow", "frost")) > 0.15
     assert changed("fog", dark).max() <= 0.1 + 1e-12

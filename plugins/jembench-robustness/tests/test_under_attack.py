@@ -146,7 +146,8 @@ class Curved(Smooth):
 def outliers():
     def of(model):
         sets = {"test": random_images(30, 1), "inverted": random_images(40, 2, 90, 165)}
-        spec = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
+        shape = (1, 4, 4)
+        spec = DataSpec(name="toy", shape=shape, num_classes=3)
         found = FakeEvaluation(
             sets=sets,
             model=model,
@@ -166,7 +167,8 @@ def outliers():
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_a_linear_score_rises_by_eps_times_the_dual_norm(outliers, norm):
     """In the units of the model, whose range is 2, the ball is twice as large."""
-    evaluation, eps = outliers(Smooth()), {"linf": 0.05, "l2": 0.2}[norm]
+    evaluation = outliers(Smooth())
+    eps = {"linf": 0.05, "l2": 0.2}[norm]
     plain = measured("ood:set=inverted", evaluation)
     under = measured(
         f'ood-attacked:set=inverted,attack="pgd:{SPENT},norm={norm}@{eps}"', evaluation

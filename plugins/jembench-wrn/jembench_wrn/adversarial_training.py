@@ -116,14 +116,16 @@ def trades(
         return F.kl_div(model.logits_of_unit(at).log_softmax(dim=1), fixed, reduction="sum")
 
     moved = model.attacked(attack, x, divergence, x + NOISE * torch.randn_like(x))
-    clean, adversarial = model.logits_of_unit(x), model.logits_of_unit(moved)
+    clean = model.logits_of_unit(x)
+    adversarial = model.logits_of_unit(moved)
     cross_entropy = F.cross_entropy(adversarial if of_adversarial else clean, y, reduction="none")
     kl = F.kl_div(
         adversarial.log_softmax(1), clean.log_softmax(1), reduction="none", log_target=True
     ).sum(dim=1)
-    weight = (
-        1 / F.softplus(marginal_energy(clean.detach()).abs()) if weighted else torch.ones_like(kl)
-    )
+    if weighted:
+        weight = 1 / F.softplus(marginal_energy(clean.detach()).abs())
+    else:
+        weight = torch.ones_like(kl)
     return _loss(
         adversarial,
         y,
@@ -156,9 +158,8 @@ def ratio(
     images = torch.cat([moved, model.attacked(outlier_attack, outliers, far_from_uniform)])
     logits, other = model.logits_of_unit(images).split([len(x), len(outliers)])
     uniform = -other.log_softmax(dim=1).mean()
-    return _loss(
-        logits, y, cross_entropy=F.cross_entropy(logits, y) / 2, outliers=weight * uniform / 2
-    )
+    cross_entropy = F.cross_entropy(logits, y) / 2
+    return _loss(logits, y, cross_entropy=cross_entropy, outliers=weight * uniform / 2)
 
 
 def smoothadv(

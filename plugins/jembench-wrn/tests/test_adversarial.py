@@ -51,7 +51,8 @@ def attack_of(model):
 
 def batch(data=DATA, n=6):
     low, high = data.bounds
-    x = torch.rand(n, *data.shape, generator=torch.Generator().manual_seed(0)) * (high - low) + low
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(n, *data.shape, generator=generator) * (high - low) + low
     return Batch(torch.full_like(x, torch.nan), x, torch.arange(n) % data.num_classes)
 
 
@@ -92,7 +93,8 @@ def test_is_a_classifier_that_is_found_by_its_name():
 )
 def test_steps_are_a_share_of_the_size(options, eps, step_size):
     attack = attack_of(make(options))
-    assert (attack.eps, attack.step_size) == pytest.approx((eps, step_size))
+    assert attack.eps == pytest.approx(eps)
+    assert attack.step_size == pytest.approx(step_size)
 
 
 @pytest.mark.parametrize(
@@ -120,11 +122,9 @@ def test_attack_without_a_step_is_refused(option):
 )
 def test_recipes_say_what_the_model_stands_against(recipe, eps, step_size):
     attack = attack_of(resolve_model("adversarial:net=small-4", load(recipe)).make(DATA))
-    assert (attack.norm, attack.eps, attack.step_size) == (
-        "linf",
-        pytest.approx(eps),
-        pytest.approx(step_size),
-    )
+    assert attack.norm == "linf"
+    assert attack.eps == pytest.approx(eps)
+    assert attack.step_size == pytest.approx(step_size)
 
 
 @pytest.mark.parametrize("recipe", ["adversarial", "adversarial-digits"])
@@ -132,19 +132,22 @@ def test_another_norm_takes_no_size_from_a_recipe(recipe):
     attack = attack_of(
         resolve_model("adversarial:net=small-4,threat=l2@0.7", load(recipe)).make(DATA)
     )
-    assert (attack.norm, attack.eps) == ("l2", 0.7)
+    assert attack.norm == "l2"
+    assert attack.eps == 0.7
     assert attack.step_size in (pytest.approx(0.7 / 4), pytest.approx(2.5 * 0.7 / 7))
 
 
 def test_pixels_are_moved_against_the_label_as_far_as_eps_in_either_bounds():
     for bounds in [(-1.0, 1.0), (0.0, 1.0)]:
-        data = DataSpec(name="pixels", shape=(1, 1, 2), num_classes=2, bounds=bounds)
+        shape = (1, 1, 2)
+        data = DataSpec(name="pixels", shape=shape, num_classes=2, bounds=bounds)
         low, high = bounds
         x = torch.tensor([[0.5, 0.5], [0.05, 0.98]]).view(2, *data.shape) * (high - low) + low
         given = Batch(torch.full_like(x, torch.nan), x, torch.tensor([0, 0]))
         # the second one hits the bounds
         expected = torch.tensor([[0.4, 0.6], [0.0, 1.0]]).view(2, *data.shape)
-        torch.testing.assert_close(seen(by_hand(nn.Flatten(), data), given), expected)
+        measured = seen(by_hand(nn.Flatten(), data), given)
+        torch.testing.assert_close(measured, expected)
 
 
 def test_l2_attack_goes_along_the_gradient_and_ends_on_the_ball():
@@ -152,7 +155,8 @@ def test_l2_attack_goes_along_the_gradient_and_ends_on_the_ball():
     given = Batch(x, x, torch.tensor([0, 1]))
     moved = seen(by_hand(nn.Flatten(), norm="l2"), given) - 0.5
     side = 0.1 / math.sqrt(2)
-    torch.testing.assert_close(moved.flatten(1), torch.tensor([[-side, side], [side, -side]]))
+    expected = torch.tensor([[-side, side], [side, -side]])
+    torch.testing.assert_close(moved.flatten(1), expected)
 
 
 def test_loss_is_the_cross_entropy_of_the_adversarial_images():
@@ -171,9 +175,12 @@ def test_loss_is_the_cross_entropy_of_the_adversarial_images():
 @pytest.mark.parametrize("threat", ["linf", "l2"])
 @pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 1.0)])
 def test_attack_stays_within_eps_and_bounds_and_raises_the_loss(threat, bounds):
-    data = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, bounds=bounds)
-    model, given = make(f",threat={threat}@0.2", data).eval(), batch(data)
-    moved, x = seen(model, given), unit(given.x_labelled, data)
+    shape = (1, 4, 4)
+    data = DataSpec(name="toy", shape=shape, num_classes=3, bounds=bounds)
+    model = make(f",threat={threat}@0.2", data).eval()
+    given = batch(data)
+    moved = seen(model, given)
+    x = unit(given.x_labelled, data)
     assert (distance(x, moved, threat) <= 0.2 + 1e-6).all()
     assert (distance(x, moved, threat) > 0.1).all()
     assert moved.min() >= 0
@@ -189,7 +196,8 @@ def test_attack_stays_within_eps_and_bounds_and_raises_the_loss(threat, bounds):
 def test_noise_beyond_the_bounds_is_clamped_before_the_attack():
     x = torch.tensor([[1.3, -1.2]]).view(1, *PIXELS.shape)
     moved = seen(by_hand(nn.Flatten()), Batch(x, x, torch.tensor([0])))
-    torch.testing.assert_close(moved.flatten(), torch.tensor([0.9, 0.1]))
+    expected = torch.tensor([0.9, 0.1])
+    torch.testing.assert_close(moved.flatten(), expected)
 
 
 def test_attack_sees_the_network_in_evaluation_and_the_loss_in_training():
@@ -207,7 +215,8 @@ def test_attack_sees_the_network_in_evaluation_and_the_loss_in_training():
 
 
 def test_batch_norm_takes_its_statistics_of_the_adversarial_images_alone():
-    model, given = make(",norm=batch").train(), batch()
+    model = make(",norm=batch").train()
+    given = batch()
     same = make(",norm=batch").train()
     images = seen(model, given) * 2 - 1
     same.logits(images)
@@ -226,15 +235,18 @@ def test_parameters_get_the_gradient_of_the_loss_alone():
     got = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()
     F.cross_entropy(model.logits(images), given.y_labelled).backward()
-    assert all(gradient.abs().sum() > 0 for gradient in got)
-    torch.testing.assert_close(got, [parameter.grad for parameter in model.parameters()])
+    for gradient in got:
+        assert gradient.abs().sum() > 0
+    expected = [parameter.grad for parameter in model.parameters()]
+    torch.testing.assert_close(got, expected)
 
 
 def test_the_attack_starts_elsewhere_in_each_batch_and_each_fit():
     # as good as the start itself
     model, given = make(",threat=linf@0.3,steps=1,step_size=1e-6"), batch()
     with seeds.drawing(0, "training"):
-        first, second = seen(model, given), seen(model, given)
+        first = seen(model, given)
+        second = seen(model, given)
     with seeds.drawing(1, "training"):
         of_another_fit = seen(model, given)
     with seeds.drawing(0, "training"):
@@ -253,7 +265,8 @@ def test_without_a_random_start_the_attack_begins_at_the_image():
 def images(n=90):
     """Three classes that differ in the brightness of the image."""
     labels = torch.arange(n) % 3
-    noise = torch.randint(0, 40, (n, 1, 4, 4), generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randint(0, 40, (n, 1, 4, 4), generator=generator)
     return Split((noise + 100 * labels[:, None, None, None]).clamp(max=255).to(torch.uint8), labels)
 
 
@@ -314,4 +327,5 @@ def test_attack_in_bfloat16_leaves_every_weight_its_gradient():
     with torch.autocast("cpu", torch.bfloat16):
         loss = model.training_loss(batch(data), None)
     loss.total.backward()
-    assert all(parameter.grad.abs().sum() > 0 for parameter in model.parameters())
+    for parameter in model.parameters():
+        assert parameter.grad.abs().sum() > 0

@@ -50,7 +50,8 @@ def test_classifies_and_has_an_energy_but_generates_nothing():
 
 
 def test_loss_is_the_mean_surprise_of_the_labels():
-    data = DataSpec(name="pixels", shape=(1, 1, 2), num_classes=2)
+    shape = (1, 1, 2)
+    data = DataSpec(name="pixels", shape=shape, num_classes=2)
     model = Baseline(nn.Flatten())  # the two pixels are the logits
     x = torch.tensor([[0.0, 1.0], [2.0, 0.0]]).view(2, *data.shape)
     loss = model.training_loss(Batch(torch.full_like(x, torch.nan), x, torch.tensor([1, 0])), None)

@@ -19,9 +19,8 @@ def make(spec):
 
 
 def images(n, seed):
-    return torch.rand(
-        n, *DATA.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    )
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(n, *DATA.shape, generator=generator, dtype=torch.float64)
 
 
 X, OUTLIERS, Y = images(6, 1), images(4, 2), torch.arange(6) % 3
@@ -47,7 +46,8 @@ def ascent(model, objective, start, x, eps, steps, size, norm):
         moved = moved.detach().requires_grad_()
         (gradient,) = torch.autograd.grad(objective(moved), moved)
         rows = []
-        for own, g, at in zip(x, gradient, moved.detach(), strict=True):
+        triples = zip(x, gradient, moved.detach(), strict=True)
+        for own, g, at in triples:
             if norm == "linf":
                 change = (at + size * g.sign() - own).clamp(-eps, eps)
             else:
@@ -63,7 +63,8 @@ def check_step(spec, expected_of, negatives=None):
     """Compare the loss, the step and the statistics of batch norm with those of an equal model;
     return the loss.
     """
-    model, other = make(spec), make(spec)
+    model = make(spec)
+    other = make(spec)
     torch.manual_seed(3)
     loss = model.training_loss(SCALED, negatives)
     torch.manual_seed(3)
@@ -120,8 +121,10 @@ def test_trades_and_weat(spec, beta, weighted, adversarial):
             0.04,
             "linf",
         )
-        clean, attacked = logits(net, X), logits(net, moved)
-        p, q = clean.softmax(dim=1), attacked.softmax(dim=1)
+        clean = logits(net, X)
+        attacked = logits(net, moved)
+        p = clean.softmax(dim=1)
+        q = attacked.softmax(dim=1)
         weight = torch.ones(6, dtype=torch.float64)
         if weighted:
             energy = -clean.exp().sum(dim=1).log().detach()
@@ -130,7 +133,8 @@ def test_trades_and_weat(spec, beta, weighted, adversarial):
         return (weight * surprise).mean() + beta * (weight * divergence(p, q)).mean()
 
     loss = check_step(f"{spec}{',' if ':' in spec else ':'}{options}", expected)
-    torch.testing.assert_close(loss.parts["cross_entropy"] + loss.parts["kl"], loss.total.detach())
+    measured = loss.parts["cross_entropy"] + loss.parts["kl"]
+    torch.testing.assert_close(measured, loss.total.detach())
 
 
 def test_ratio():
