@@ -12,9 +12,6 @@ PACKAGE = Path(jembench.__file__).parent
 COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 MOST = {
     ("catalog", "conditional expression in an f-string"): 4,
-    ("cli", "conditional expression in an f-string"): 4,
-    ("cli", "nested comprehension"): 1,
-    ("cli", "walrus in a comprehension"): 1,
     ("data", "conditional expression in an f-string"): 1,
     ("data", "nested comprehension"): 3,
     ("experiment", "nested comprehension"): 5,

@@ -51,12 +51,15 @@ def doctor(store: Path, format: str) -> int:
     components work.
     """
     ours = Finding("versions", "ok", f"Python {platform.python_version()}, jembench {__version__}")
-    libraries = [check_library(distribution, module) for distribution, module in NEEDED.items()]
+    libraries = map(check_library, NEEDED, NEEDED.values())
     findings = [ours, *libraries, *_devices(), *check_store(store)]
     if format == "json":
-        print_json([finding._asdict() for finding in findings])
+        print_json(list(map(Finding._asdict, findings)))
     else:
-        rows = [(f.mark, f.area, f"{f.what}\n{f.remedy}".strip()) for f in findings]
+        rows = []
+        for finding in findings:
+            text = f"{finding.what}\n{finding.remedy}".strip()
+            rows.append((finding.mark, finding.area, text))
         print_table(("", "area", "what there is, and what to do about it"), rows)
     return int(any(finding.mark == "broken" for finding in findings))
 
@@ -65,9 +68,8 @@ def check_library(distribution: str, module: str) -> Finding:
     """Check that a library can be imported."""
     try:
         importlib.import_module(module)
-        return Finding(
-            "versions", "ok", f"{distribution} {importlib.metadata.version(distribution)}"
-        )
+        version = importlib.metadata.version(distribution)
+        return Finding("versions", "ok", f"{distribution} {version}")
     # a library whose binary parts do not fit fails in whatever way it likes
     except Exception as error:
         what = f"{distribution} cannot be imported: {error_text(error)}"
@@ -80,11 +82,8 @@ def _devices() -> Iterator[Finding]:
     except Exception:  # reported among the versions
         return
     capability = torch.backends.cpu.get_cpu_capability()
-    yield Finding(
-        "devices",
-        "ok",
-        f"CPU: {os.cpu_count()} cores, {torch.get_num_threads()} threads, {capability}",
-    )
+    cpu = f"CPU: {os.cpu_count()} cores, {torch.get_num_threads()} threads, {capability}"
+    yield Finding("devices", "ok", cpu)
     if not torch.cuda.is_available():
         remedy = (
             "Not needed for digits. For CIFAR use a machine with a GPU and a build of PyTorch for "
@@ -94,16 +93,15 @@ def _devices() -> Iterator[Finding]:
     for index in range(torch.cuda.device_count()):
         gpu = torch.cuda.get_device_properties(index)
         bfloat16 = "bfloat16" if gpu.major >= 8 else "no bfloat16"
-        yield Finding(
-            "devices",
-            "ok",
-            f"cuda:{index}: {gpu.name}, {gpu.total_memory / 2**30:.0f} GiB, {bfloat16}",
-        )
+        memory = f"{gpu.total_memory / 2**30:.0f} GiB"
+        yield Finding("devices", "ok", f"cuda:{index}: {gpu.name}, {memory}, {bfloat16}")
 
 
 def check_store(root: Path) -> Iterator[Finding]:
     """Check that a store can be written, and that there is space for it."""
-    folder = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
+    folder = root.absolute()
+    while not folder.exists():
+        folder = folder.parent
     try:
         with tempfile.TemporaryFile(dir=folder):
             free = shutil.disk_usage(folder).free
@@ -111,11 +109,9 @@ def check_store(root: Path) -> Iterator[Finding]:
         what = f"{folder} cannot be written: {error.strerror}"
         yield Finding("store", "broken", what, "Choose another folder with --store.")
         return
-    remedy = (
-        ""
-        if free >= ENOUGH_SPACE
-        else "Free some space, or choose a folder on another disk with --store."
-    )
-    yield Finding(
-        "store", "broken" if remedy else "ok", f"{root}: {free / 2**30:.1f} GiB free", remedy
-    )
+    space = f"{root}: {free / 2**30:.1f} GiB free"
+    if free >= ENOUGH_SPACE:
+        yield Finding("store", "ok", space)
+    else:
+        remedy = "Free some space, or choose a folder on another disk with --store."
+        yield Finding("store", "broken", space, remedy)

@@ -2,6 +2,7 @@
 
 import shlex
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -61,37 +62,43 @@ def import_(
     place, name = Store(store), unicodedata.normalize("NFC", name or file.stem)
     with plugins_aside():
         done = import_fit(importer, file, model, dataset, name, place)
-    found = done.content
-    lines = [f"   model  {found.model}, {done.parameters:,} parameters, every name and shape fits"]
-    if found.sampler:
-        lines.append(f"  chains  {found.sampler}")
-    if found.unused:
-        more = f" and {len(found.unused) - SHOWN} more" if len(found.unused) > SHOWN else ""
-        lines.append(f"  unused  {', '.join(found.unused[:SHOWN])}{more}")
-    lines.append(f" written  {place.fit_folder(done.fit.key)}")
-    # code of the user's own is named in the next command, since a record alone may not name it
-    code = [] if show.plugins(ctx) else list(trust.code_in(found.model))
-    files = [file for one in code if (file := Path(f"{one.partition(':')[0]}.py")).is_file()]
-    following = [
-        "jembench",
-        "run",
-        "hybrid",
-        "--models",
-        name,
-        "--dataset",
-        dataset,
-        *show.plugins(ctx),
-    ]
-    following += [word for file in dict.fromkeys(files) for word in ("--plugin", str(file))]
-    following += ["--store", str(store)] if str(store) != "runs" else []
-    unnamed = f"{trust.VARIABLE}={','.join(code)} " if len(files) < len(code) else ""
-    lines.append(f"    next  {unnamed}{shlex.join(following)}")
-    for line in lines:
-        say(line)
+    content = done.content
+    say(f"   model  {content.model}, {done.parameters:,} parameters, every name and shape fits")
+    if content.sampler:
+        say(f"  chains  {content.sampler}")
+    if content.unused:
+        names = ", ".join(content.unused[:SHOWN])
+        if len(content.unused) > SHOWN:
+            names += f" and {len(content.unused) - SHOWN} more"
+        say(f"  unused  {names}")
+    say(f" written  {place.fit_folder(done.fit.key)}")
+    command = ["run", "hybrid", "--models", name, "--dataset", dataset]
+    say(f"    next  {_with_code(ctx, command, content.model, store)}")
+
+
+def _with_code(ctx: click.Context, command: Sequence[str], model: str, store: Path) -> str:
+    """Return a command for a store, which names the code of a model.
+
+    A record alone may not name it.
+    """
+    words = ["jembench", *command, *show.plugins(ctx)]
+    code = [] if show.plugins(ctx) else list(trust.code_in(model))
+    files = [Path(f"{path.partition(':')[0]}.py") for path in code]
+    for file in dict.fromkeys(filter(Path.is_file, files)):
+        words += ["--plugin", str(file)]
+    if str(store) != "runs":
+        words += ["--store", str(store)]
+    line = shlex.join(words)
+    if not all(map(Path.is_file, files)):
+        line = f"{trust.VARIABLE}={','.join(code)} {line}"
+    return line
 
 
 def _as_stored(file: Path) -> Path:
     """Return a path with the name that the file has on disk, in whichever Unicode form it is."""
-    forms = (unicodedata.normalize(form, file.name) for form in ("NFC", "NFD"))
-    there = [file, *(file.with_name(name) for name in forms)] if file.name else []
-    return next((path for path in there if path.is_file()), file)
+    if file.name and not file.is_file():
+        for form in ("NFC", "NFD"):
+            stored = file.with_name(unicodedata.normalize(form, file.name))
+            if stored.is_file():
+                return stored
+    return file

@@ -45,22 +45,13 @@ def list_(kind: str | None, name: str | None, format: str) -> None:
 
 def _everything(format: str) -> None:
     columns = ("kind", "name", "distribution", "version", "target", "status")
-    found = discovery.catalogue()
-    rows: list[tuple[str, ...]] = [
-        (
-            c.kind,
-            c.name,
-            c.distribution,
-            c.version,
-            c.target,
-            _or_problem("ok", listing.describe(c)),
-        )
-        for c in found.components
-    ]
-    rows += [
-        ("", "", other.distribution, "", "", f"broken: {other.problem}")
-        for other in found.unreadable
-    ]
+    components, unreadable = discovery.catalogue()
+    rows: list[tuple[str, ...]] = []
+    for c in components:
+        status = _or_problem("ok", listing.describe(c))
+        rows.append((c.kind, c.name, c.distribution, c.version, c.target, status))
+    for distribution, problem in unreadable:
+        rows.append(("", "", distribution, "", "", f"broken: {problem}"))
     if format == "json":
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
@@ -78,17 +69,21 @@ def _one_kind(kind: Any, format: str) -> None:
             [{"name": e.name, "title": e.title, **e.fields, "problem": e.problem} for e in entries]
         )
         return
-    last = {"suites": (), "recipes": (), "references": ("columns",)}.get(
-        kind, ("options, with their defaults",)
-    )
-    columns = (discovery.singular(kind), "what it is", *last)
-    print_table(
-        columns,
-        [(e.name, _or_problem(e.title, e), "\n".join(e.lines))[: len(columns)] for e in entries],
-    )
+    columns = [discovery.singular(kind), "what it is"]
+    if kind == "references":
+        columns.append("columns")
+    elif kind not in ("suites", "recipes"):
+        columns.append("options, with their defaults")
+    rows = []
+    for entry in entries:
+        row = (entry.name, _or_problem(entry.title, entry), "\n".join(entry.lines))
+        rows.append(row[: len(columns)])
+    print_table(columns, rows)
     if kind == "recipes":
         click.echo("`jembench list recipe NAME` shows one whole, as a TOML file for --recipe.")
 
 
 def _or_problem(text: str, entry: Entry) -> str:
-    return f"broken: {entry.problem}" if entry.problem else text
+    if entry.problem:
+        return f"broken: {entry.problem}"
+    return text

@@ -60,13 +60,13 @@ class LazyGroup(click.Group):
         Raises:
             SpecError: if there is no such command; the message has the nearest names.
         """
-        found = self.late.get(cmd_name)
-        if found is None and not ctx.resilient_parsing:
+        late = self.late.get(cmd_name)
+        if late is None and not ctx.resilient_parsing:
             raise unknown("command", cmd_name, self.late, f"{ctx.command_path} --help")
-        if not isinstance(found, LazyCommand):
-            return found
-        command: click.Command = pkgutil.resolve_name(found.target)
-        if not any(known.name == "plugin" for known in command.params):
+        if not isinstance(late, LazyCommand):
+            return late
+        command: click.Command = pkgutil.resolve_name(late.target)
+        if "plugin" not in [parameter.name for parameter in command.params]:
             from jembench.cli import options  # imports what --help need not wait for
 
             options.plugin(command)  # every command accepts a plugin file
@@ -74,8 +74,9 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
+        rows = [(name, command.help or "") for name, command in self.late.items()]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.help or "") for name, command in self.late.items()])
+            formatter.write_dl(rows)
 
 
 def _command(target: str, help: str) -> LazyCommand:
@@ -188,31 +189,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 fine, 1 something failed, 2 wrong usage or something missing, 3 the time
         was up or a signal asked to end, 130 interrupted.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    settings = Settings(arguments)
-    resumed = next((word for word in arguments if word in COMMANDS), "") in RESUMED
-    kept = " Finished work is kept: the same command goes on from there." * resumed
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by >&-
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # the name of a file need not be text in this locale
-        sys.stdout.reconfigure(errors="backslashreplace")
+    if argv is None:
+        argv = sys.argv[1:]
+    settings = Settings(list(argv))
+    _prepare_streams()
     stdout = sys.stdout
     try:
-        _check(arguments)
-        with listening(), warnings.catch_warnings(), trust.command(arguments):
-            warnings.showwarning = functools.partial(_show_warning, warnings.showwarning, set())
-            warnings.simplefilter("always", Remark)  # each text is printed once
-            if instruction := os.environ.get(COMPLETION):
-                return _complete(instruction, settings)
-            code = cli.main(
-                arguments, prog_name="jembench", standalone_mode=False, obj=settings, **_CONTEXT
-            )
-            sys.stdout.flush()  # here, where a reader who has gone can still be handled
-            return code or 0
+        return _run(settings)
     except click.Abort:
-        click.echo(f"Interrupted.{kept}", err=True)
+        click.echo(f"Interrupted.{_kept(settings)}", err=True)
         return 130
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -220,7 +205,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except JembenchError as error:
         return _tell(str(error), error.exit_code, settings)
     except Stopped as error:
-        return _tell(f"{error}{kept}", OutOfTime.exit_code, settings)
+        return _tell(f"{error}{_kept(settings)}", OutOfTime.exit_code, settings)
     except click.UsageError as error:
         return _tell(_usage(error), error.exit_code, settings)
     except BrokenPipeError:  # the reader has closed the pipe, as in `jembench list | head`
@@ -229,23 +214,64 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as error:  # also of a plugin that ends the program
         if isinstance(error, KeyboardInterrupt) or sys.stdout is not stdout:
             raise  # click puts another stdout in the place of one whose reader has gone, and exits
-        if isinstance(error, OSError) and error.filename is not None:
-            text = (
-                f"Cannot use {error.filename}: {error.strerror}. Check the path, its length and "
-                "its permissions."
-            )
-            return _tell(text, 2, settings)
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-            _drop_output()
-            return _tell(
-                f"Cannot write the output: {error.strerror}. Send it to another place.", 2, settings
-            )
-        text = (
-            f"This is a bug in jembench or in a plugin: {error_text(error).rstrip('.: ')}. Run "
-            "the command again as `jembench --debug ...` to see where it comes from, and report "
-            "what that prints."
+        text, code = _unforeseen(error)
+        return _tell(text, code, settings)
+
+
+def _prepare_streams() -> None:
+    """Open the standard streams that are closed, and let stdout print any name of a file."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by >&-
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # the name of a file need not be text in this locale
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _run(settings: Settings) -> int:
+    """Run the command of the arguments, or complete them for a shell, and return the exit code."""
+    _check(settings.arguments)
+    with listening(), warnings.catch_warnings(), trust.command(settings.arguments):
+        warnings.showwarning = functools.partial(_show_warning, warnings.showwarning, set())
+        warnings.simplefilter("always", Remark)  # each text is printed once
+        if instruction := os.environ.get(COMPLETION):
+            return _complete(instruction, settings)
+        code = cli.main(
+            settings.arguments,
+            prog_name="jembench",
+            standalone_mode=False,
+            obj=settings,
+            **_CONTEXT,
         )
-        return _tell(text, 1, settings)
+        sys.stdout.flush()  # here, where a reader who has gone can still be handled
+        return code or 0
+
+
+def _kept(settings: Settings) -> str:
+    """Return what a command that is stopped keeps, as a sentence."""
+    command = next((word for word in settings.arguments if word in COMMANDS), "")
+    if command in RESUMED:
+        return " Finished work is kept: the same command goes on from there."
+    return ""
+
+
+def _unforeseen(error: BaseException) -> tuple[str, int]:
+    """Return the text and the exit code of an error that no command raises by itself."""
+    if isinstance(error, OSError) and error.filename is not None:
+        text = (
+            f"Cannot use {error.filename}: {error.strerror}. Check the path, its length and its "
+            "permissions."
+        )
+        return text, 2
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        _drop_output()
+        return f"Cannot write the output: {error.strerror}. Send it to another place.", 2
+    text = (
+        f"This is a bug in jembench or in a plugin: {error_text(error).rstrip('.: ')}. Run the "
+        "command again as `jembench --debug ...` to see where it comes from, and report what that "
+        "prints."
+    )
+    return text, 1
 
 
 def _drop_output() -> None:
@@ -331,9 +357,9 @@ def _tell(message: str, exit_code: int, settings: Settings) -> int:
     """Print the current error as one paragraph, wrapped on a terminal, on one line in a log."""
     if settings.debug:
         traceback.print_exc()
-    paragraph = ("" if exit_code == OutOfTime.exit_code else "Error: ") + printable(
-        " ".join(message.splitlines())
-    )
+    paragraph = printable(" ".join(message.splitlines()))
+    if exit_code != OutOfTime.exit_code:
+        paragraph = f"Error: {paragraph}"
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         paragraph = textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False)

@@ -82,13 +82,14 @@ def labelled(format: str, label: str | None, output: Path | None = None) -> str:
     Raises:
         UsageError: if another format is given a label.
     """
-    name, arguments = Spec(format).name, dict(Spec(format).options)
-    if name != "latex" and label:
-        raise click.UsageError("--label is for LaTeX. Add --format latex, or leave it out.")
+    spec = Spec(format)
+    if spec.name != "latex":
+        if label:
+            raise click.UsageError("--label is for LaTeX. Add --format latex, or leave it out.")
+        return spec
     default = slug(output.stem) if output else ""
-    if name == "latex" and (label or default):
-        arguments["label"] = label or arguments.get("label", default)
-    return Spec.of(name, arguments)
+    label = label or spec.options.get("label", default)
+    return spec.with_(label=label) if label else spec
 
 
 reference = click.option(
@@ -206,22 +207,22 @@ def run_command(given: dict[str, Any]) -> RunCommand:
     executor, jobs = given.pop("executor"), given.pop("jobs")
     if jobs is not None:
         ctx = click.get_current_context()
-        if (
-            executor != "auto"
-            and ctx.get_parameter_source("executor") is not ParameterSource.DEFAULT_MAP
-        ):
+        source = ctx.get_parameter_source("executor")
+        if executor != "auto" and source is not ParameterSource.DEFAULT_MAP:
             raise click.UsageError(
                 "--jobs starts workers on this machine, --executor may name others. Leave one out",
                 ctx,
             )
-        executor = "processes" if jobs == "auto" else f"processes:jobs={jobs}"
-    limits = {
-        name: given.pop(name)
-        for name in ("device", "max_hours", "skip_missing", "trackers")
-        if name in given
-    }
-    own = {name: given.pop(name) for name in RunCommand._fields if name in given}
-    return RunCommand(RunOptions(executor=executor, **limits), **own)
+        executor = "processes"
+        if jobs != "auto":
+            executor = f"processes:jobs={jobs}"
+    how = RunOptions(executor=executor, **_taken(given, RunOptions._fields))
+    return RunCommand(how, **_taken(given, RunCommand._fields))
+
+
+def _taken(given: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Take options out of those of a command."""
+    return {name: given.pop(name) for name in names if name in given}
 
 
 _workers = (device, jobs, executor)
@@ -255,8 +256,8 @@ def _add_plugins(ctx: click.Context, parameter: click.Parameter, paths: Sequence
     with plugins_aside():
         for path in paths:
             plugin_files.add(path)
-    named_here = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-    ctx.meta[PLUGINS] = paths if named_here else ()
+    if ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
+        ctx.meta[PLUGINS] = paths
 
 
 plugin = click.option(
@@ -290,11 +291,14 @@ columns = click.option(
 
 def _names(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
     """Return display names by the specs of models, and headings by metrics."""
-    pairs = [parameters.pair("--name", text)[::-1] for text in given]
-    return dict(
-        pairs
-        + [parameters.pair("--heading", text, last=True) for text in ctx.params.pop("heading")]
-    )
+    names = {}
+    for text in given:
+        name, spec = parameters.pair("--name", text)
+        names[spec] = name
+    for text in ctx.params.pop("heading"):
+        metric, heading = parameters.pair("--heading", text, last=True)
+        names[metric] = heading
+    return names
 
 
 names = grouped(
@@ -354,4 +358,4 @@ training.
 
 def examples(*commands: str) -> str:
     """Return the examples at the end of a command's help."""
-    return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
+    return "\n  ".join(["\b\nExamples:", *commands])

@@ -57,21 +57,21 @@ def print_table(
     for column in columns:
         table.add_column(column, no_wrap=column in ("id", "unit"))  # which is to be copied
     for row in rows:
-        table.add_row(
-            *(Text(printable(cell), _STYLES.get(cell, ""), overflow="fold") for cell in row)
-        )
+        cells = [Text(printable(cell), _STYLES.get(cell, ""), overflow="fold") for cell in row]
+        table.add_row(*cells)
     console = Console(width=width or shutil.get_terminal_size((_UNLIMITED, 0)).columns)
     with console.capture() as captured:
         console.print(table)
-    click.echo(
-        "\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines() if line.strip())
-    )
+    lines = map(str.rstrip, captured.get().splitlines())
+    click.echo("\n".join(filter(None, lines)))
 
 
 def print_json(value: Any) -> None:
     """Print a JSON value, indented, with escapes in place of characters that act on a terminal."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    click.echo(text if printable(text) == text else json.dumps(value, indent=2))
+    if printable(text) != text:
+        text = json.dumps(value, indent=2)
+    click.echo(text)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -142,10 +142,12 @@ def write_file(path: Path, content: bytes, *, force: bool) -> None:
 
 def emit(content: str | bytes, output: Path | None, *, force: bool) -> None:
     """Print results, or write them to ``output`` and print its name."""
-    if output is None and isinstance(content, bytes):
-        raise SpecError("This format is no text. Name a file for it with --output.")
     if output is None:
+        if isinstance(content, bytes):
+            raise SpecError("This format is no text. Name a file for it with --output.")
         click.echo(content, nl=False)
-    else:
-        write_file(output, content if isinstance(content, bytes) else content.encode(), force=force)
-        say(output)
+        return
+    if isinstance(content, str):
+        content = content.encode()
+    write_file(output, content, force=force)
+    say(output)

@@ -41,9 +41,9 @@ class Text(click.types.StringParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read a text; a value from an experiment's file is read already."""
-        if isinstance(value, str):
-            return split_list(value) if self.several else self.read(value)
-        return list(value) if self.several else value
+        if self.several:
+            return split_list(value) if isinstance(value, str) else list(value)
+        return self.read(value) if isinstance(value, str) else value
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return the name of the value in helps."""
@@ -53,14 +53,20 @@ class Text(click.types.StringParamType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return names that begin with the typed text, or its part after a comma."""
-        before, comma, last = incomplete.rpartition(",") if self.several else ("", "", incomplete)
+        before, comma, last = "", "", incomplete
+        if self.several:
+            before, comma, last = incomplete.rpartition(",")
         if callable(self.names):
             names = self.names()
         else:
             names = sorted({component.name for component in discovery.components(self.names)})
-        found = [name for name in names if name.startswith(last)]
-        files = [CompletionItem(incomplete, type="file")] if self.file and not found else []
-        return [*files, *(CompletionItem(f"{before}{comma}{name}") for name in found)]
+        items = []
+        for name in names:
+            if name.startswith(last):
+                items.append(CompletionItem(f"{before}{comma}{name}"))
+        if self.file and not items:
+            items.append(CompletionItem(incomplete, type="file"))
+        return items
 
 
 def _known_format(text: str) -> str:
@@ -74,7 +80,8 @@ def pair(option: str, text: str, *, last: bool = False) -> tuple[str, str]:
     Raises:
         SpecError: if a side is empty.
     """
-    first, _, second = (part.strip() for part in (text.rpartition if last else text.partition)("="))
+    first, _, second = text.rpartition("=") if last else text.partition("=")
+    first, second = first.strip(), second.strip()
     if not first or not second:
         raise SpecError(f"{option} is {text!r}; it must be two parts with = between them.")
     return first, second
@@ -89,9 +96,9 @@ class _Count(click.IntRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read a number, whose range is that of files and of Python."""
-        return check_value(
-            super().convert(value, param, ctx), self.hint, param.opts[0] if param else "The number"
-        )
+        number = super().convert(value, param, ctx)
+        name = param.opts[0] if param else "The number"
+        return check_value(number, self.hint, name)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return "N"

@@ -1,8 +1,10 @@
 """``jembench plugin``: the conformance checks of plugins, and new plugins."""
 
 import itertools
+import operator
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -12,7 +14,7 @@ from jembench.cli import options
 from jembench.cli.output import narrow_width, plugins_aside, print_json, print_table, say
 from jembench.cli.parameters import PATH, SUBJECT
 from jembench.testing import DIGITS, scaffold
-from jembench.testing.checks import perform
+from jembench.testing.checks import Check, Result, perform
 from jembench.testing.distributions import CHECKS, check_component, check_distribution
 
 CHECK_EXAMPLES = options.examples(
@@ -42,39 +44,51 @@ def check(subjects: tuple[str, ...], kind: str | None, dataset: str, format: str
 
     With --kind, PACKAGE is a spec instead. The exit code is 1 if a check fails.
     """
+    data, checks = DIGITS, list[Check]()
     with plugins_aside():
-        data = (
-            registry.resolve("datasets", dataset).make().spec if dataset != DIGITS.name else DIGITS
-        )
-        checks = [
-            check_component(kind, name, data) if kind else check_distribution(name, data)
-            for name in subjects
-        ]
-        results = [perform(check) for group in checks for check in group]
+        if dataset != DIGITS.name:
+            data = registry.resolve("datasets", dataset).make().spec
+        for name in subjects:
+            if kind:
+                checks += check_component(kind, name, data)
+            else:
+                checks += check_distribution(name, data)
+        results = list(map(perform, checks))
+    counts = Counter(result.status for result in results)
     if format == "json":
-        keys = ("kind", "component", "check", "promise", "status", "message")
-        rows = [
-            (c.kind, c.spec, c.name, c.promise, status, message) for c, status, message in results
-        ]
-        print_json([dict(zip(keys, row, strict=True)) for row in rows])
+        print_json(list(map(_record, results)))
     else:
-        for (kind, spec), group in itertools.groupby(
-            results, lambda result: (result.check.kind, result.check.spec)
-        ):
-            say(f"{discovery.singular(kind)} {spec}")
-            table = [
-                (c.name, status, text)
-                for c, status, text in group
-                if not text.startswith("See the check")
-            ]
-            print_table(("check", "status", "message"), table, narrow_width())
-        counts = Counter(result.status for result in results)
+        _print_results(results)
         say(", ".join(f"{count} {status}" for status, count in counts.most_common()))
         say(
             f"Images of {data.name}, {data.shape}, {data.num_classes} classes; --dataset chooses "
             "others."
         )
-    return int(any(result.status == "failed" for result in results))
+    return int("failed" in counts)
+
+
+def _record(result: Result) -> dict[str, str]:
+    check, status, message = result
+    return {
+        "kind": check.kind,
+        "component": check.spec,
+        "check": check.name,
+        "promise": check.promise,
+        "status": status,
+        "message": message,
+    }
+
+
+def _print_results(results: Sequence[Result]) -> None:
+    """Print a table for each component. Checks that another one explains are left out."""
+    component = operator.attrgetter("check.kind", "check.spec")
+    for (kind, spec), group in itertools.groupby(results, component):
+        say(f"{discovery.singular(kind)} {spec}")
+        rows = []
+        for check, status, message in group:
+            if not message.startswith("See the check"):
+                rows.append((check.name, status, message))
+        print_table(("check", "status", "message"), rows, narrow_width())
 
 
 NEW_EXAMPLES = options.examples(
@@ -106,8 +120,6 @@ def new(kind: str, name: str, folder: Path | None) -> None:
         "\nInstall it, check it and use it; then make it yours, beginning with "
         f"{folder / 'README.md'}:\n"
     )
-    for command in (
-        f"pip install -e {shlex.quote(f'{folder}[test]')}",
-        *scaffold.commands(kind, name),
-    ):
+    install = f"pip install -e {shlex.quote(f'{folder}[test]')}"
+    for command in (install, *scaffold.commands(kind, name)):
         say(f"  {command}")

@@ -74,7 +74,8 @@ def report(
     with plugins_aside():
         which = selection(**selected)
     if claims:
-        if reference is not None or (not which.suite and which != selection(limit=which.limit)):
+        is_narrowed = not which.suite and which != selection(limit=which.limit)
+        if reference is not None or is_narrowed:
             raise SpecError(
                 "--claims judges the claims of papers by all that the store holds, or those of a "
                 "FILE. It takes no --reference and, without a FILE, of what selects results "
@@ -88,7 +89,8 @@ def report(
     for note in results.left_out:
         say(f"Left out: {note}", err=True)
     if results.cells or format != TERMINAL:
-        emit((results.per_seed() if per_seed else results).table(format), output, force=force)
+        shown = results.per_seed() if per_seed else results
+        emit(shown.table(format), output, force=force)
     code = show.exit_code(ctx, results.cells)
     if code:
         say(
@@ -113,8 +115,8 @@ def _claims(store: Store, which: Selection, format: str) -> Any:
         )
     asked = with_imports(which.suite, store).claims if which.suite else claims.load()
     cells = which.of(store).cells
-    found = verdicts.judge(asked, cells, store.read_arrays, store=store.root)
-    return formats.render(verdicts.document(found), format)
+    judged = verdicts.judge(asked, cells, store.read_arrays, store=store.root)
+    return formats.render(verdicts.document(judged), format)
 
 
 # --- view -----------------------------------------------------------------------------------------
@@ -230,5 +232,4 @@ def compare(a: str, b: str, format: str, label: str | None, **which: Any) -> Non
     confidence interval of the difference and a verdict.
     """
     format = options.labelled(format, label)
-    found = comparison.compare(a, b, **which)
-    click.echo(found.table(format), nl=False)
+    click.echo(comparison.compare(a, b, **which).table(format), nl=False)

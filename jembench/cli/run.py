@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,19 +131,13 @@ def _detach(store: Store, arguments: Sequence[str]) -> int:
     """Start the same command in a new session in the background."""
     log = store.works.folder / f"run-{time.time_ns():x}.log"
     write_atomically(log, b"", durable=False)  # whose error says why nothing can be written
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "jembench",
-        *(word for word in arguments if word != "--detach"),
-    ]
+    words = [word for word in arguments if word != "--detach"]
     environment = {
         name: value for name, value in os.environ.items() if not name.endswith("_DETACH")
     }
     with log.open("w") as stream:
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-P", "-m", "jembench", *words],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=stream,
@@ -178,23 +172,31 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
     if format == "json":
         print_json([fit._asdict() for fit in fits])
     else:
-        columns = ("model", "dataset", "recipe", "seed", "training", "metrics")
-        rows = [(f.dataset, f.recipe, str(f.seed), _training(f), _measuring(f)) for f in fits]
-        names = (plan.names.model(f.model, f.recipe) for f in fits)
-        print_table(columns, [(name, *row) for name, row in zip(names, rows, strict=True)])
-        say(
-            f"\n{sum(fit.iterations != 0 for fit in fits)} of {len(fits)} models are still to be "
-            f"trained, and {sum(len(fit.to_do) for fit in fits)} metrics to be computed. "
-            "`jembench estimate MODEL` estimates the time of a training."
-        )
-        if any(fit.passes for fit in fits):
-            say(
-                "The passes of attacks are images x restarts x steps (or queries) x chains x "
-                "(steps of refinement + 1), for one size of the change. A search of the smallest "
-                "size tries several; attacks that end early make fewer."
-            )
+        _print_preview(plan, fits)
     outlook.refuse_missing(skip_missing=how.skip_missing)
     return 0
+
+
+def _print_preview(plan: Plan, fits: Sequence[FitPreview]) -> None:
+    """Print a row for each fit, and the sums of the work."""
+    rows, trainings, metrics = [], 0, 0
+    for fit in fits:
+        name = plan.names.model(fit.model, fit.recipe)
+        work = (_training(fit), _measuring(fit))
+        rows.append((name, fit.dataset, fit.recipe, str(fit.seed), *work))
+        trainings += fit.iterations != 0
+        metrics += len(fit.to_do)
+    print_table(("model", "dataset", "recipe", "seed", "training", "metrics"), rows)
+    say(
+        f"\n{trainings} of {len(fits)} models are still to be trained, and {metrics} metrics to be "
+        "computed. `jembench estimate MODEL` estimates the time of a training."
+    )
+    if any(fit.passes for fit in fits):
+        say(
+            "The passes of attacks are images x restarts x steps (or queries) x chains x (steps "
+            "of refinement + 1), for one size of the change. A search of the smallest size tries "
+            "several; attacks that end early make fewer."
+        )
 
 
 def _training(fit: FitPreview) -> str:
@@ -207,25 +209,31 @@ def _training(fit: FitPreview) -> str:
 
 def _measuring(fit: FitPreview) -> str:
     """Return the metrics by their states and reasons."""
-    groups: dict[tuple[str, str], list[str]] = {("to do", ""): fit.to_do, ("done", ""): fit.done}
+    lines = []
+    for state, metrics in (("to do", fit.to_do), ("done", fit.done)):
+        if metrics:
+            lines.append(f"{state}: {_counted(metrics)}")
     for state, reasons in (("N/A", fit.not_applicable), ("missing", fit.missing)):
+        groups = defaultdict[str, list[str]](list)
         for metric, reason in reasons.items():
-            groups.setdefault((state, f" ({reason})"), []).append(metric)
-    rows = [
-        f"{state}: {_counted(metrics)}{reason}"
-        for (state, reason), metrics in groups.items()
-        if metrics
-    ]
+            groups[reason].append(metric)
+        for reason, metrics in groups.items():
+            lines.append(f"{state}: {_counted(metrics)} ({reason})")
     if fit.passes:
-        rows.append(f"attacks: {sum(fit.passes.values()):,} network passes")
-    return "\n".join(rows)
+        lines.append(f"attacks: {sum(fit.passes.values()):,} network passes")
+    return "\n".join(lines)
 
 
 def _counted(metrics: Sequence[str]) -> str:
     """Return the metrics in words, those of a grid as ``42 of ood``."""
     counts = Counter(map(bare_name, metrics))
-    many = {name: f"{count} of {name}" for name, count in counts.items() if count > NAMED}
-    return ", ".join(dict.fromkeys(many.get(bare_name(metric), metric) for metric in metrics))
+    words = dict[str, None]()
+    for metric in metrics:
+        name = bare_name(metric)
+        if counts[name] > NAMED:
+            metric = f"{counts[name]} of {name}"
+        words[metric] = None
+    return ", ".join(words)
 
 
 # --- reproduce ------------------------------------------------------------------------------------
@@ -262,21 +270,19 @@ def reproduce(ctx: click.Context, /, source: Path, dataset: list[str] | None, **
     if store.exists() and source.exists() and store.samefile(source):
         raise SpecError(f"--store is {store}, the store that is reproduced. Name another folder.")
     with plugins_aside():
-        found = plan_reproduction(source, dataset or ())
+        planned = plan_reproduction(source, dataset or ())
     if command.dry_run:
-        return carry_out(ctx, found.plan, (), command)
+        return carry_out(ctx, planned.plan, (), command)
     place = Store(store)
     with plugins_aside():
-        done = session.run_plan(found.plan, place, command.how, Display)
+        done = session.run_plan(planned.plan, place, command.how, Display)
     if done.stopped:
         raise done.stopped
-    rows = reproduction.compare(found.pairs(place))
-    emit(
-        formats.render(reproduction.document(rows, found.differing), command.format),
-        None,
-        force=False,
-    )
+    rows = reproduction.compare(planned.pairs(place))
+    document = reproduction.document(rows, planned.differing)
+    emit(formats.render(document, command.format), None, force=False)
     whole = reproduction.is_reproduced(rows)
     if command.format == TERMINAL:
-        say(f"\nReproduced: {'yes' if whole else 'no'}. The new results are in {store}.")
+        answer = "yes" if whole else "no"
+        say(f"\nReproduced: {answer}. The new results are in {store}.")
     return int(not whole)

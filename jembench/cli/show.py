@@ -18,23 +18,25 @@ from jembench.store.pictures import SAMPLES
 from jembench.store.store import Store
 
 
-def results(ctx: click.Context, plan: Plan, store: Store, found: Results, format: str) -> int:
+def results(ctx: click.Context, plan: Plan, store: Store, results: Results, format: str) -> int:
     """Print the tables of a plan's cells, and the paths of its files.
 
     Returns:
         the exit code.
     """
-    click.echo(found.table(format), nl=False)
+    click.echo(results.table(format), nl=False)
     if format == TERMINAL:
         sampled = [fit for fit in plan.fits if (store.fit_folder(fit.key) / SAMPLES).exists()]
         click.echo()
         if sampled:
-            more = f" and {len(sampled) - 1} more" if len(sampled) > 1 else ""
-            say(f" samples  {store.fit_folder(sampled[0].key) / SAMPLES}{more}")
-        say(f" results  {store.root / 'cells'}: {outcomes(len(found.cells))} with provenance")
-        for name, command in _following(ctx, plan, sampled, found):
+            files = str(store.fit_folder(sampled[0].key) / SAMPLES)
+            if len(sampled) > 1:
+                files += f" and {len(sampled) - 1} more"
+            say(f" samples  {files}")
+        say(f" results  {store.root / 'cells'}: {outcomes(len(results.cells))} with provenance")
+        for name, command in _following(ctx, plan, sampled, results):
             say(f"{name:>8}  {shlex.join(['jembench', *command])}")
-    return exit_code(ctx, found.cells)
+    return exit_code(ctx, results.cells)
 
 
 def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
@@ -59,8 +61,9 @@ def _following(
     ctx: click.Context, plan: Plan, sampled: Sequence[FitPlan], results: Results
 ) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the next commands, with all their options."""
-    again, seeds = ctx.obj.arguments, sorted({fit.seed for fit in plan.fits})
-    if failed := sum(cell.outcome.status == "failed" for cell in results.cells):
+    again = ctx.obj.arguments
+    failed = sum(cell.outcome.status == "failed" for cell in results.cells)
+    if failed:
         say(
             f"  failed  {failed} of {outcomes(len(results.cells))}; this tries them again and "
             "shows tracebacks:"
@@ -70,33 +73,29 @@ def _following(
     if results.stopped:
         yield "next", again
         return
-    if (
-        len(seeds) == 1
-        and not _given(ctx, "seeds")
-        and any(not fit.recipe.source for fit in plan.fits)
-    ):
-        yield "next", [*again, "--seeds", ",".join(str(seeds[0] + number) for number in range(3))]
-    for fit in sampled[:1]:
-        changes = [
-            word
-            for change in fit.recipe.overrides
-            if not fit.imported
-            for word in ("--set", change)
-        ]
-        data = ["--dataset", fit.dataset.text(), "--seed", str(fit.seed), *changes]
-        yield (
-            "next",
-            [
-                "sample",
-                fit.asked,
-                *data,
-                *_given(ctx, "recipe", "device", "store"),
-                *plugins(ctx),
-            ],
-        )
-    suite = [] if ctx.params.get("metrics") else [ctx.params.get("suite", plan.suite.name)]
-    given = [*named(ctx, plan), *_given(ctx, "limit", "store"), *plugins(ctx)]
-    yield "next", ["report", *suite, *given, "--format", "markdown"]
+    # more seeds, if there is one that the user has not chosen
+    seeds = {fit.seed for fit in plan.fits}
+    is_trained = any(not fit.recipe.source for fit in plan.fits)
+    if len(seeds) == 1 and is_trained and not _given(ctx, "seeds"):
+        (seed,) = seeds
+        yield "next", [*again, "--seeds", f"{seed},{seed + 1},{seed + 2}"]
+    if sampled:
+        yield "next", _sample_command(ctx, sampled[0])
+    # tables for a paper
+    report = ["report"]
+    if not ctx.params.get("metrics"):
+        report.append(ctx.params.get("suite", plan.suite.name))
+    report += [*named(ctx, plan), *_given(ctx, "limit", "store"), *plugins(ctx)]
+    yield "next", [*report, "--format", "markdown"]
+
+
+def _sample_command(ctx: click.Context, fit: FitPlan) -> list[str]:
+    """Return the command that draws images of a fit."""
+    words = ["sample", fit.asked, "--dataset", fit.dataset.text(), "--seed", str(fit.seed)]
+    if not fit.imported:
+        for change in fit.recipe.overrides:
+            words += ["--set", change]
+    return [*words, *_given(ctx, "recipe", "device", "store"), *plugins(ctx)]
 
 
 def _given(ctx: click.Context, *names: str) -> list[str]:
@@ -105,8 +104,11 @@ def _given(ctx: click.Context, *names: str) -> list[str]:
     Those of the environment are left out.
     """
     sources = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
-    stood = [name for name in names if ctx.get_parameter_source(name) in sources]
-    return [word for name in stood for word in (f"--{name}", str(ctx.params[name]))]
+    words = []
+    for name in names:
+        if ctx.get_parameter_source(name) in sources:
+            words += [f"--{name}", str(ctx.params[name])]
+    return words
 
 
 def named(ctx: click.Context, plan: Plan) -> list[str]:
@@ -116,14 +118,16 @@ def named(ctx: click.Context, plan: Plan) -> list[str]:
     """
     words: list[str] = []
     for text, name in ctx.params.get("names", {}).items():
-        words += (
-            ["--heading", f"{text}={name}"]
-            if text in plan.names.headings
-            else ["--name", f"{name}={text}"]
-        )
+        if text in plan.names.headings:
+            words += ["--heading", f"{text}={name}"]
+        else:
+            words += ["--name", f"{name}={text}"]
     return words
 
 
 def plugins(ctx: click.Context) -> list[str]:
     """Return the options ``--plugin`` of a command."""
-    return [word for path in ctx.meta.get(options.PLUGINS, ()) for word in ("--plugin", str(path))]
+    words = []
+    for path in ctx.meta.get(options.PLUGINS, ()):
+        words += ["--plugin", str(path)]
+    return words

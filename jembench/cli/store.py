@@ -33,9 +33,9 @@ _COPIED = {"ok", "copied"}
 @options.listing_format
 def list_(store: Path, format: str) -> None:
     """List the trained models of a store, and the space that it takes."""
-    found = upkeep.inventory(Store(store))
+    inventory = upkeep.inventory(Store(store))
     rows: list[dict[str, Any]] = []
-    for entry in found.fits:
+    for entry in inventory.fits:
         record, key = entry.record, entry.record.key
         fit = {
             "id": key.id,
@@ -48,16 +48,19 @@ def list_(store: Path, format: str) -> None:
         training = {"status": record.status, "iteration": record.iteration, "time": time}
         rows.append({**fit, **training, "results": entry.cells, "size": entry.size})
     if format == "json":
-        print_json({"fits": rows, "unfinished": found.unfinished, "sizes": found.sizes})
+        print_json({"fits": rows, "unfinished": inventory.unfinished, "sizes": inventory.sizes})
         return
+    columns = ("id", "model", "dataset", "recipe", "seed", "iteration", "results", "size", "time")
+    table = []
     for row in rows:
         row["size"] = decimal(row["size"])
-        row["iteration"] = "failed" if row["status"] == "failed" else row["iteration"]
-    columns = ("id", "model", "dataset", "recipe", "seed", "iteration", "results", "size", "time")
-    print_table(columns, [[str(row[column]) for column in columns] for row in rows])
-    for name in found.unfinished:
+        if row["status"] == "failed":
+            row["iteration"] = "failed"
+        table.append([str(row[column]) for column in columns])
+    print_table(columns, table)
+    for name in inventory.unfinished:
         say(f"Not finished: {name}")
-    parts = [f"{part} {decimal(taken)}" for part, taken in found.sizes.items() if taken]
+    parts = [f"{part} {decimal(taken)}" for part, taken in inventory.sizes.items() if taken]
     say(f"{store}: {len(rows)} trained models; {', '.join(parts) or 'nothing'}.")
 
 
@@ -76,9 +79,9 @@ def verify(store: Path, format: str) -> int:
     The exit code is 1 if a file is damaged. Files that do not belong to the store are listed but
     are no failure. Nothing is written.
     """
-    found = walk.verify(Store(store))
-    print_findings(store, found, "files", format)
-    return int(any(finding.status == "damaged" for finding in found))
+    findings = walk.verify(Store(store))
+    print_findings(store, findings, "files", format)
+    return int(any(finding.status == "damaged" for finding in findings))
 
 
 @click.command(
@@ -95,28 +98,33 @@ def merge(stores: Sequence[Path], store: Path, format: str) -> int:
     exit code is 1 if something was not copied. The same command completes a merge that was
     interrupted.
     """
-    found = OpenStore(store).merge(*stores)
-    print_findings(store, found, "fits and files", format)
-    return int(any(finding.status != "copied" for finding in found))
+    findings = OpenStore(store).merge(*stores)
+    print_findings(store, findings, "fits and files", format)
+    return _is_incomplete(findings)
 
 
-def print_findings(store: Path, found: Sequence[Finding], what: str, format: str) -> None:
+def _is_incomplete(findings: Sequence[Finding]) -> int:
+    """Return 1, an exit code, if something was not copied, else 0."""
+    return int(any(finding.status != "copied" for finding in findings))
+
+
+def print_findings(store: Path, findings: Sequence[Finding], what: str, format: str) -> None:
     """Print the findings, except files that were copied or are intact."""
-    counts = Counter(finding.status for finding in found)
-    shown = [finding for finding in found if finding.status not in _COPIED]
+    counts = Counter(finding.status for finding in findings)
+    shown = [finding for finding in findings if finding.status not in _COPIED]
     if format == "json":
-        print_json(
-            {"files": len(found), **counts, "findings": [finding._asdict() for finding in shown]}
-        )
+        records = list(map(Finding._asdict, shown))
+        print_json({"files": len(findings), **counts, "findings": records})
         return
     if shown:
-        print_table(
-            ("", "file", "reason"),
-            [(finding.status, finding.file, finding.reason) for finding in shown],
-        )
+        rows = [(finding.status, finding.file, finding.reason) for finding in shown]
+        print_table(("", "file", "reason"), rows)
         click.echo()
-    numbers = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    say(f"{store}: {len(found)} {what}{': ' if numbers else ''}{numbers}.")
+    line = f"{store}: {len(findings)} {what}"
+    if counts:
+        numbers = (f"{count} {status}" for status, count in counts.most_common())
+        line += f": {', '.join(numbers)}"
+    say(f"{line}.")
 
 
 @click.command(
@@ -158,22 +166,24 @@ def gc(yes: bool, store: Path, format: str) -> None:
     temporary files of killed processes go too. Files that a running process may need are kept.
     """
     place = Store(store)
-    found = upkeep.garbage(place)
-    left = set(upkeep.remove(place, found)) if yes else set()
+    garbage = upkeep.garbage(place)
+    if yes:
+        left = set(upkeep.remove(place, garbage))
+        garbage = [entry for entry in garbage if entry not in left]
     if format == "json":
-        print_json(
-            {"removed": yes, "files": [each._asdict() for each in found if each not in left]}
-        )
+        print_json({"removed": yes, "files": [entry._asdict() for entry in garbage]})
         return
-    found = [each for each in found if each not in left]
-    if found:
-        print_table(
-            ("file", "size", "reason"),
-            [(each.file, decimal(each.size), each.reason) for each in found],
-        )
+    if garbage:
+        rows = [(entry.file, decimal(entry.size), entry.reason) for entry in garbage]
+        print_table(("file", "size", "reason"), rows)
         click.echo()
-    done = "removed" if yes else "that can be removed with --yes" if found else "to remove"
-    say(f"{store}: {len(found)} files, {decimal(sum(each.size for each in found))}, {done}.")
+    done = "to remove"
+    if yes:
+        done = "removed"
+    elif garbage:
+        done = "that can be removed with --yes"
+    size = decimal(sum(entry.size for entry in garbage))
+    say(f"{store}: {len(garbage)} files, {size}, {done}.")
 
 
 # --- push and fetch -------------------------------------------------------------------------------
@@ -235,30 +245,25 @@ def fetch(sources: Sequence[str], store: Path, format: str) -> int:
     that `jembench push` wrote. Every file is checked against its digest, and no code is loaded. The
     exit code is 1 if the store keeps another model or result of the same identity.
     """
-    fetched = []
+    records, findings, differences = [], list[Finding](), Counter[str]()
+    same = ["every id is the same here: nothing is trained or measured again"]
     for source in sources:
         with plugins_aside():
-            fetched.append(done := OpenStore(store).fetch(source))
+            fetched = OpenStore(store).fetch(source)
         if format != "json":
-            say(f"    fit  {done.fit}, {done.results} results")
-    findings = [finding for done in fetched for finding in done.findings]
+            say(f"    fit  {fetched.fit}, {fetched.results} results")
+        findings += fetched.findings
+        differences.update(fetched.differences or same)
+        record = fetched._asdict()
+        record["fit"] = dataclasses.asdict(fetched.fit)
+        record["findings"] = list(map(Finding._asdict, fetched.findings))
+        records.append(record)
     if format == "json":
-        parts = [
-            {
-                "fit": dataclasses.asdict(done.fit),
-                "findings": [*map(Finding._asdict, done.findings)],
-            }
-            for done in fetched
-        ]
-        print_json([{**done._asdict(), **part} for done, part in zip(fetched, parts, strict=True)])
-    else:
-        same = ["every id is the same here: nothing is trained or measured again"]
-        for line, count in Counter(
-            line for done in fetched for line in done.differences or same
-        ).items():
-            say(
-                "checked  "
-                f"{line}{'' if count == len(fetched) else f' ({count} of {len(fetched)} models)'}"
-            )
-        print_findings(store, findings, "fits and files", format)
-    return int(any(finding.status != "copied" for finding in findings))
+        print_json(records)
+        return _is_incomplete(findings)
+    for line, count in differences.items():
+        if count < len(sources):
+            line = f"{line} ({count} of {len(sources)} models)"
+        say(f"checked  {line}")
+    print_findings(store, findings, "fits and files", format)
+    return _is_incomplete(findings)

@@ -82,27 +82,24 @@ def estimate(
     from jembench.models import devices
     from jembench.running import estimate as estimating
 
-    found = []
+    costs = []
     with plugins_aside():
         where = devices.resolve(device)
-        fits = [
-            plan_fit(model, dataset, **how),
-            *(plan_fit(model, dataset, other) for other in against),
-        ]
+        fits = [plan_fit(model, dataset, **how)]
+        fits += [plan_fit(model, dataset, recipe) for recipe in against]
         for fit in fits:
             say(f"timing {fit.key.recipe} ...", err=True)
-            found.append(estimating.estimate(fit, where))
+            costs.append(estimating.estimate(fit, where))
     if format == "json":
-        print_json([cost._asdict() for cost in found])
+        print_json([cost._asdict() for cost in costs])
         return
     say(f"{model} on {dataset}, {devices.name(where)}")
     columns = ("recipe", "model", "s/iteration", "iterations", "training time", "peak memory")
     rows = []
-    for cost in found:
+    for cost in costs:
+        seconds, iterations = f"{cost.seconds:.3g}", f"{cost.iterations:,}"
         time, memory = duration(3600 * cost.hours), f"{cost.memory / 2**30:.1f} GiB"
-        rows.append(
-            (cost.recipe, cost.model, f"{cost.seconds:.3g}", f"{cost.iterations:,}", time, memory)
-        )
+        rows.append((cost.recipe, cost.model, seconds, iterations, time, memory))
     print_table(columns, rows)
 
 
@@ -149,9 +146,9 @@ def sample(columns: int, output: Path, force: bool, device: str, store: Path, **
         check_file(output, ".png", force=force)
         sweep(output.parent, below=False)
         show.twins([fit], place)
-        with session.open_fit(
-            fit, place, RunOptions(device, trackers=()), partial(Display, fit.display)
-        ) as evaluation:
+        options_of_run = RunOptions(device, trackers=())
+        display = partial(Display, fit.display)
+        with session.open_fit(fit, place, options_of_run, display) as evaluation:
             print(f"drawing images of {fit} ...", file=sys.stderr)  # above live bars
             samples = evaluation.samples(source)
             check_file(output, ".png", force=force)  # again, for training took its time
@@ -160,4 +157,5 @@ def sample(columns: int, output: Path, force: bool, device: str, store: Path, **
             by_class = fit_samples.write_samples(
                 evaluation, samples, output, columns, "--output", title
             )
-    say(f"{output}: images of {title}, {'a row for each class' if by_class else 'in no order'}")
+    order = "a row for each class" if by_class else "in no order"
+    say(f"{output}: images of {title}, {order}")

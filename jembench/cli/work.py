@@ -37,6 +37,7 @@ from jembench.training.processes import joined, launched
 if TYPE_CHECKING:
     import torch
 
+    from jembench.experiment.plan import FitPlan
     from jembench.running.events import Events
     from jembench.running.worker import Worker
 
@@ -133,7 +134,8 @@ def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
             traceback.print_exc()
         ended = dataclasses.replace(ended, how=how, text=text, error=type(error).__name__)
     if ended.text:
-        say(ended.text if ended.how == "stopped" else f"Error: {ended.text}", err=True)
+        prefix = "" if ended.how == "stopped" else "Error: "
+        say(f"{prefix}{ended.text}", err=True)
     return dataclasses.replace(ended, host=platform.node())
 
 
@@ -150,8 +152,10 @@ def _serve(store: Store, units: tuple[str, ...], device: torch.device | str) -> 
 
     from jembench.running.worker import serve_fits
 
-    plans = [works.planned(_read(store, unit), f"the unit of work {unit}") for unit in units]
-    serve_fits([fit for plan in plans for fit in plan.fits], torch.device(device))
+    fits: list[FitPlan] = []
+    for unit in units:
+        fits += works.planned(_read(store, unit), f"the unit of work {unit}").fits
+    serve_fits(fits, torch.device(device))
 
 
 # --- status ---------------------------------------------------------------------------------------
@@ -177,22 +181,23 @@ def status(store: Path, format: str) -> None:
     if format == "json":
         print_json({"units": [unit._asdict() for unit in units]})
         return
-    queued = [unit for unit in units if unit.state == "queued"]
-    old = [unit for unit in units if unit.is_old]
-    shown = [unit for unit in units if unit not in queued + old] + queued[:QUEUED]
+    shown, queued, old = list[UnitStatus](), list[UnitStatus](), list[UnitStatus]()
+    for unit in units:
+        if unit.state == "queued":
+            queued.append(unit)
+        elif unit.is_old:
+            old.append(unit)
+        else:
+            shown.append(unit)
+    shown += queued[:QUEUED]
     width = narrow_width()
     shown.sort(key=operator.attrgetter("command"))
     for command, group in itertools.groupby(shown, operator.attrgetter("command")):
         say(command)
-        rows = [
-            (
-                u.id,
-                u.state,
-                "" if u.since is None else duration(time.time() - u.since),
-                "\n".join(_progress(u, store)),
-            )
-            for u in group
-        ]
+        rows = []
+        for unit in group:
+            lines = "\n".join(_progress(unit, store))
+            rows.append((unit.id, unit.state, _ago(unit.since), lines))
         print_table(("unit", "state", "for", "work"), rows, width)
     if not shown:
         say(f"Nothing runs in {store}.")
@@ -208,19 +213,22 @@ def status(store: Path, format: str) -> None:
 def _progress(unit: UnitStatus, store: Path) -> Iterator[str]:
     """Yield lines about a unit: its progress or ending, and its worker or log."""
     yield f"{unit.kind} {unit.name} on {unit.dataset}, recipe {unit.recipe}, seed {unit.seed}"
-    counted = (
-        f"{unit.done:,} of {unit.total:,} {unit.counted}"
-        if unit.total and unit.state == "running"
-        else ""
-    )
-    yield from filter(
-        None,
-        [", ".join(filter(None, [counted, unit.text])), unit.worker and f"worker {unit.worker}"],
-    )
+    parts = [unit.text]
+    if unit.total and unit.state == "running":
+        parts = [f"{unit.done:,} of {unit.total:,} {unit.counted}", unit.text]
+    if any(parts):
+        yield ", ".join(filter(None, parts))
+    if unit.worker:
+        yield f"worker {unit.worker}"
     if unit.log:
-        in_store = Path(unit.log).is_relative_to(store.absolute())
-        yield f"log {os.path.relpath(unit.log)}" if in_store else f"log {unit.log}"
+        path = unit.log
+        if Path(path).is_relative_to(store.absolute()):
+            path = os.path.relpath(path)
+        yield f"log {path}"
 
 
 def _ago(since: float | None) -> str:
-    return "" if since is None else duration(time.time() - since)
+    """Return the time since a moment in words; "" for None."""
+    if since is None:
+        return ""
+    return duration(time.time() - since)
