@@ -38,51 +38,51 @@ def make_model(
         PluginError: if its factory fails or returns no model, or if the model cannot be trained and
             is not marked as pretrained.
     """
+    device, data, name = device or CPU, dataset.spec, f"The model {fit.asked}"
     try:
         if not fit.is_pretrained:
-            check_memory(
-                lambda: fit.model.make(dataset.spec), f"The model {fit.asked}", device or CPU
-            )
-        with (
-            isolated(f"The factory of {fit.asked}", note),
-            seeds.drawing(fit.seed, "initialisation"),
-        ):
+            check_memory(lambda: fit.model.make(data), name, device)
+        within = isolated(f"The factory of {fit.asked}", note)
+        with within, seeds.drawing(fit.seed, "initialisation"):
             # the first pass of a network may create weights
-            model = as_model(fit.model.make(dataset.spec), dataset.spec, fit.asked)
+            model = as_model(fit.model.make(data), data, fit.asked)
     except JembenchError:
         raise
     except Exception as error:
         raise PluginError(
-            f"The model {fit.asked} cannot be made for {dataset.spec.name}: "
-            f"{error_text(error)}. Its factory is {fit.model.component.target}; `jembench "
-            "--debug` shows where it fails."
+            f"{name} cannot be made for {data.name}: {error_text(error)}. Its factory is "
+            f"{fit.model.component.target}; `jembench --debug` shows where it fails."
         ) from error
+
     if not isinstance(model, nn.Module):
         raise PluginError(
-            f"The model {fit.asked} is of type {type(model).__name__}; it must be a "
-            "torch.nn.Module."
+            f"{name} is of type {type(model).__name__}; it must be a torch.nn.Module."
         )
-    wrong = ""
-    if not isinstance(model, Trainable):
-        wrong = (
-            f"{type(model).__name__} lacks `chains` and `training_loss` "
-            "(jembench.interfaces.Trainable)"
-        )
-    elif not any(parameter.requires_grad for parameter in model.parameters()):
-        wrong = "none of its parameters requires a gradient (requires_grad)"
-    elif not all(parameter.is_floating_point() for parameter in model.parameters()):
-        wrong = "some of its parameters are not floating-point numbers, which optimisers need"
-    if wrong and not fit.is_pretrained and not is_fitted(model):
+    obstacle = _obstacle(model)
+    if obstacle and not fit.is_pretrained and not is_fitted(model):
         raise PluginError(
-            f"The model {fit.asked} cannot be trained: {wrong}. If it has been trained "
-            "elsewhere, mark its factory: @jembench.plugin.pretrained."
+            f"{name} cannot be trained: {obstacle}. If it has been trained elsewhere, mark its "
+            "factory: @jembench.plugin.pretrained."
         )
     if getattr(model, "chains", "none") not in get_args(Chains):
         raise PluginError(
-            f"The model {fit.asked} asks for {model.chains!r} chains; it must be "
-            f"{' or '.join(get_args(Chains))}."
+            f"{name} asks for {model.chains!r} chains; it must be {' or '.join(get_args(Chains))}."
         )
     return model
+
+
+def _obstacle(model: nn.Module) -> str:
+    """Return why a model cannot be trained; "": it can."""
+    if not isinstance(model, Trainable):
+        return (
+            f"{type(model).__name__} lacks `chains` and `training_loss` "
+            "(jembench.interfaces.Trainable)"
+        )
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        return "none of its parameters requires a gradient (requires_grad)"
+    if not all(parameter.is_floating_point() for parameter in model.parameters()):
+        return "some of its parameters are not floating-point numbers, which optimisers need"
+    return ""
 
 
 def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: Any) -> Trainer:
@@ -135,7 +135,8 @@ def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
             f"fit of {fit.asked} left nothing in the model's buffers, and nothing else is "
             "stored. Store its result in buffers (register_buffer)."
         )
-    if not_finite := [name for name, values in state.items() if not bool(values.isfinite().all())]:
+    not_finite = [name for name, values in state.items() if not values.isfinite().all()]
+    if not_finite:
         raise Diverged(
             f"fit of {fit.asked} left values that are not finite in {', '.join(not_finite[:3])}."
         )

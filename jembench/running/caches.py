@@ -18,6 +18,7 @@ from jembench.errors import CheckpointError, Fallback, PluginError
 from jembench.interfaces import Dataset, FeatureNetwork, Features
 from jembench.store import tensors
 from jembench.store.store import OF_IMAGES, Store
+from jembench.store.tensors import Tensors
 
 WAIT = 0.2
 """Seconds between two attempts to get a lease that another process holds."""
@@ -51,15 +52,13 @@ class TensorCache:
 
     folder: Path | None
 
-    def recall(self, name: str) -> dict[str, Tensor]:
+    def recall(self, name: str) -> Tensors:
         """Return the tensors of a name; empty, with a warning, for a damaged or exchanged file."""
         path = self._path(name)
+        if not path or not path.exists():
+            return {}
         try:
-            return (
-                tensors.read(path, "It is computed again.", placed=True).tensors
-                if path and path.exists()
-                else {}
-            )
+            return tensors.read(path, "It is computed again.", placed=True).tensors
         except CheckpointError as error:
             warnings.warn(str(error), Fallback, stacklevel=2)
             return {}
@@ -74,7 +73,7 @@ class TensorCache:
         if path and (path.is_file() or not path.exists()):
             tensors.write(path, values, {}, placed=True)
 
-    def once(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    def once(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
         """Return the tensors of a name, computed and kept if they are not cached."""
         values = self.recall(name)
         if not values:
@@ -128,7 +127,7 @@ class FeatureBank:
         if name not in self._features:
             cache = TensorCache(self.store.features / OF_IMAGES)
 
-            def compute() -> dict[str, Tensor]:
+            def compute() -> Tensors:
                 return _checked(network.features(images), len(images), spec)._asdict()
 
             self._features[name] = Features(**cache.once(name, compute))

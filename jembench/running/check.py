@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
-
-import torch
 
 from jembench import progress
 from jembench.catalog.registry import Resolved
 from jembench.data.datasets import blank, make
 from jembench.errors import JembenchError, NotApplicable, Remark, Unavailable
-from jembench.experiment.plan import FitPlan, Plan
+from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.recipe import are_own_images
-from jembench.interfaces import Dataset
+from jembench.interfaces import Dataset, Split
 from jembench.interfaces.evaluation import Checked
 from jembench.interfaces.metrics import Metric
-from jembench.interfaces.models import Capability
-from jembench.models.capabilities import capabilities, is_fitted
+from jembench.models.capabilities import is_fitted
 from jembench.models.settings import isolated
 from jembench.running import selection
-from jembench.running.building import make_model, make_trainer
+from jembench.running.building import CPU, make_model, make_trainer
 from jembench.running.evaluation import limited
 from jembench.running.planned import PlannedFit
 from jembench.stopping import is_request
@@ -30,22 +28,18 @@ from jembench.training import snapshots
 from jembench.training.loop import make_sampler
 
 
-class Ready(NamedTuple):
-    """The state of a fit before it is trained."""
-
-    dataset: Dataset
-    has: frozenset[Capability]
-    iterations: int
-    # metric -> the reason why it cannot be computed, with the remedy
-    reasons: dict[str, Unavailable]
-
-
 class Outlook(NamedTuple):
     """The results of the check of a plan."""
 
     plan: Plan
-    fits: dict[str, Ready]  # by id, except those of a missing dataset of unknown shape and size
+    # by id and without models, except those of a missing dataset of unknown shape and size
+    fits: dict[str, PlannedFit]
     absent: dict[str, str]  # dataset -> why it is missing, with the remedy
+
+    def reason(self, cell: CellPlan) -> Unavailable | None:
+        """Return why a cell cannot be computed; None: it can, or it was not checked."""
+        planned = self.fits.get(cell.fit.key.id)
+        return planned.reasons.get(str(cell.metric)) if planned else None
 
     def refuse_missing(self, *, skip_missing: bool) -> None:
         """Check that nothing is missing for a plan.
@@ -56,18 +50,18 @@ class Outlook(NamedTuple):
         Raises:
             Unavailable: listing all that is missing, with the remedies.
         """
-        lacking: dict[str, list[str]] = {}
+        lacking = defaultdict[str, list[str]](list)
         for cell in self.plan.cells:
-            ready = self.fits.get(cell.fit.key.id)
-            reason = ready.reasons.get(str(cell.metric)) if ready else None
+            reason = self.reason(cell)
             if reason and not isinstance(reason, NotApplicable):
-                lacking.setdefault(str(reason), []).append(cell.metric.component.name)
-        reasons = [
-            f"{', '.join(dict.fromkeys(metrics))}: {reason}" for reason, metrics in lacking.items()
-        ]
+                lacking[str(reason)].append(cell.metric.component.name)
+        reasons = []
+        for text, metrics in lacking.items():
+            reasons.append(f"{', '.join(dict.fromkeys(metrics))}: {text}")
+
         if self.absent:
             raise Unavailable(" ".join([*self.absent.values(), *reasons]))
-        if lacking and not skip_missing:
+        if reasons and not skip_missing:
             raise Unavailable(
                 f"Something is missing, and nothing was started. {' '.join(reasons)} Or leave "
                 "them out for now with --skip-missing: the same command adds them once nothing "
@@ -99,30 +93,33 @@ class Datasets:
             Unavailable: if it is missing and ``dry`` is False.
         """
         key = fit.key.dataset, limit
-        if key in self.data:
-            return self.data[key]
-        dataset, images = fit.dataset, None
+        if key not in self.data:
+            dataset, planned = self._read(fit), None
+            if dataset:
+                test = limited(dataset.split("test"), limit)
+                planned = PlannedFit(dataset=dataset, test=test, fetching=not self.dry)
+            self.data[key] = planned
+        return self.data[key]
+
+    def _read(self, fit: FitPlan) -> Dataset | None:
+        data = fit.dataset
         try:
             if fit.absent:
                 raise Unavailable(fit.absent)
-            with progress.phase(f"reading {key[0]}"), isolated(f"The dataset {dataset}"):
-                images = make(dataset, download=False) if self.dry else dataset.make()
+            with progress.phase(f"reading {fit.key.dataset}"), isolated(f"The dataset {data}"):
+                dataset = make(data, download=False) if self.dry else data.make()
                 # damaged images are reported before training
-                images.split("train")
-                images.split("test")
+                dataset.split("train")
+                dataset.split("test")
+                return dataset
         except Unavailable as error:
             if not self.dry:
                 raise
-            if not dataset.arguments.get("download"):
-                self.absent[str(dataset)] = str(error)
-            if "download" in dataset.arguments:
-                images = blank(make(dataset, download=True))
-        planned = None
-        if images:
-            test = limited(images.split("test"), limit)
-            planned = PlannedFit(dataset=images, test=test, fetching=not self.dry)
-        self.data[key] = planned
-        return planned
+            if not data.arguments.get("download"):
+                self.absent[str(data)] = str(error)
+        if "download" not in data.arguments:
+            return None
+        return blank(make(data, download=True))
 
 
 def _remark_on_flips(fit: FitPlan) -> None:
@@ -150,23 +147,36 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
             of a metric fits neither.
     """
     datasets = datasets or Datasets()
-    families: dict[str, list[FitPlan]] = {}
+    families = defaultdict[str, list[FitPlan]](list)
     for fit in plan.fits:
-        families.setdefault(fit.key.family, []).append(fit)
+        families[fit.key.family].append(fit)
 
-    ready: dict[str, Ready] = {}
+    checked: dict[str, PlannedFit] = {}
     for fits in families.values():  # which differ only in their seeds
         cells = [cell for fit in fits for cell in plan.cells_of(fit)]
         data = datasets.find(fits[0], cells[0].limit)
         if data is not None:
-            state = _check_fit(fits[0], data, {str(cell.metric): cell.metric for cell in cells})
-            ready |= {fit.key.id: state for fit in fits}
-    return Outlook(plan, ready, datasets.absent)
+            planned = _check_fit(fits[0], data, {str(cell.metric): cell.metric for cell in cells})
+            for fit in fits:
+                checked[fit.key.id] = planned
+    return Outlook(plan, checked, datasets.absent)
 
 
-def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) -> Ready:
-    """Build the model of a fit, and check its training and its metrics."""
-    trainer = None
+def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) -> PlannedFit:
+    """Build the model of a fit, and check its training and its metrics.
+
+    Returns:
+        the fit with the reasons, and without its model, whose memory would be held for the run.
+    """
+    planned = replace(
+        data,
+        pretrained=fit.is_pretrained,
+        validation=0 if fit.is_pretrained else fit.recipe.data.validation,
+        content="" if fit.absent else fit.dataset.content,
+    )
+
+    # the model, and its training
+    held: Split | None = None
     with (
         progress.phase(f"building {fit.asked}"),
         isolated(f"The training of {fit.asked}", _ignore),
@@ -174,25 +184,24 @@ def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) 
         model = make_model(fit, data.dataset, _ignore)
         if fit.is_pretrained or is_fitted(model):
             sampler = make_sampler(model, data.spec, fit.recipe, data.dataset.split("train"))
+            planned = replace(planned, model=model, sampler=sampler)
         else:
             _remark_on_flips(fit)
-            trainer = make_trainer(fit, data.dataset, torch.device("cpu"), model)
-            sampler = trainer.sampler
+            trainer = make_trainer(fit, data.dataset, CPU, model)
+            planned = replace(
+                planned,
+                model=model,
+                sampler=trainer.sampler,
+                buffers=len(snapshots.moments(trainer)),
+                iterations=trainer.iterations,
+            )
+            held = trainer.held.validation or planned.test
 
-    planned = replace(
-        data,
-        model=model,
-        sampler=sampler,
-        validation=0 if fit.is_pretrained else fit.recipe.data.validation,
-        buffers=len(snapshots.moments(trainer)) if trainer else 0,
-        pretrained=fit.is_pretrained,
-        content="" if fit.absent else fit.dataset.content,
-    )
-    if trainer:
-        on_held = replace(planned, test=trainer.held.validation or planned.test)
+    # the metric that selects a checkpoint, and those of the plan
+    if held:
+        on_held = replace(planned, test=held)
         for selecting in selection.metrics(fit.recipe).values():
             _check_metric(selecting, on_held)
-
     reasons: dict[str, Unavailable] = {}
     for name, metric in metrics.items():
         with isolated(f"The metric {name}", _ignore):
@@ -204,8 +213,7 @@ def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) 
                 # any other error of a plugin happens again, as the outcome of its cell
                 if isinstance(error, JembenchError) or is_request(error):
                     raise
-    iterations = trainer.iterations if trainer else 0
-    return Ready(data.dataset, capabilities(model), iterations, reasons)
+    return replace(planned, model=None, sampler=None, reasons=reasons)
 
 
 def _check_metric(metric: Metric, planned: PlannedFit) -> None:

@@ -70,31 +70,33 @@ class Dispatch:
         try:
             for unit in self.units:
                 self._queue(unit)
-            deadline = min(
-                (work.deadline or math.inf for work in self.units.values()), default=math.inf
-            )
-            late = False
-            while self._running or (self._open and not late):
-                if not late and time.time() >= deadline:
-                    late = True  # no unit starts after its deadline, and running ones stop cleanly
-                    self.executor.cancel()
-                if not late:
-                    self._submit()
-                for ended in self.executor.ended(POLL):
-                    self._record(ended)
-                if not self.executor.in_process:  # which sends its events itself
-                    self._follow()
+            self._carry_out()
             if self._open and not self._failures:
                 raise OutOfTime("The time is up. The same command goes on from there.")
         except (KeyboardInterrupt, Stopped, OutOfTime) as error:
             if self._running and not self.executor.in_process:  # which receives interrupts itself
                 self._cancel()
-            self._mark_unstarted(
-                "Received SIGINT" if isinstance(error, KeyboardInterrupt) else stopping.reason()
-            )
+            is_interrupt = isinstance(error, KeyboardInterrupt)
+            self._mark_unstarted("Received SIGINT" if is_interrupt else stopping.reason())
             raise
         if self._failures:
             raise self._failed()
+
+    def _carry_out(self) -> None:
+        """Submit units and follow them, until all have ended or the time is up."""
+        deadlines = [work.deadline for work in self.units.values() if work.deadline]
+        deadline = min(deadlines, default=math.inf)
+        late = False
+        while self._running or (self._open and not late):
+            if not late and time.time() >= deadline:
+                late = True  # no unit starts after its deadline, and running ones stop cleanly
+                self.executor.cancel()
+            if not late:
+                self._submit()
+            for ended in self.executor.ended(POLL):
+                self._record(ended)
+            if not self.executor.in_process:  # which sends its events itself
+                self._follow()
 
     def note_wait(self, unit: str, reason: str) -> None:
         """Note the reason why a unit that was submitted has not started."""
@@ -103,14 +105,17 @@ class Dispatch:
 
     def _submit(self) -> None:
         """Submit the units that can start and that no other process has."""
-        ready = [(order, unit) for order, unit in enumerate(self.units) if self._can_start(unit)]
-        jobs, busy = [], in_work(self.store.leases) if ready else set()
-        for order, unit in ready:
+        orders = {unit: order for order, unit in enumerate(self.units) if self._can_start(unit)}
+        if not orders:
+            return
+        jobs, busy = [], in_work(self.store.leases)
+        for unit, order in orders.items():
             work = self.units[unit]
+            leases = {unit, work.fit.id, *(cell.id for cell in work.cells)}
             if is_done(work, self.store):
                 self._finish(unit)
-                self.events.send(Event(kind="ended", values={"how": "done"}), work.fit, unit)
-            elif busy & {unit, work.fit.id, *(cell.id for cell in work.cells)}:
+                self._send_ending(unit, "done")
+            elif busy & leases:
                 self._queue(unit, BUSY, pause=PAUSE)
             else:
                 job = work.job(order)
@@ -120,6 +125,10 @@ class Dispatch:
                 jobs.append(job)
         if jobs:
             self.executor.submit(jobs)
+
+    def _send_ending(self, unit: str, how: str, text: str = "", worker: str = "") -> None:
+        event = Event(kind="ended", values={"how": how}, text=text, worker=worker)
+        self.events.send(event, self.units[unit].fit, unit)
 
     def _can_start(self, unit: str) -> bool:
         """Return whether a unit is to be submitted now: all units that must end before it have."""
@@ -137,29 +146,30 @@ class Dispatch:
 
         Results in the store count: another run may have done the unit.
         """
-        if self._running.pop(ended.id, None) is None:
+        unit = ended.id
+        if self._running.pop(unit, None) is None:
             return
-        if ended.how != "done" and is_done(self.units[ended.id], self.store):
-            ended = Ended(id=ended.id, how="done", host=ended.host)
-        if self.units[ended.id].kind == "check" and ended.how in ("done", "refused"):
+        if ended.how != "done" and is_done(self.units[unit], self.store):
+            ended = Ended(id=unit, how="done", host=ended.host)
+        if self.units[unit].kind == "check" and ended.how in ("done", "refused"):
             self._record_check(ended)
             return
-        event = Event(kind="ended", values={"how": ended.how}, text=ended.text, worker=ended.host)
-        self.events.send(event, self.units[ended.id].fit, ended.id)
+        self._send_ending(unit, ended.how, ended.text, ended.host)
         if ended.how in ("refused", "failed", "lost") or (ended.how == "stopped" and ended.text):
-            self.store.works.end(ended.id, ended.how, ended.text, ended.log)
+            self.store.works.end(unit, ended.how, ended.text, ended.log)
         if ended.how == "done":
-            self._finish(ended.id, failed=bool(ended.text))
-        elif ended.how in ("busy", "stopped"):
-            self._queue(ended.id, BUSY if ended.how == "busy" else "", pause=PAUSE)
+            self._finish(unit, failed=bool(ended.text))
+        elif ended.how == "busy":
+            self._queue(unit, BUSY, pause=PAUSE)
+        elif ended.how == "stopped":
+            self._queue(unit, pause=PAUSE)
         else:
             self._failures.append(ended)
-            self._drop(ended.id)
+            self._drop(unit)
 
     def _record_check(self, ended: Ended) -> None:
         """Record what a check says. A refusal is an error of the run, and no state of a unit."""
-        event = Event(kind="ended", values={"how": "checked"})
-        self.events.send(event, self.units[ended.id].fit, ended.id)
+        self._send_ending(ended.id, "checked")
         if ended.how == "done":
             for remark in ended.text.splitlines():
                 warnings.warn(remark, Remark, stacklevel=2)
@@ -191,11 +201,7 @@ class Dispatch:
         followers = [queued for queued in self._open if unit in self.units[queued].after]
         for follower in followers:
             if follower in self._open and fit in ("", self.units[follower].fit.id):
-                self.events.send(
-                    Event(kind="ended", values={"how": "dropped"}),
-                    self.units[follower].fit,
-                    follower,
-                )
+                self._send_ending(follower, "dropped")
                 self._drop(follower, fit)
 
     def _cancel(self) -> None:
@@ -221,24 +227,26 @@ class Dispatch:
 
     def _failed(self) -> JembenchError:
         checks = [failure for failure in self._failures if self.units[failure.id].kind == "check"]
-        if checks and all(check.how == "refused" for check in checks):
+        if {check.how for check in checks} == {"refused"}:
             texts = dict.fromkeys(check.text for check in checks)
             wrong: JembenchError = getattr(errors, checks[0].error, SpecError)(" ".join(texts))
             sweep(self.store)
             return wrong
+
+        # where and why the first unit ended, and how to run it by hand
         first = self._failures[0]
         text = first.text.removesuffix(".")
+        where = f" on {first.host}" if first.host else ""
+        why = f": {text}" if text else ""
         log = f" Its log: {first.log}." if first.log else ""
         count = sum(work.kind != "check" for work in self.units.values())
         command = shlex.join(["jembench", "work", first.id, "--store", str(self.store.root)])
-        where = f" on {first.host}" if first.host else ""
-        why = f": {text}" if text else ""
         error = WorkFailed(
             f"{len(self._failures)} of {count} units of work were not carried out. The first one, "
             f"{self.units[first.id].name}, ended{where} as {first.how}{why}.{log} To run it by "
             f"hand: `{command}`. `jembench status` shows all."
         )
-        if all(failure.how == "refused" for failure in self._failures):
+        if {failure.how for failure in self._failures} == {"refused"}:
             error.exit_code = 2
         return error
 
@@ -248,31 +256,30 @@ class Dispatch:
         if start < self._next_read:
             return
         for unit, before in list(self._running.items()):
-            fit, status = self.units[unit].fit, self.store.works.status(unit)
+            status = self.store.works.status(unit)
             self._running[unit] = status
-            if status.time == before.time:
-                continue
-            if status.state == "queued" and status.text:
-                self.events.send(Event(kind="queued", text=status.text), fit, unit)
-            elif status.state == "running":
-                at = Event(
-                    kind="progress", worker=status.worker, time=status.since, text=status.text
-                )
-                values = {"unit": status.counted}
-                self.events.send(
-                    replace(at, done=status.done, total=status.total, values=values), fit, unit
-                )
-                for note in status.notes[len(before.notes) :]:
-                    self.events.send(replace(at, kind="warning", text=note), fit, unit)
+            if status.time != before.time:
+                self._send_status(unit, status, before)
         now = time.monotonic()
         self._next_read = now + max(POLL, (now - start) / SHARE)
+
+    def _send_status(self, unit: str, status: WorkStatus, before: WorkStatus) -> None:
+        fit = self.units[unit].fit
+        if status.state == "queued" and status.text:
+            self.events.send(Event(kind="queued", text=status.text), fit, unit)
+        elif status.state == "running":
+            at = Event(kind="progress", worker=status.worker, time=status.since, text=status.text)
+            progress = replace(at, done=status.done, total=status.total)
+            self.events.send(replace(progress, values={"unit": status.counted}), fit, unit)
+            for note in status.notes[len(before.notes) :]:
+                self.events.send(replace(at, kind="warning", text=note), fit, unit)
 
 
 def is_done(work: Work, store: Store) -> bool:
     """Return whether the results of a unit are in the store, from any process."""
-    return all(map(store.is_settled, work.cells)) and (
-        bool(work.cells) or store.is_trained(work.fit)
-    )
+    if not work.cells:
+        return store.is_trained(work.fit)
+    return all(map(store.is_settled, work.cells))
 
 
 def sweep(store: Store) -> None:

@@ -74,10 +74,8 @@ class Display:
         self._names = names
         self._live = sys.stderr.isatty() if live is None else live
         self._next = time.monotonic() + MINUTE
-        text, cut = (
-            functools.partial(TextColumn, markup=False),
-            Column(no_wrap=True, overflow="ellipsis", ratio=1),
-        )
+        text = functools.partial(TextColumn, markup=False)
+        cut = Column(no_wrap=True, overflow="ellipsis", ratio=1)
         self.tasks = Progress(
             text("{task.description}", table_column=cut),
             BarColumn(bar_width=16),
@@ -135,11 +133,9 @@ class Display:
         """Show one event of a fit."""
         with self._lock:
             key = event.work or str(event.fit["id"])
-            model, data, recipe, seed = (
-                str(event.fit[part]) for part in ("model", "dataset", "recipe", "seed")
-            )
+            model, recipe, data = (event.fit[part] for part in ("model", "recipe", "dataset"))
             shown = self._names.model(model, recipe)
-            name = f"{shown} on {without_digest(data)}, seed {seed}"
+            name = f"{shown} on {without_digest(data)}, seed {event.fit['seed']}"
             if event.kind in ("queued", "ended"):
                 task = self._running.pop(key, None)
                 if task:
@@ -164,7 +160,8 @@ class Display:
             self.tasks.add_task(name, total=None, **{**BLANK, "began": event.time})
             self._running[key] = self.tasks.tasks[-1]
         task, unit = self._running[key], str(event.values.get("unit", ""))
-        if event.text.startswith(guard.TRAINING) and unit and task.fields["unit"] != unit:
+        is_first = unit and task.fields["unit"] != unit
+        if is_first and event.text.startswith(guard.TRAINING):
             start = ""
             if event.done:
                 start = f", {event.done:,} of {event.total:,} iterations done"
@@ -176,8 +173,9 @@ class Display:
         notes = []
         if failed := sum(self._ended[how] for how in FAILURES):
             notes.append(f"{failed} failed")
-        waiting = Counter(reason for reason in self._queued.values() if reason)
-        notes += [f"{count} waiting ({reason})" for reason, count in waiting.items()]
+        waiting = Counter(filter(None, self._queued.values()))
+        for reason, count in waiting.items():
+            notes.append(f"{count} waiting ({reason})")
         idle = None
         if not self._running:
             idle = "waiting for workers" if "" in self._queued.values() else ""
@@ -207,24 +205,26 @@ class Display:
 
     def _count_to(self, task: Task, done: int, total: int, unit: str, **fields: str | None) -> None:
         """Update the numbers and fields of a task. Another unit or total resets the speed."""
-        values: dict[str, Any] = {
-            **fields,
-            "counted": f"{done:,}/{total:,} {unit}" if total else "",
-        }
+        values: dict[str, Any] = {**fields, "counted": ""}
+        if total:
+            values["counted"] = f"{done:,}/{total:,} {unit}"
         if (total or None, unit) != (task.total, task.fields["unit"]):
             task.total = total or None
-            self.tasks.reset(task.id, completed=done, **{**task.fields, "unit": unit, **values})
+            values = {**task.fields, "unit": unit, **values}
+            self.tasks.reset(task.id, completed=done, **values)
         else:
             self.tasks.update(task.id, completed=done, **values)
 
 
 def _state(task: Task) -> str:
     left = "" if task.time_remaining is None else f"about {duration(task.time_remaining)} left"
-    return ", ".join(filter(None, [task.fields["counted"], left, task.fields["note"]]))
+    parts = [task.fields["counted"], left, task.fields["note"]]
+    return ", ".join(filter(None, parts))
 
 
 def _note(task: Task) -> str:
     """Return the note of a task; without running units, that of this process."""
-    idle = task.fields["idle"]
-    doing = "" if idle is None else progress.now().text or idle
+    idle, doing = task.fields["idle"], ""
+    if idle is not None:
+        doing = progress.now().text or idle
     return ", ".join(filter(None, [task.fields["note"], doing]))

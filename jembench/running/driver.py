@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import progress
@@ -23,7 +24,6 @@ from jembench.stopping import contained
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    from jembench.running.check import Ready
     from jembench.running.worker import Worker
 
 
@@ -43,7 +43,9 @@ class RunOptions(NamedTuple):
 
         UTC in seconds since 1970.
         """
-        return None if self.max_hours is None else time.time() + 3600 * self.max_hours
+        if self.max_hours is None:
+            return None
+        return time.time() + 3600 * self.max_hours
 
 
 _DEFAULT = RunOptions()
@@ -72,13 +74,16 @@ def run_units(
         Unavailable: if something is missing; with ``skip_missing``, if it is a dataset.
         SpecError: as for :func:`~jembench.running.check.look_ahead`.
     """
-    ready: dict[str, Ready] = {}
+    # what an executor in this process needs is checked here, else by units of their own
+    worker: Worker | None = None
     if executor.in_process:
+        from jembench.models import devices
         from jembench.running.check import look_ahead
+        from jembench.running.worker import Worker
 
         outlook = look_ahead(plan)
         outlook.refuse_missing(skip_missing=how.skip_missing)
-        ready = outlook.fits
+        worker = Worker(store, devices.resolve(how.device), events, checked=outlook.fits)
     planned = works(
         plan,
         store.is_trained,
@@ -89,30 +94,24 @@ def run_units(
     )
     units = {work.id: work for work in planned}
     cells = {cell.id: cell for cell in plan.cells}
-    worker: Worker | None = None
-    if executor.in_process:
-        from jembench.models import devices
-        from jembench.running.worker import Worker
-
-        worker = Worker(store, devices.resolve(how.device), events, ready=ready)
 
     def carry_out(job: Job) -> Ended:
         assert worker is not None
         work = units[job.id]
         return worker.carry_out(work, Plan(plan.suite, [cells[cell.id] for cell in work.all_cells]))
 
-    options: list[str] = []
-    environment: dict[str, str] = {}
-    if not executor.in_process:
-        options, environment = _call_of_workers(plan, planned, store, how)
+    # the executor, and the submission of units to it
     dispatch = Dispatch(units, store, executor, events)
     driver = Driver(
         store=store.root.absolute(),
-        options=options,
-        environment=environment,
+        options=[],
+        environment={},
         carry_out=carry_out,
         waits=dispatch.note_wait,
     )
+    if not executor.in_process:
+        options, environment = _call_of_workers(plan, planned, store, how)
+        driver = replace(driver, options=options, environment=environment)
     with contained(f"The executor {how.executor}"):
         try:
             with progress.phase("starting workers"):
@@ -139,14 +138,17 @@ def _call_of_workers(
                     "has. Leave executor= out, or name the factory of the object as a spec: "
                     "mypackage.zoo:build."
                 )
-    skip = ["--skip-missing"] if how.skip_missing else []
-    plugins = [word for path in plugin_files.loaded for word in ("--plugin", str(path.absolute()))]
-    trusted = {*code_of(units), *filter(None, os.environ.get(trust.VARIABLE, "").split(","))}
-    environment = {  # workers may only load code that the user of this command has named
+    # workers may only load code that the user of this command has named
+    trusted = {*code_of(units), *os.environ.get(trust.VARIABLE, "").split(",")} - {""}
+    environment = {
         trust.VARIABLE: ",".join(sorted(trusted)),
         VARIABLE: ",".join(chosen_trackers(how.trackers)),
         plugin_files.VARIABLE: "",
         "PYTHONSAFEPATH": "1",
     }
-    root = str(store.root.absolute())
-    return ["--store", root, "--device", how.device, *skip, *plugins], environment
+    options = ["--store", str(store.root.absolute()), "--device", how.device]
+    if how.skip_missing:
+        options.append("--skip-missing")
+    for path in plugin_files.loaded:
+        options += ["--plugin", str(path.absolute())]
+    return options, environment

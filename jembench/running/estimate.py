@@ -7,7 +7,6 @@ not depend on their content, and a dataset need not be available.
 import resource
 import statistics
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -19,7 +18,7 @@ from jembench.metrics.attacks import Attack
 from jembench.models import devices
 from jembench.models.capabilities import is_fitted
 from jembench.running.building import make_model
-from jembench.running.check import Datasets, Outlook, Ready, look_ahead
+from jembench.running.check import Datasets, Outlook, look_ahead
 from jembench.store.outcome import Outcome
 from jembench.store.store import Store
 from jembench.training.loop import Trainer
@@ -56,9 +55,9 @@ class _Probe(Trainer):
 
     @property
     def sampling_steps(self) -> int:
-        return (
-            super().sampling_steps if self.length is None or self.sampler is None else self.length
-        )
+        if self.length is None or self.sampler is None:
+            return super().sampling_steps
+        return self.length
 
 
 def estimate(fit: FitPlan, device: torch.device) -> TrainingCost:
@@ -81,16 +80,17 @@ def estimate(fit: FitPlan, device: torch.device) -> TrainingCost:
         raise SpecError(
             f"{fit.asked} is fitted to all images at once: there are no iterations to estimate."
         )
-    on_gpu = device.type == "cuda"
-    if on_gpu:
+    if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     with devices.threads_for(dataset.spec, device):
         trainer = _Probe(
             model, dataset.spec, dataset.split("train"), fit.recipe, seed=fit.seed, device=device
         )
         seconds = _seconds(trainer)
-    kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    memory = torch.cuda.max_memory_allocated(device) if on_gpu else 1024 * kib
+    if device.type == "cuda":
+        memory = torch.cuda.max_memory_allocated(device)
+    else:
+        memory = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     hours = seconds * trainer.iterations / 3600
     return TrainingCost(fit.key.recipe, fit.key.model, seconds, trainer.iterations, hours, memory)
 
@@ -108,25 +108,23 @@ def _seconds(trainer: _Probe) -> float:
 def _timed_chains(trainer: _Probe, length: int) -> float:
     """Return the median seconds of an iteration with chains of a length."""
     trainer.length = length
-    execution = trainer.execution
-    for _ in range(WARM_UP if execution.compiled or execution.captured else 1):
+    warm_up, repeats = 1, 3
+    if trainer.execution.compiled or trainer.execution.captured:
+        warm_up = WARM_UP
+    for _ in range(warm_up):
         seconds = _timed(trainer)
-    repeats = 3 if seconds < QUICK else 1
+    if seconds >= QUICK:
+        repeats = 1
     return statistics.median(_timed(trainer) for _ in range(repeats))
 
 
 def _timed(trainer: Trainer) -> float:
-    """Return the seconds of one iteration."""
-    return _duration(trainer.iterate, trainer.device)
-
-
-def _duration(work: Callable[[], object], device: torch.device) -> float:
-    """Return the seconds of a call, including the work of the device."""
-    synchronize = torch.get_device_module(device).synchronize
-    synchronize(device)
+    """Return the seconds of one iteration, including the work of the device."""
+    synchronize = torch.get_device_module(trainer.device).synchronize
+    synchronize(trainer.device)
     start = time.perf_counter()
-    work()
-    synchronize(device)
+    trainer.iterate()
+    synchronize(trainer.device)
     return time.perf_counter() - start
 
 
@@ -165,22 +163,23 @@ def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook]:
 
     previews = []
     for fit in plan.fits:
-        ready = outlook.fits.get(fit.key.id)
+        planned = outlook.fits.get(fit.key.id)
         trained = fit.is_pretrained or store.is_trained(fit.key)
-        iterations = ready.iterations if ready else None
+        iterations = planned.iterations if planned else None
         row = FitPreview(*fit.key.names, fit.seed, trained, iterations, [], [], {}, {}, {})
         for cell in plan.cells_of(fit):
-            _add(row, cell, settled.get(cell.id), ready)
+            _add(row, cell, settled.get(cell.id), outlook)
         if fit.key.dataset in outlook.absent:
             row.missing[fit.key.dataset] = outlook.absent[fit.key.dataset]
-        previews.append(row._replace(iterations=0) if trained or not row.to_do else row)
+        if trained or not row.to_do:
+            row = row._replace(iterations=0)
+        previews.append(row)
     return previews, outlook
 
 
-def _add(row: FitPreview, cell: CellPlan, outcome: Outcome | None, ready: Ready | None) -> None:
+def _add(row: FitPreview, cell: CellPlan, outcome: Outcome | None, outlook: Outlook) -> None:
     """Add a cell to the work of its fit, by its stored outcome and its check."""
-    metric = str(cell.metric)
-    reason = ready.reasons.get(metric) if ready else None
+    metric, reason = str(cell.metric), outlook.reason(cell)
     if outcome and outcome.status == "ok":
         row.done.append(metric)
     elif outcome:
@@ -191,6 +190,7 @@ def _add(row: FitPreview, cell: CellPlan, outcome: Outcome | None, ready: Ready 
         row.missing[metric] = str(reason)
     else:
         row.to_do.append(metric)
-        attack = cell.metric.make() if ready else None
-        if isinstance(attack, Attack) and attack.passes:
-            row.passes[metric] = attack.passes
+        if cell.fit.key.id in outlook.fits:
+            attack = cell.metric.make()
+            if isinstance(attack, Attack) and attack.passes:
+                row.passes[metric] = attack.passes

@@ -1,8 +1,7 @@
 """A trained model under evaluation. Quantities that several metrics need are computed once.
 
-A :class:`TrainedFit` holds the shared state of a fit's metrics; its method
-:meth:`~TrainedFit.evaluation` makes the immutable :class:`~jembench.interfaces.Evaluation` of one
-metric.
+The method :meth:`~TrainedFit.evaluation` of a :class:`TrainedFit` makes the immutable
+:class:`~jembench.interfaces.Evaluation` of one metric.
 
 Legend: N examples, C channels, H height, W width, K classes.
 """
@@ -10,7 +9,7 @@ Legend: N examples, C channels, H height, W width, K classes.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import partial
 from typing import Any, Literal, cast
 
 import torch
@@ -41,6 +40,7 @@ from jembench.models.energies import grad_energy
 from jembench.running.caches import FeatureBank, TensorCache
 from jembench.running.fit_samples import FRESH_SAMPLES, drawn_name, way_of
 from jembench.sampling import chain
+from jembench.store.tensors import Tensors
 from jembench.training import snapshots
 
 _HELD = ("train", "validation")
@@ -61,9 +61,10 @@ _NO_CACHE = TensorCache(None)
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedFit:
-    """A trained model, its data and its training.
+    """A trained model, its data, its predictions and its samples.
 
-    The evaluations of all metrics share its caches.
+    It is the ``Data``, ``Predictions`` and ``Services`` of each metric by a copy, and all copies
+    share its caches.
     """
 
     model: Any  # the nn.Module, on the device, in evaluation mode
@@ -74,7 +75,7 @@ class TrainedFit:
     bank: FeatureBank
     limit: int | None = None  # of the test images
     training: TrainingRecord = _UNKNOWN
-    data_content: str = ""  # a hash of the files of a dataset of the user's own files
+    content: str = ""  # a hash of the files of a dataset of the user's own files
     conditional: bool = False  # True if the recipe trained with chains on E(x, y)
     held: Holdout | None = None  # the training and validation images of the recipe
     # of the last epochs of training, the oldest first
@@ -84,15 +85,35 @@ class TrainedFit:
     wanted: frozenset[Quantity] = frozenset()  # to read of test images and OOD sets in one pass
     deadline: float | None = None  # UTC, at which long metrics stop
     steps: int | None = None  # of new chains, as the recipe's metric selected; None: as in training
-    ood_sets: dict[str, Split] = field(default_factory=dict, init=False)  # by their specs
-    # by the content of the images
-    known: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict, init=False)
-    drawn: dict[Source, Samples] = field(default_factory=dict, init=False)
+    # of one metric: the feature networks and OOD sets that it uses, a hash of its code if it has
+    # no version, and the share of it to compute
+    used: set[Component] = field(default_factory=set)
+    code: str = ""
+    share: tuple[int, int] = (0, 1)
+    # caches: images by their names, quantities by the content of images, and samples
+    parts: dict[str, Split] = field(default_factory=dict)
+    readings: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict)
+    drawn: dict[Source, Samples] = field(default_factory=dict)
 
-    @cached_property
+    @property
+    def spec(self) -> DataSpec:
+        """The description of the dataset."""
+        return self.dataset.spec
+
+    @property
+    def truth(self) -> Truth | None:
+        """The density of synthetic images."""
+        return getattr(self.dataset, "truth", None)
+
+    @property
     def test(self) -> Split:
         """The test images under evaluation."""
-        return limited(self.dataset.split("test"), self.limit)
+        return self.part("test")
+
+    @property
+    def holdout(self) -> Holdout:
+        """The training and validation images; without a recipe, the whole training split."""
+        return self.held or Holdout(self.dataset.split("train"), None)
 
     def generator(self, purpose: str, device: torch.device | str = "cpu") -> Generator:
         """Return a generator for one purpose, derived from the fit's seed."""
@@ -108,8 +129,7 @@ class TrainedFit:
             code: a hash of the metric's code, if it has no version.
             share: the share of a long metric to compute, and the number of shares.
         """
-        used = set() if used is None else used
-        access = FitAccess(self, used, code, share)
+        access = replace(self, used=set() if used is None else used, code=code, share=share)
         return Evaluation(
             model=self.model,
             sampler=self.sampler,
@@ -117,14 +137,14 @@ class TrainedFit:
             training=self.training,
             data=access,
             predictions=access,
-            samples=self.samples,
+            samples=access.samples,
             services=access,
         )
 
-    def once(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    def once(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
         """Return the tensors of a name, cached; random numbers depend on the name."""
 
-        def seeded() -> dict[str, Tensor]:
+        def seeded() -> Tensors:
             with seeds.drawing(self.seed, f"evaluation/{name}", self.device):
                 return compute()
 
@@ -135,15 +155,14 @@ class TrainedFit:
 
         The images that are classified correctly are cached, so that a model is examined once.
         """
-        train, validation = self.held or Holdout(self.dataset.split("train"), None)
+        train, validation = self.holdout
         if train.labels is None or not running_statistics.followed_layers(self.model):
             return ""
         counted, judged = running_statistics.parts(train, validation)
 
-        spec, device = self.dataset.spec, self.device
-
-        def compute() -> dict[str, Tensor]:
-            return running_statistics.correct(self.model, counted.images, judged, spec, device)
+        def compute() -> Tensors:
+            images, device = counted.images, self.device
+            return running_statistics.correct(self.model, images, judged, self.spec, device)
 
         correct = self.once("running-statistics", compute)
         judged_on = "further training images" if validation is None else "validation images"
@@ -159,110 +178,91 @@ class TrainedFit:
         return self.drawn[source]
 
     def _draw(self, source: Source) -> Samples:
-        has_chains, buffers = (
-            self.sampler is not None,
-            self.buffers() if source.pooling != "one" else (),
-        )
+        buffers: Sequence[Samples] = ()
+        if source.pooling != "one":
+            buffers = self.buffers()
+        has_chains = self.sampler is not None
         way = way_of(
             source, self.model, chains=has_chains, pretrained=self.pretrained, buffers=len(buffers)
         )
+        if way == "pooled" and source.pooling == "five":
+            return snapshots.together(buffers)
         if way == "pooled":
-            return (snapshots.together if source.pooling == "five" else snapshots.pixelwise_mean)(
-                buffers
-            )
+            return snapshots.pixelwise_mean(buffers)
         if way == "direct":
             return self._drawn_directly(self.model)
-        kept = self.sampler.kept() if self.sampler and way == "kept" else None
-        return self._fresh(source) if kept is None else self._as_samples(kept, "buffer")
+        if way == "kept" and self.sampler:
+            kept = self.sampler.kept()
+            if kept is not None:
+                return self._as_samples(kept, "buffer")
+        return self._fresh(source)
 
     @torch.no_grad()
     def _drawn_directly(self, model: Generative) -> Samples:
         """Draw images with balanced classes, or without classes if the model has none."""
         generator = self.generator("samples", self.device)
-        classes = self.dataset.spec.num_classes
+        classes = self.spec.num_classes
         y = torch.arange(FRESH_SAMPLES, device=self.device) % classes if classes else None
         with seeds.drawing(self.seed, "evaluation/samples", self.device):
             try:
                 x = model.sample(FRESH_SAMPLES, y, generator=generator)
             except SpecError:  # of a model without classes
                 x, y = model.sample(FRESH_SAMPLES, generator=generator), None
-        expected = (FRESH_SAMPLES, *self.dataset.spec.shape)
-        if not isinstance(x, Tensor) or x.shape != expected or not x.is_floating_point():
-            described = f"{tuple(x.shape)} {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
-            raise PluginError(
-                f"{type(model).__name__}.sample returns {described}; return images of real "
-                f"floating-point numbers, {expected}, within {self.dataset.spec.bounds}."
-            )
-        return self._as_samples(ChainState(x, y), "direct")
+        expected, returned = (FRESH_SAMPLES, *self.spec.shape), type(x).__name__
+        if isinstance(x, Tensor):
+            if x.shape == expected and x.is_floating_point():
+                return self._as_samples(ChainState(x, y), "direct")
+            returned = f"{tuple(x.shape)} {x.dtype}"
+        raise PluginError(
+            f"{type(model).__name__}.sample returns {returned}; return images of real "
+            f"floating-point numbers, {expected}, within {self.spec.bounds}."
+        )
 
     def _fresh(self, source: Source) -> Samples:
         """Return the ends of new chains. The sampler's state does not change."""
-        sampler, data = self.sampler, self.dataset.spec
-        selected = source.steps is None and source.sampler is None and self.steps is not None
-        if selected:
+        is_selected = source.steps is None and source.sampler is None and self.steps is not None
+        if is_selected:
             source = replace(source, steps=self.steps)
-        named = registry.resolve("samplers", source.sampler) if source.sampler else None
-        if named:
-            sampler = chain.make(
-                named, data, self.held.train if self.held else self.dataset.split("train")
-            )
-        assert sampler is not None
-        steps, n = (
-            sampler.steps if source.steps is None else source.steps,
-            source.images or FRESH_SAMPLES,
-        )
-        as_trained = self.conditional or getattr(self.model, "chains", "none") == "conditional"
-        conditional = as_trained if source.conditional is None else source.conditional
-        unusual = {} if conditional == as_trained else {"conditional": conditional}
-        options = {**(named.arguments if named else {}), **unusual, "steps": steps}
-        name = _spec(named, options)
 
-        def run() -> dict[str, Tensor]:
-            generator = self.generator(name, self.device)
-            y = torch.arange(n, device=self.device) % data.num_classes if conditional else None
+        # the sampler, and the options that its protocol names
+        data, sampler, named = self.spec, self.sampler, None
+        kind, options = "chains", dict[str, Any]()
+        if source.sampler:
+            named = registry.resolve("samplers", source.sampler)
+            sampler = chain.make(named, data, self.holdout.train)
+            kind, options = named.name, dict(named.arguments)
+        assert sampler is not None
+        conditional = self.conditional or getattr(self.model, "chains", "none") == "conditional"
+        if source.conditional not in (None, conditional):
+            conditional = not conditional
+            options["conditional"] = conditional
+        steps, n = source.steps, source.images or FRESH_SAMPLES
+        if steps is None:
+            steps = sampler.steps
+        options["steps"] = steps
+        name = Spec.of(kind, options)
+
+        def run() -> Tensors:
+            generator, y = self.generator(name, self.device), None
+            if conditional:
+                y = torch.arange(n, device=self.device) % data.num_classes
             state = sampler.start(n, y, generator=generator)
             gradient = predictions.batched(grad_energy(self.model, of_chains=True), data)
             end = chain.run(sampler, state, gradient, generator, steps)
-            images, labels, *_ = self._as_samples(end, name)
-            return {"images": images} | ({} if labels is None else {"labels": labels})
+            samples = self._as_samples(end, name)
+            if samples.labels is None:
+                return {"images": samples.images}
+            return {"images": samples.images, "labels": samples.labels}
 
         drawn = self.once(drawn_name(n, steps, conditional, named), run)
-        if selected:  # under one protocol, although the seeds may have selected several lengths
-            name = _spec(named, options | {"steps": "selected"})
+        if is_selected:  # under one protocol, although the seeds may have selected several lengths
+            name = Spec.of(kind, {**options, "steps": "selected"})
         return Samples(drawn["images"], drawn.get("labels"), name)
 
     def _as_samples(self, state: ChainState, source: str) -> Samples:
-        labels, ages = (None if part is None else part.cpu() for part in (state.y, state.ages))
-        return Samples(to_uint8(state.x, self.dataset.spec.bounds).cpu(), labels, source, ages)
-
-
-def _spec(sampler: registry.Resolved | None, options: Mapping[str, Any]) -> str:
-    return Spec.of(sampler.name if sampler else "chains", options)
-
-
-@dataclass(frozen=True)
-class FitAccess:
-    """The ``Data``, ``Predictions`` and ``Services`` of a trained model, for one metric."""
-
-    fit: TrainedFit
-    used: set[Component]
-    code: str
-    share: tuple[int, int]
-
-    @property
-    def spec(self) -> DataSpec:
-        """The description of the dataset."""
-        return self.fit.dataset.spec
-
-    @property
-    def content(self) -> str:
-        """A hash of the files of a dataset of the user's own files."""
-        return self.fit.data_content
-
-    @property
-    def truth(self) -> Truth | None:
-        """The density of synthetic images."""
-        return getattr(self.fit.dataset, "truth", None)
+        images = to_uint8(state.x, self.spec.bounds).cpu()
+        labels, ages = (part if part is None else part.cpu() for part in (state.y, state.ages))
+        return Samples(images, labels, source, ages)
 
     def part(self, name: str) -> Split:
         """Return test, validation or training images, or an OOD set.
@@ -272,21 +272,25 @@ class FitAccess:
         Raises:
             SpecError: if there is no OOD set or dataset of that name.
         """
-        if name == "test":
-            return self.fit.test
         if name in _HELD:
-            held = self.fit.held or Holdout(self.fit.dataset.split("train"), None)
+            train, validation = self.holdout
             if name == "train":
-                return held.train
-            if held.validation is None:
-                raise no_validation(len(held.train.images), pretrained=self.fit.pretrained)
-            return held.validation
+                return train
+            if validation is None:
+                raise no_validation(len(train.images), pretrained=self.pretrained)
+            return validation
+        if name == "test":
+            if name not in self.parts:
+                self.parts[name] = limited(self.dataset.split("test"), self.limit)
+            return self.parts[name]
         ood_set = resolve(name)
         self.used.add(ood_set.component.component)
-        if name not in self.fit.ood_sets:
-            drawn = ood_set.make().draw(self.fit.test, self.spec)
-            self.fit.ood_sets[name] = drawn if isinstance(drawn, Split) else Split(drawn, None)
-        return self.fit.ood_sets[name]
+        if name not in self.parts:
+            drawn = ood_set.make().draw(self.test, self.spec)
+            if not isinstance(drawn, Split):
+                drawn = Split(drawn, None)
+            self.parts[name] = drawn
+        return self.parts[name]
 
     def images(self, name: str) -> Tensor:
         """Return the images of a part or of an OOD set."""
@@ -301,80 +305,88 @@ class FitAccess:
         Raises:
             Diverged: if the quantity of an image is not finite.
         """
-        fit, pixels = self.fit, self._pixels(images)
+        pixels = self._pixels(images)
         content = _cache_name("", pixels, noise)
-        values = fit.known.setdefault(content, {})
+        values = self.readings.setdefault(content, {})
         if quantity not in values:
-            values.update(cast(dict[Quantity, Tensor], fit.cache.recall(content)))
+            values.update(cast(dict[Quantity, Tensor], self.cache.recall(content)))
         if quantity not in values:
-            together = isinstance(images, str) and images not in _HELD
-            wanted = ({quantity} | (fit.wanted if together else set())) - values.keys()
-            shown = predictions.noisy(pixels, noise, self.spec.bounds) if noise else pixels
-            seed = seeds.derive(fit.seed, f"evaluation/{content}")
+            wanted = {quantity}
+            if isinstance(images, str) and images not in _HELD:
+                wanted |= self.wanted - values.keys()
+            shown = pixels
+            if noise:
+                shown = predictions.noisy(pixels, noise, self.spec.bounds)
+            seed = seeds.derive(self.seed, f"evaluation/{content}")
+            read = partial(predictions.read, self.model, shown, self.spec, self.device, seed=seed)
             try:
-                readings = predictions.read(fit.model, shown, self.spec, fit.device, wanted, seed)
+                new = read(wanted=wanted)
             except Exception:  # of one of several quantities, which fails the metrics that read it
                 if len(wanted) == 1:
                     raise
-                readings = predictions.read(
-                    fit.model, shown, self.spec, fit.device, {quantity}, seed
-                )
-            values.update(readings)
-            fit.cache.keep(content, cast(dict[str, Tensor], values))
+                new = read(wanted={quantity})
+            values.update(new)
+            self.cache.keep(content, cast(Tensors, values))
+
         shown_as = f"{images} images" if isinstance(images, str) else "images"
         require_finite(values[quantity], _IN_WORDS[quantity], shown_as, _REMEDY)
         return values[quantity]
 
     def _pixels(self, images: str | Tensor) -> Tensor:
-        return self.images(images) if isinstance(images, str) else images
+        if isinstance(images, str):
+            return self.images(images)
+        return images
 
     def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
         """Return E(x) after ``steps`` of the model's own chain."""
-        fit, pixels, bounds = self.fit, self._pixels(images), self.spec.bounds
-        sampler = chain.require_chains(fit.sampler)
+        pixels, bounds = self._pixels(images), self.spec.bounds
+        sampler = chain.require_chains(self.sampler)
 
-        def refine() -> dict[str, Tensor]:
-            generator = fit.generator(f"refined:steps={steps}", fit.device)
+        def refine() -> Tensors:
+            generator = self.generator(f"refined:steps={steps}", self.device)
             begin = predictions.noisy(pixels, noise, bounds) if noise else to_float(pixels, bounds)
-            gradient = predictions.batched(grad_energy(fit.model, of_chains=True), self.spec)
-            end = chain.run(sampler, ChainState(begin.to(fit.device)), gradient, generator, steps)
+            gradient = predictions.batched(grad_energy(self.model, of_chains=True), self.spec)
+            start = ChainState(begin.to(self.device))
+            end = chain.run(sampler, start, gradient, generator, steps)
             return {"energy": gradient(end.x, None)[0].cpu()}
 
-        energy = fit.once(_cache_name(f"refined-{steps}-", pixels, noise), refine)["energy"]
+        energy = self.once(_cache_name(f"refined-{steps}-", pixels, noise), refine)["energy"]
         require_finite(energy, "refined energies", "images", _REMEDY)
         return energy
-
-    def generator(self, purpose: str) -> Generator:
-        """Return a generator on the CPU for one purpose."""
-        return self.fit.generator(purpose)
 
     def features(self, spec: str) -> FeatureNetwork:
         """Return the feature network of a spec, ready for use."""
         self.used.add(registry.resolve("features", spec).component)
-        return self.fit.bank.network(spec)
+        return self.bank.network(spec)
 
     def features_of(self, spec: str, images: Literal["train", "test"] | Tensor) -> Features:
         """Return the features of a part of the dataset, or of any images."""
         self.features(spec)
         if not isinstance(images, Tensor):
-            images = (self.fit.test if images == "test" else self.fit.dataset.split(images)).images
-        return self.fit.bank.of_images(spec, images)
+            part = self.test if images == "test" else self.dataset.split(images)
+            images = part.images
+        return self.bank.of_images(spec, images)
 
-    def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    def remembered(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
         """Return the result of ``compute``, cached on disk.
 
         The key is the name and the version of the metric's code.
         """
-        return self.fit.once(f"{name}-{self.code}" if self.code else name, compute)
+        if self.code:
+            name = f"{name}-{self.code}"
+        return self.once(name, compute)
 
     def out_of_time(self) -> bool:
         """Return whether the deadline has passed."""
-        return self.fit.deadline is not None and time.time() >= self.fit.deadline
+        return self.deadline is not None and time.time() >= self.deadline
 
 
 def _cache_name(prefix: str, images: Tensor, noise: float) -> str:
     """Return the cache name of a quantity of images."""
-    return prefix + content_hash(images) + (f"-noise={noise:g}" if noise else "")
+    name = prefix + content_hash(images)
+    if noise:
+        name += f"-noise={noise:g}"
+    return name
 
 
 def limited(test: Split, limit: int | None) -> Split:
@@ -384,10 +396,11 @@ def limited(test: Split, limit: int | None) -> Split:
     """
     if limit is None:
         return test
-    chosen = torch.randperm(len(test.images), generator=seeds.generator(0, "evaluation/limit"))[
-        :limit
-    ]
-    return Split(test.images[chosen], None if test.labels is None else test.labels[chosen])
+    generator = seeds.generator(0, "evaluation/limit")
+    chosen, labels = torch.randperm(len(test.images), generator=generator)[:limit], None
+    if test.labels is not None:
+        labels = test.labels[chosen]
+    return Split(test.images[chosen], labels)
 
 
 def no_validation(train: int, *, pretrained: bool) -> NotApplicable:

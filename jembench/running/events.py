@@ -49,7 +49,9 @@ Report = Callable[[Event], None]
 
 def chosen_trackers(specs: Sequence[str] | None = None) -> Sequence[str]:
     """Return the specs, or for None those in ``JEMBENCH_TRACKERS``."""
-    return split_list(os.environ.get(VARIABLE, "")) if specs is None else specs
+    if specs is None:
+        return split_list(os.environ.get(VARIABLE, ""))
+    return specs
 
 
 def ending_of(error: BaseException) -> tuple[Ending, str]:
@@ -58,8 +60,10 @@ def ending_of(error: BaseException) -> tuple[Ending, str]:
         return "stopped", "Received SIGINT"
     if not isinstance(error, (JembenchError, Stopped)):
         return "failed", printable(" ".join(error_text(error).splitlines()))
-    how: Ending = "stopped" if isinstance(error, (OutOfTime, Stopped)) else "refused"
-    if isinstance(error, (StoreError, ProcessLost)):
+    how: Ending = "refused"
+    if isinstance(error, (OutOfTime, Stopped)):
+        how = "stopped"
+    elif isinstance(error, (StoreError, ProcessLost)):
         how = "failed"
     return how, printable(" ".join(str(error).splitlines()))
 
@@ -110,19 +114,9 @@ class Events(AbstractContextManager["Events"]):
 
         def report(event: Event) -> None:
             nonlocal status
-            if self._store and work and event.kind in ("progress", "diverged", "warning"):
+            if self._store and unit and event.kind in ("progress", "diverged", "warning"):
                 with lock:
-                    if event.kind == "progress":
-                        counted = str(event.values.get("unit", ""))
-                        status = replace(
-                            status,
-                            done=event.done,
-                            total=event.total,
-                            counted=counted,
-                            text=event.text,
-                        )
-                    else:
-                        status = replace(status, notes=(*status.notes, event.text))
+                    status = _after(status, event)
                     self._store.works.set_status(unit, status)
             self.send(replace(event, worker=worker), fit, unit)
 
@@ -131,17 +125,9 @@ class Events(AbstractContextManager["Events"]):
             while not ended.wait(PERIOD):
                 now = progress.now()
                 if now != before:
+                    event = Event(kind="progress", text=now.text, done=now.done, total=now.total)
                     with suppress(StoreError):  # of a full disk: the main thread reports it
-                        values = {"unit": now.unit}
-                        report(
-                            Event(
-                                kind="progress",
-                                text=now.text,
-                                done=now.done,
-                                total=now.total,
-                                values=values,
-                            )
-                        )
+                        report(replace(event, values={"unit": now.unit}))
                 before = now
 
         report(Event(kind="progress"))
@@ -158,19 +144,21 @@ class Events(AbstractContextManager["Events"]):
 
         The display receives it, and trackers unless it is progress.
         """
-        about = {
-            "model": fit.model,
-            "dataset": fit.dataset,
-            "recipe": fit.recipe,
-            "seed": fit.seed,
-            "id": fit.id,
-        }
+        about = {**fit.names._asdict(), "seed": fit.seed, "id": fit.id}
         event = replace(event, fit=about, work=work, time=event.time or time.time())
         if self._display:
             self._display.event(event)
         if event.kind != "progress":
             for tracker in self._trackers:
                 tracker.send(event)
+
+
+def _after(status: WorkStatus, event: Event) -> WorkStatus:
+    """Return the status of a unit after an event of its work."""
+    if event.kind != "progress":
+        return replace(status, notes=(*status.notes, event.text))
+    counted, text = str(event.values.get("unit", "")), event.text
+    return replace(status, done=event.done, total=event.total, counted=counted, text=text)
 
 
 def measurement_event(cell: Cell, fit: FitRecord | None) -> Event | None:
@@ -181,15 +169,11 @@ def measurement_event(cell: Cell, fit: FitRecord | None) -> Event | None:
     values: dict[str, float | str] = {"status": outcome.status, "seconds": outcome.seconds}
     for label, value in outcome.values.items():
         ends = {label: value.value, f"{label}/low": value.low, f"{label}/high": value.high}
-        values |= {name: float(number) for name, number in ends.items() if number is not None}
-    iterations = fit.iteration if fit else 0
-    return Event(
-        kind="measured",
-        metric=cell.metric,
-        done=iterations,
-        values=values,
-        text=printable(outcome.reason),
-    )
+        for name, number in ends.items():
+            if number is not None:
+                values[name] = float(number)
+    done, reason = fit.iteration if fit else 0, printable(outcome.reason)
+    return Event(kind="measured", metric=cell.metric, done=done, values=values, text=reason)
 
 
 class Tracked:

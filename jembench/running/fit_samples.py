@@ -35,11 +35,9 @@ def source_of(
     if named and has_energy_gradient(model):
         return Source(steps=steps, images=n, sampler=named)
     if "samples" not in capabilities(model):
-        remedy = (
-            ", or draw from its energy: --sampler sgld:steps=100"
-            if has_energy_gradient(model)
-            else ""
-        )
+        remedy = ""
+        if has_energy_gradient(model):
+            remedy = ", or draw from its energy: --sampler sgld:steps=100"
         raise SpecError(
             f"{fit.asked} generates no images of its own. Choose a model that does{remedy}."
         )
@@ -122,14 +120,12 @@ def write_samples(
     classes = samples.labels
     if classes is None and "logits" in capabilities(evaluation.model):
         classes = evaluation.predictions.read("logits", samples.images).argmax(1)
-    order = torch.randperm(
-        len(samples.images), generator=evaluation.services.generator("grid")
-    ).numpy()
+    generator = evaluation.services.generator("grid")
+    order = torch.randperm(len(samples.images), generator=generator).numpy()
     if classes is None:
         chosen = grid.arranged(order, columns=columns)
     else:
-        chosen = grid.first_of_classes(
-            order, classes.numpy(), evaluation.data.spec.num_classes, columns
-        )
+        number = evaluation.data.spec.num_classes
+        chosen = grid.first_of_classes(order, classes.numpy(), number, columns)
     grid.write_png(path, samples.images.numpy(), chosen, option, title, texts)
     return classes is not None

@@ -69,42 +69,51 @@ class FitWork:
         """
         folder = self.store.fit_folder(self.fit.key)
         if not self.store.is_trained(self.fit.key):
-            check_stored([self.fit], self.store)
-            (folder / RECORD).unlink(missing_ok=True)  # it must not describe the new weights
-            with progress.phase("building the model"):
-                model = make_model(self.fit, self.bank.dataset, self.note, self.bank.device)
-            at_once = self.fit.model.is_pretrained or is_fitted(model)
-            size = 1 if at_once else processes.group.size
-            blank, start = (
-                new_record(self.fit, self.bank.device, self.command, size),
-                time.perf_counter(),
-            )
-            try:
-                with isolated(f"The training of {self.fit.asked}", self.note):
-                    record = (self._fit if at_once else self._train)(model, blank, folder)
-            except Diverged as error:
-                seconds = time.perf_counter() - start
-                self.store.write_fit(
-                    blank._replace(status="failed", reason=str(error), seconds=seconds)
-                )
-                raise
-            about = {**record.provenance, **self.changed}
-            self.store.write_fit(record._replace(files=digests(folder), provenance=about))
+            self._make(folder)
             stopping.check()
         with progress.phase("loading the model"):
             fit = self._load(folder)
             return dataclasses.replace(fit, limit=limit, wanted=readable(fit.model, wanted))
 
+    def _make(self, folder: Path) -> None:
+        """Train or fit the model, and write its record."""
+        fit, device = self.fit, self.bank.device
+        check_stored([fit], self.store)
+        (folder / RECORD).unlink(missing_ok=True)  # it must not describe the new weights
+        with progress.phase("building the model"):
+            model = make_model(fit, self.bank.dataset, self.note, device)
+        size, make = processes.group.size, self._train
+        if fit.model.is_pretrained or is_fitted(model):
+            size, make = 1, self._fit
+        blank = new_record(fit, device, self.command, size)
+        start = time.perf_counter()
+        try:
+            with isolated(f"The training of {fit.asked}", self.note):
+                record = make(model, blank, folder)
+        except Diverged as error:
+            seconds = time.perf_counter() - start
+            failed = blank._replace(status="failed", reason=str(error), seconds=seconds)
+            self.store.write_fit(failed)
+            raise
+        about = {**record.provenance, **self.changed}
+        self.store.write_fit(record._replace(files=digests(folder), provenance=about))
+
     @property
     def changed(self) -> dict[str, list[str]]:
         """The provenance of settings that plugins left changed; empty without any."""
-        return {"changed_settings": list(self.notes)} if self.notes else {}
+        if not self.notes:
+            return {}
+        return {"changed_settings": list(self.notes)}
 
     def note(self, text: str) -> None:
         """Send a warning about settings that a plugin left changed, once."""
         if text not in self.notes:
             self.notes.append(text)
-            self.report(Event(kind="warning", text=text))
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """Send a warning."""
+        self.report(Event(kind="warning", text=text))
 
     def _train(self, model: Any, blank: FitRecord, folder: Path) -> FitRecord:
         group, size = processes.group, self.fit.recipe.processes
@@ -114,19 +123,27 @@ class FitWork:
                 f"{group.size}: another number gives another model. `jembench run --set "
                 f"processes={size} --executor processes` starts them on this machine."
             )
-        start = self._start(model, begins=age(folder) < 0) if self.fit.recipe.start_from else {}
+        about: dict[str, Any] = dict(blank.provenance)
+        if self.fit.recipe.start_from:
+            about |= self._start(model, begins=age(folder) < 0)
         with progress.phase("building the model"):
             trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, model)
+
+        # train with the other processes of the group
         check = functools.partial(self.store.check_lease, self.fit.key.id)
         with group.leading(self.fit.key.id):
             select = selector(self.fit, self.bank, trainer)
             fitted = train(
                 trainer, folder, self.report, deadline=self.deadline, check=check, select=select
             )
-        passes = sum(row["passes"] * row["iterations"] for row in fitted.history)
-        # processes that wait for a processor
-        other_load = max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1))
-        about = {"execution": trainer.computed, "other_load": other_load, "passes": passes}
+
+        # what the results of the model depend on
+        about |= {
+            "execution": trainer.computed,
+            # processes that wait for a processor
+            "other_load": max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1)),
+            "passes": sum(row["passes"] * row["iterations"] for row in fitted.history),
+        }
         if fitted.selected:
             about["selected"] = fitted.selected._asdict()
         return blank._replace(
@@ -136,7 +153,7 @@ class FitWork:
             iteration_seconds=_seconds_of_last_attempt(fitted.history),
             interventions=list(map(str, fitted.interventions)),
             stability=fitted.stability,
-            provenance={**blank.provenance, **start, **about},
+            provenance=about,
         )
 
     def _start(self, model: nn.Module, *, begins: bool) -> dict[str, dict[str, str]]:
@@ -153,21 +170,16 @@ class FitWork:
         """
         start = start_of(self.fit, self.store)
         weights, sha256 = _read_kept(self.store.fit_folder(start.key), "model.safetensors", start)
-        own = {
-            name: buffer
-            for name, buffer in model.state_dict().items()
-            if name in dict(model.named_buffers())
-        }
+        own, buffers = model.state_dict(), dict(model.named_buffers())
+        kept = {name: own[name] for name in own.keys() & buffers.keys()}
         try:
-            load_weights(model, own | weights)
+            load_weights(model, kept | weights)
         except CheckpointError as error:
             raise SpecError(
                 f"{self.fit} cannot start from the weights of {start.key}. {error}"
             ) from error
         if begins:
-            self.report(
-                Event(kind="warning", text=f"training starts from the weights of {start.key}")
-            )
+            self.warn(f"training starts from the weights of {start.key}")
         return {"started_from": {"fit": start.key.id, "model": str(start.key), "weights": sha256}}
 
     def _fit(self, model: Any, blank: FitRecord, folder: Path) -> FitRecord:
@@ -175,19 +187,23 @@ class FitWork:
 
         A model that was trained elsewhere is not fitted.
         """
-        dataset, start, seconds = self.bank.dataset, time.perf_counter(), 0.0
+        dataset, seconds = self.bank.dataset, 0.0
+        start = time.perf_counter()
         if not self.fit.model.is_pretrained:
             with progress.phase("fitting the model"):
                 fit_at_once(model, self.fit, dataset)
             seconds = time.perf_counter() - start
         sampler = make_sampler(model, dataset.spec, self.fit.recipe, dataset.split("train"))
-        checkpoint.write(folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
+        chains = sampler.state_dict() if sampler else {}
+        checkpoint.write(folder / "sampler.safetensors", chains)
         checkpoint.write(folder / "model.safetensors", dict(model.state_dict()))
         return blank._replace(seconds=seconds)
 
     def _load(self, folder: Path) -> TrainedFit:
         fit, dataset = self.fit, self.bank.dataset
         forget_compiled()  # releases the memory of CUDA graphs of the training or another model
+
+        # the weights that the record names
         model = make_model(fit, dataset, self.note)
         record = self.store.read_fit(fit.key)
         assert record is not None
@@ -200,36 +216,43 @@ class FitWork:
             )
         load_weights(model, state)
         to_channels_last(model.to(self.bank.device), dataset.spec)
+
+        # its chains
         options = fit.recipe.data
         held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
         sampler = make_sampler(model, dataset.spec, fit.recipe, held.train)
         if sampler is not None:
-            state, _ = _read_kept(folder, "sampler.safetensors", record)
-            if state:  # {}: it keeps no chains, or they were not shared, so that new ones start
-                sampler.load_state_dict(state)
+            chains, _ = _read_kept(folder, "sampler.safetensors", record)
+            if chains:  # {}: it keeps no chains, or they were not shared, so that new ones start
+                sampler.load_state_dict(chains)
+
         return TrainedFit(
             model=model.eval(),
             sampler=sampler,
             dataset=dataset,
             device=self.bank.device,
             seed=fit.seed,
-            training=TrainingRecord(
-                record.iteration_seconds,
-                record.provenance.get("other_load"),
-                record.stability,
-                record.seconds / 3600 or None,
-                record.provenance.get("passes") or None,
-            ),
+            training=_training_record(record),
             bank=self.bank,
-            data_content=fit.dataset.content,
+            content=fit.dataset.content,
             conditional=fit.recipe.chains.conditional,
             held=held,
-            buffers=lambda: snapshots.read(folder),
+            buffers=functools.partial(snapshots.read, folder),
             deadline=self.deadline,
             cache=TensorCache(self.store.readings_of(fit.key.id, weights)),
             pretrained=fit.is_pretrained,
             steps=record.provenance.get("selected", {}).get("steps"),
         )
+
+
+def _training_record(record: FitRecord) -> TrainingRecord:
+    return TrainingRecord(
+        iteration_seconds=record.iteration_seconds,
+        other_load=record.provenance.get("other_load"),
+        stability=record.stability,
+        hours=record.seconds / 3600 or None,
+        passes=record.provenance.get("passes") or None,
+    )
 
 
 def _is_equal(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> bool:
@@ -287,7 +310,11 @@ def _read_kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
 
 def digests(folder: Path) -> dict[str, str]:
     """Return the digests of the files of a training: weights, chains, history and interventions."""
-    left = [path for path in folder.glob("*.safetensors") if not path.name.startswith("checkpoint")]
-    others = [folder / name for name in (HISTORY, INTERVENTIONS) if (folder / name).exists()]
-    sealed = {path.name: tensors.read_seal(path).digest for path in left}
-    return sealed | {path.name: digest(path) for path in others}
+    digest_of_file: dict[str, str] = {}
+    for path in folder.glob("*.safetensors"):
+        if not path.name.startswith("checkpoint"):
+            digest_of_file[path.name] = tensors.read_seal(path).digest
+    for name in (HISTORY, INTERVENTIONS):
+        if (folder / name).exists():
+            digest_of_file[name] = digest(folder / name)
+    return digest_of_file

@@ -54,16 +54,27 @@ def import_fit(
     content = reader.make().read(file, data, model)
     trust.refuse_code([content.model, content.sampler], str(file))
     sha256 = digest(file)
-    chains = [f"chains.sampler={content.sampler}"] if content.sampler else []
-    fit = plan_fit(content.model, dataset, PRETRAINED, [f"source={sha256[:12]}", *chains])
-    taken = name in {component.name for component in discovery.components("models")}
-    taken = taken or any(record.key.id != fit.key.id for record in imports(store, name))
-    if taken or not _is_name(name):
-        why = "cannot be a name: it has more than letters, digits, - and _"
-        wrong = "is the name of another model" if taken else why
-        raise SpecError(f"{name!r} {wrong}. Choose another with --name.")
+    settings = [f"source={sha256[:12]}"]
+    if content.sampler:
+        settings.append(f"chains.sampler={content.sampler}")
+    fit = plan_fit(content.model, dataset, PRETRAINED, settings)
+
+    # the name must be one, and no other model's
+    names = {component.name for component in discovery.components("models")}
+    namesakes = {record.key.id for record in imports(store, name)}
+    if name in names or namesakes - {fit.key.id}:
+        raise SpecError(f"{name!r} is the name of another model. Choose another with --name.")
+    if not _is_name(name):
+        raise SpecError(
+            f"{name!r} cannot be a name: it has more than letters, digits, - and _. Choose another "
+            "with --name."
+        )
+
+    # the weights and the chains
     made = fit_together(content, data, file)
-    kept = _chains(content, data, file) if content.sampler else {}
+    kept: Mapping[str, Tensor] = {}
+    if content.sampler:
+        kept = _chains(content, data, file)
     folder = store.fit_folder(fit.key)
     checkpoint.write(folder / "sampler.safetensors", kept)
     checkpoint.write(folder / "model.safetensors", dict(made.state_dict()))

@@ -21,7 +21,8 @@ class Queued:
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue units."""
-        self._queue = sorted([*self._queue, *jobs], key=lambda job: job.order)
+        self._queue.extend(jobs)
+        self._queue.sort(key=lambda job: job.order)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -37,7 +38,9 @@ class LocalExecutor(Queued):
             time.sleep(seconds)
             return []
         job = self._queue.pop(0)
-        return [Ended(id=job.id, how="stopped") if self._cancelled else self._driver.carry_out(job)]
+        if self._cancelled:
+            return [Ended(id=job.id, how="stopped")]
+        return [self._driver.carry_out(job)]
 
     def cancel(self) -> None:
         """Drop queued units."""

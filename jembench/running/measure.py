@@ -86,18 +86,18 @@ def _checked(measurement: Measurement) -> tuple[Outcome, Arrays]:
         _check_array(label, array)
     _check_labels(measurement.values)
     _check_labels(measurement.arrays)
+
+    # plain numbers
     values, not_finite = {}, []
     for label, value in measurement.values.items():
-        number = _number(value.value, label)
-        low = None if value.low is None else _number(value.low, label)
-        high = None if value.high is None else _number(value.high, label)
-        if not isinstance(_plain(value.n), Integral) or isinstance(value.n, bool):
-            raise TypeError(f"{label} has n = {value.n!r}, which is no whole number")
-        values[label] = Value(number, low, high, int(value.n), value.unit, value.better)
-        if not all(math.isfinite(x) for x in (number, low, high) if x is not None):
-            not_finite.append(label)
+        values[label] = plain = _plain_value(label, value)
+        numbers = filter(None, (plain.value, plain.low, plain.high))
+        if all(map(math.isfinite, numbers)):
+            _check_interval(label, plain)
         else:
-            _check_interval(label, values[label])
+            not_finite.append(label)
+
+    # an outcome that can be read back
     outcome = Outcome(
         status="ok", protocol=measurement.protocol, values=values, details=measurement.details
     )
@@ -106,16 +106,24 @@ def _checked(measurement: Measurement) -> tuple[Outcome, Arrays]:
     except DamagedError as error:
         raise ValueError(str(error).removesuffix(f" {REMEDY}")) from error
     if not_finite:
-        outcome = dataclasses.replace(
-            outcome, status="failed", reason=f"{', '.join(not_finite)} is not a finite number"
-        )
+        reason = f"{', '.join(not_finite)} is not a finite number"
+        outcome = dataclasses.replace(outcome, status="failed", reason=reason)
     return outcome, arrays
+
+
+def _plain_value(label: str, value: Value) -> Value:
+    """Return a value with plain numbers."""
+    if not isinstance(_plain(value.n), Integral) or isinstance(value.n, bool):
+        raise TypeError(f"{label} has n = {value.n!r}, which is no whole number")
+    low, high = (end if end is None else _number(end, label) for end in (value.low, value.high))
+    return value._replace(value=_number(value.value, label), low=low, high=high, n=int(value.n))
 
 
 def _plain(value: Any) -> Any:
     """Return the number in a scalar of NumPy or PyTorch, and any other value unchanged."""
-    is_scalar = isinstance(value, np.generic | np.ndarray | Tensor) and value.ndim == 0
-    return value.item() if is_scalar else value
+    if isinstance(value, np.generic | np.ndarray | Tensor) and value.ndim == 0:
+        return value.item()
+    return value
 
 
 def _number(value: Any, label: str) -> float:
@@ -167,14 +175,13 @@ def not_applicable(reason: Unavailable) -> Outcome:
 
     The cause is permanent, or something is missing.
     """
-    settled = {"settled": True} if isinstance(reason, NotApplicable) else {}
-    return Outcome(status="na", reason=str(reason), details=settled)
+    details = {}
+    if isinstance(reason, NotApplicable):
+        details["settled"] = True
+    return Outcome(status="na", reason=str(reason), details=details)
 
 
 def failed(error: BaseException) -> Outcome:
     """Return the outcome of a cell that failed by an error."""
-    return Outcome(
-        status="failed",
-        reason=error_text(error),
-        traceback="".join(traceback.format_exception(error)),
-    )
+    lines = "".join(traceback.format_exception(error))
+    return Outcome(status="failed", reason=error_text(error), traceback=lines)

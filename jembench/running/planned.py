@@ -1,7 +1,8 @@
-"""A fit before it is trained, as the checks of its metrics see it."""
+"""A fit before it is trained: what its metrics may ask, and what their check has said."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -34,7 +35,7 @@ from jembench.training import snapshots
 class PlannedFit:
     """The :class:`~jembench.interfaces.Planned` of a model at its start.
 
-    Without a model it is what all models share.
+    Without a model it is what all models share, or what a check has left.
     """
 
     dataset: Dataset
@@ -48,6 +49,9 @@ class PlannedFit:
     validation: int = 0  # number of validation images of the recipe
     buffers: int = 0  # number of buffers of the last epochs that training will keep
     pretrained: bool = False
+    iterations: int = 0  # of the training
+    # metric -> the reason why it cannot be computed, with the remedy
+    reasons: Mapping[str, Unavailable] = field(default_factory=dict)
 
     def require(self, needs: frozenset[Need]) -> None:
         """Check that the fit will meet the needs of a metric.
@@ -58,12 +62,10 @@ class PlannedFit:
         if "chains" in needs:
             require_chains(self.sampler)
         if missing := sorted(needs & set(get_args(Capability)) - capabilities(self.model)):
-            chains = (
-                "samples" in missing
-                and has_energy_gradient(self.model)
-                and not isinstance(self.model, Trainable)
-            )
-            remedy = "; --sampler sgld:steps=100 draws samples from its energy" if chains else ""
+            remedy = ""
+            is_sampled = has_energy_gradient(self.model) and not isinstance(self.model, Trainable)
+            if "samples" in missing and is_sampled:
+                remedy = "; --sampler sgld:steps=100 draws samples from its energy"
             raise NotApplicable(
                 f"needs {' and '.join(missing)}, which the model does not give{remedy}"
             )
@@ -96,7 +98,9 @@ class PlannedFit:
 
     def count(self, images: Literal["test", "train"]) -> int:
         """Return the number of test images under evaluation, or of the whole training split."""
-        return len(self.test.images) if images == "test" else count(self.dataset, "train")
+        if images == "test":
+            return len(self.test.images)
+        return count(self.dataset, "train")
 
     def samples(self, source: Source = KEPT) -> int | None:
         """Return the number of generated images that the model will have.
@@ -109,16 +113,18 @@ class PlannedFit:
                 "from -logsumexp of its logits, name it as baseline:net=..., or wrap it: "
                 "jembench.parts.LogitModel(net)."
             )
-        if not (
-            source.sampler
-            and registry.resolve("samplers", source.sampler)
-            and has_energy_gradient(self.model)
-        ):
+        if source.sampler:
+            registry.resolve("samplers", source.sampler)  # which refuses one that does not exist
+        if not (source.sampler and has_energy_gradient(self.model)):
             self.require(frozenset({"samples"}))  # without such an energy, the model's own are used
-        kept, has_chains = self._kept(), self.sampler is not None
-        buffers = 0 if kept == 0 else self.buffers
+
+        kept = self._kept()
         way = way_of(
-            source, self.model, chains=has_chains, pretrained=self.pretrained, buffers=buffers
+            source,
+            self.model,
+            chains=self.sampler is not None,
+            pretrained=self.pretrained,
+            buffers=self.buffers if kept != 0 else 0,
         )
         if way == "new":
             return source.images or FRESH_SAMPLES
@@ -126,7 +132,9 @@ class PlannedFit:
             return FRESH_SAMPLES
         if kept is None:
             return None
-        return kept * snapshots.COUNT if source.pooling == "five" else kept or FRESH_SAMPLES
+        if source.pooling == "five":
+            return kept * snapshots.COUNT
+        return kept or FRESH_SAMPLES
 
     def _kept(self) -> int | None:
         """Return the number of chains that training will keep.
@@ -135,10 +143,10 @@ class PlannedFit:
         """
         if self.sampler is None:
             return 0
-        if self.pretrained:
-            kept = self.sampler.kept()
-            return len(kept.x) if kept else 0
-        return getattr(self.sampler, "capacity", None)
+        if not self.pretrained:
+            return getattr(self.sampler, "capacity", None)
+        kept = self.sampler.kept()
+        return len(kept.x) if kept else 0
 
     def check_ood_set(self, spec: str) -> None:
         """Check that an OOD set is available, by drawing it once.
@@ -146,11 +154,8 @@ class PlannedFit:
         A dataset with ``download=true`` counts as available where nothing may be downloaded.
         """
         outliers = resolve(spec)
-        if (
-            outliers.is_dataset
-            and not self.fetching
-            and outliers.component.arguments.get("download")
-        ):
+        comes_later = outliers.is_dataset and outliers.component.arguments.get("download")
+        if comes_later and not self.fetching:
             try:
                 make(outliers.component, download=False)
             except Unavailable:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Annotated
 
 from jembench.catalog.validation import Range
-from jembench.interfaces.running import Ended, Job, exit_reason
+from jembench.interfaces.running import Ended, Ending, Job, exit_reason
 from jembench.running.local import Queued
 
 DRIVER = "JEMBENCH_DRIVER"
@@ -109,9 +109,11 @@ class Processes(Queued):
 
     @cached_property
     def _gpus(self) -> list[str]:
-        named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+        named = list(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")))
         count = gpu_count()
-        return named if len(named) == count else [str(number) for number in range(count)]
+        if len(named) == count:
+            return named
+        return list(map(str, range(count)))
 
     @cached_property
     def slots(self) -> int:
@@ -152,8 +154,9 @@ class Processes(Queued):
         try:
             for worker in self._workers:
                 if not worker.jobs:
+                    left = max(0.0, until - time.monotonic())
                     with suppress(subprocess.TimeoutExpired):
-                        worker.process.wait(max(0.0, until - time.monotonic()))
+                        worker.process.wait(left)
         finally:
             for worker in self._workers:
                 with suppress(ProcessLookupError):
@@ -190,10 +193,12 @@ class Processes(Queued):
         gpus, most = self._queue[0].gpus, len(self._gpus[: self.slots])
         if gpus > most > 0:
             text = f"It needs {gpus} GPUs together, and this run has {most} on this machine."
-            unit = self._queue.pop(0).id
-            self._endings.append(Ended(id=unit, how="refused", text=text, host=platform.node()))
+            self._end(self._queue.pop(0).id, "refused", text)
             return True
-        places = (list(dict.fromkeys(self._free)) if self._gpus else self._free)[:gpus]
+        free = self._free
+        if self._gpus:
+            free = list(dict.fromkeys(free))  # processes of one training share no GPU
+        places = free[:gpus]
         if len(places) < min(gpus, self.slots):
             return False
         for place in places:
@@ -206,13 +211,11 @@ class Processes(Queued):
         folder = self._driver.store / "works"
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"worker-{os.getpid()}-{time.time_ns():x}.log"
-        environment = {
-            "OMP_NUM_THREADS": str(max(1, _cores() // self.slots)),
-            **os.environ,
-            **self._driver.environment,
-        }
-        alone = jobs[0].gpus == 1  # otherwise torchrun is the parent
-        if alone:
+        cores = str(max(1, _cores() // self.slots))
+        environment = {"OMP_NUM_THREADS": cores, **os.environ, **self._driver.environment}
+        alone, stdin = jobs[0].gpus == 1, subprocess.DEVNULL
+        if alone:  # otherwise torchrun is the parent
+            stdin = subprocess.PIPE
             environment[DRIVER] = str(os.getpid())
         if self._gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(places)
@@ -221,7 +224,7 @@ class Processes(Queued):
             process = subprocess.Popen(
                 self._driver.command(jobs, more=alone),
                 env=environment,
-                stdin=subprocess.PIPE if alone else subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=printed,
                 stderr=errors,
                 start_new_session=True,  # Ctrl-C reaches the driver alone
@@ -232,19 +235,13 @@ class Processes(Queued):
         """Record the endings of a worker, and queue its remaining units again if it has died."""
         code = worker.process.poll()  # before reading, so that its whole output is read
         for ended in worker.endings():
-            worker.jobs = [job for job in worker.jobs if job.id != ended.id]
-            worker.since = time.monotonic()
-            if ended.how not in ("done", "busy", "stopped"):
-                worker.keeps_log = True
-                ended = dataclasses.replace(ended, log=str(worker.log))
-            self._endings.append(ended)
-            if ended.how == "stopped":  # it carries out no other unit
-                self._stop(worker.jobs)
-                worker.dismiss()
+            self._record(worker, ended)
         if code is None:
             if worker.is_idle and time.monotonic() - worker.since > IDLE:
                 worker.dismiss()
             return
+
+        # it has ended, with or without its units
         if self._cancelled:
             self._stop(worker.jobs)
         elif worker.jobs:
@@ -253,17 +250,31 @@ class Processes(Queued):
             if self._deaths[first] > self.retries:
                 worker.keeps_log = True
                 text = f"its worker ended with {exit_reason(code)}, {self._deaths[first]} times"
-                lost = Ended(
-                    id=first, how="lost", text=text, host=platform.node(), log=str(worker.log)
-                )
-                self._endings.append(lost)
+                self._end(first, "lost", text, str(worker.log))
                 del worker.jobs[0]
             self.submit(worker.jobs)
         self._remove(worker)
 
+    def _record(self, worker: _Worker, ended: Ended) -> None:
+        """Record the ending of a unit of a worker."""
+        worker.jobs = [job for job in worker.jobs if job.id != ended.id]
+        worker.since = time.monotonic()
+        if ended.how not in ("done", "busy", "stopped"):
+            worker.keeps_log = True
+            ended = dataclasses.replace(ended, log=str(worker.log))
+        self._endings.append(ended)
+        if ended.how == "stopped":  # it carries out no other unit
+            self._stop(worker.jobs)
+            worker.dismiss()
+
+    def _end(self, unit: str, how: Ending, text: str = "", log: str = "") -> None:
+        """Record a unit that ended without a worker."""
+        self._endings.append(Ended(id=unit, how=how, text=text, host=platform.node(), log=log))
+
     def _stop(self, jobs: list[Job]) -> None:
         """Record units that will not be carried out as stopped."""
-        self._endings += [Ended(id=job.id, how="stopped", host=platform.node()) for job in jobs]
+        for job in jobs:
+            self._end(job.id, "stopped")
         jobs.clear()
 
     def _remove(self, worker: _Worker) -> None:
@@ -279,7 +290,9 @@ class Processes(Queued):
 
 def _cores() -> int:
     """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def threads() -> int:
@@ -289,7 +302,9 @@ def threads() -> int:
 
         return torch.get_num_threads()
     setting = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    return int(setting) if setting.isdecimal() else _cores()
+    if setting.isdecimal():
+        return int(setting)
+    return _cores()
 
 
 def gpu_count() -> int:

@@ -36,13 +36,11 @@ def collect(
 
     plugins = set()
     for component in components:
+        plugin = str(component)
         file = getattr(sys.modules.get(component.module), "__file__", None)
-        code = (
-            f" ({Path(file).name}, sha256:{digest(Path(file))[:12]})"
-            if file and not component.distribution
-            else ""
-        )
-        plugins.add(f"{component}{code}")
+        if file and not component.distribution:
+            plugin += f" ({Path(file).name}, sha256:{digest(Path(file))[:12]})"
+        plugins.add(plugin)
     return {
         "command": command or COMMAND,
         **_of_process(device),
@@ -66,21 +64,17 @@ def _of_process(device: str) -> dict[str, Any]:
     if (source.parent / ".git").exists():
         command = ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=12"]
         with suppress(OSError, subprocess.SubprocessError):
-            commit = subprocess.run(
-                command, capture_output=True, text=True, timeout=5, check=True
-            ).stdout.strip()
-    required = [
-        line for line in importlib.metadata.requires("jembench") or () if "extra ==" not in line
-    ]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+            commit = done.stdout.strip()
+    required = []
+    for line in importlib.metadata.requires("jembench") or ():
+        if "extra ==" not in line:
+            required.append(re.split(r"[^\w.-]", line)[0])
     packages = {}
-    for name in ("jembench", *sorted(re.split(r"[^\w.-]", line)[0] for line in required)):
+    for name in ("jembench", *sorted(required)):
         with suppress(importlib.metadata.PackageNotFoundError):
             packages[name] = importlib.metadata.version(name)
-    hardware: dict[str, Any] = {
-        "device": device,
-        "processor": devices.processor(),
-        "cores": os.cpu_count(),
-    }
+    hardware = {"device": device, "processor": devices.processor(), "cores": os.cpu_count()}
     if device.startswith("cuda"):
         hardware |= {"gpu": devices.name(torch.device(device)), "cuda": torch.version.cuda}
     return {

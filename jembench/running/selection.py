@@ -80,12 +80,9 @@ def selector(fit: FitPlan, bank: FeatureBank, trainer: Trainer) -> Callable[[], 
                 held=trainer.held,
                 conditional=fit.recipe.chains.conditional,
             )
-            measurements = [
-                _measured(metric, steps, measured) for steps, metric in candidates.items()
-            ]
-        return (max if measurements[0].better == "higher" else min)(
-            measurements, key=lambda selected: selected.value
-        )
+            results = [_measured(metric, steps, measured) for steps, metric in candidates.items()]
+        best = max if results[0].better == "higher" else min
+        return best(results, key=lambda result: result.value)
 
     return select
 

@@ -100,7 +100,7 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
     check_stored(plan.fits, store)
     store = Store(store.root.absolute())  # a model may change the current folder
     store.sweep()
-    cells = list(filter(None, map(store.read_cell, plan.cells)))
+    cells = _stored(plan, store)
     settled = {cell.id for cell in cells if cell.outcome.is_settled}
     pending = replace(plan, cells=[cell for cell in plan.cells if cell.id not in settled])
     stopped: OutOfTime | Stopped | WorkFailed | None = None
@@ -114,11 +114,10 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
                     driver.run_units(pending, store, executor, events, how)
                 except (OutOfTime, Stopped, WorkFailed) as error:
                     stopped = error
-        until = time.monotonic() + LATEST  # some may not be visible from this machine yet
-        while (
-            len(cells := list(filter(None, map(store.read_cell, plan.cells)))) < len(plan.cells)
-            and not stopped
-        ):
+
+        # wait for results that are not visible from this machine yet
+        cells, until = _stored(plan, store), time.monotonic() + LATEST
+        while len(cells) < len(plan.cells) and not stopped:
             if time.monotonic() > until:
                 stopped = WorkFailed(
                     f"All work has ended, and {len(plan.cells) - len(cells)} of {len(plan.cells)} "
@@ -128,13 +127,19 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
                 )
             else:
                 time.sleep(1.0)
+                cells = _stored(plan, store)
     dispatch.sweep(store)  # also where a former command was killed after its last result
-    planned = {cell.id: cell for cell in plan.cells}
-    named = [
-        replace(cell, fit=planned[cell.id].fit.key, metric=planned[cell.id].metric.spec)
-        for cell in cells
-    ]
-    return Finished(named, stopped)
+    return Finished(cells, stopped)
+
+
+def _stored(plan: Plan, store: Store) -> list[Cell]:
+    """Return the cells of a plan that the store has, under the names of the plan."""
+    cells = []
+    for planned in plan.cells:
+        cell = store.read_cell(planned)
+        if cell:
+            cells.append(replace(cell, fit=planned.fit.key, metric=planned.metric.spec))
+    return cells
 
 
 def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
@@ -146,18 +151,20 @@ def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
     this process.
     """
     fits = [fit for fit in pending.fits if not fit.is_pretrained and not store.is_trained(fit.key)]
-    parts = [part for fit in pending.fits for part in fit.components]
-    own = {
-        part.distribution
-        for part in (*parts, *(use for cell in pending.cells for use in cell.metric.uses))
-    }
+    own: set[str] = set()
+    for fit in pending.fits:
+        own |= {part.distribution for part in fit.components}
+    for cell in pending.cells:
+        own |= {part.distribution for part in cell.metric.uses}
     gpus = gpu_count() if how.device in ("auto", "cuda") else 0
     together = any(fit.recipe.processes > 1 for fit in fits)
     jobs = min(len(fits), threads(), MOST_JOBS)
+    name = "local"
     if gpus or together or how.device not in ("auto", "cpu"):
-        name = "processes" if (gpus > 1 or together) and discovery.LIVE not in own else "local"
-    else:
-        name = "local" if jobs < 2 or own & {"", discovery.LIVE} else f"processes:jobs={jobs}"
+        if (gpus > 1 or together) and discovery.LIVE not in own:
+            name = "processes"
+    elif jobs > 1 and own.isdisjoint({"", discovery.LIVE}):
+        name = f"processes:jobs={jobs}"
     executor: Executor = registry.resolve("executors", name).make()
     return executor
 

@@ -2,10 +2,11 @@
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import torch
 
@@ -23,22 +24,24 @@ from jembench.errors import (
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.sweep import without_sampler
 from jembench.experiment.works import Work, planned
-from jembench.interfaces import Evaluation, Event, Quantity
+from jembench.interfaces import Evaluation, Quantity
 from jembench.interfaces.running import Ended
 from jembench.models import devices
-from jembench.models.capabilities import readable
+from jembench.models.capabilities import capabilities, readable
 from jembench.models.settings import isolated
 from jembench.models.steadiness import unsteady
 from jembench.running import events, provenance
 from jembench.running.building import make_model, make_trainer
 from jembench.running.caches import FeatureBank, when_free
-from jembench.running.check import Datasets, Ready, look_ahead
+from jembench.running.check import Datasets, look_ahead
 from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Events, Report
 from jembench.running.fit_samples import write_samples
 from jembench.running.fits import FitWork
 from jembench.running.measure import Arrays, failed, measure, not_applicable
+from jembench.running.planned import PlannedFit
 from jembench.store import pictures
+from jembench.store.fits import FitRecord
 from jembench.store.latest import DATASET
 from jembench.store.outcome import Cell, Outcome
 from jembench.store.store import Store
@@ -56,14 +59,14 @@ class Worker:
         device: of networks.
         events: receives the events.
         skip_missing: True to leave out metrics for which something is missing.
-        ready: the fits that were checked before, by their ids.
+        checked: the fits that were checked before, by their ids.
     """
 
     store: Store
     device: torch.device
     events: Events
     skip_missing: bool = False
-    ready: dict[str, Ready] = field(default_factory=dict)
+    checked: dict[str, PlannedFit] = field(default_factory=dict)
     datasets: Datasets = field(default_factory=Datasets, init=False)
     banks: dict[str, FeatureBank] = field(default_factory=dict, init=False)
 
@@ -110,15 +113,16 @@ class Worker:
         What may download something is checked by one worker of the store at a time.
         """
         texts = [work.model, work.dataset, *(cell.metric for cell in work.cells)]
-        downloads = any("download" in text for text in texts)
-        alone = when_free(self.store, "downloads") if downloads else nullcontext()
+        alone: AbstractContextManager[None] = nullcontext()
+        if any("download" in text for text in texts):
+            alone = when_free(self.store, "downloads")
         with alone, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", Remark)
-            self.ready.update(self._look_ahead(plan))
-        remarks = [warning for warning in caught if issubclass(warning.category, Remark)]
-        return [str(remark.message) for remark in remarks]
+            self.checked.update(self._look_ahead(plan))
+        messages = [warning.message for warning in caught]
+        return [str(message) for message in messages if isinstance(message, Remark)]
 
-    def _look_ahead(self, plan: Plan) -> Mapping[str, Ready]:
+    def _look_ahead(self, plan: Plan) -> Mapping[str, PlannedFit]:
         outlook = look_ahead(plan, self.datasets)
         outlook.refuse_missing(skip_missing=self.skip_missing)
         return outlook.fits
@@ -126,33 +130,41 @@ class Worker:
     def _compute(self, work: Work, plan: Plan, report: Report) -> Ended:
         """Train, measure or attack, as the unit says."""
         (fit,) = plan.fits
-        ready = self.ready.get(fit.key.id) or self._look_ahead(plan)[fit.key.id]
-        bank = FeatureBank(ready.dataset, self.store, self.device)
-        unit = _Unit(
+        checked = self.checked.get(fit.key.id) or self._look_ahead(plan)[fit.key.id]
+        bank = FeatureBank(checked.dataset, self.store, self.device)
+        training = FitWork(
             fit=fit,
             bank=self.banks.setdefault(fit.key.dataset, bank),
             store=self.store,
             report=report,
             deadline=work.deadline,
             command=work.command,
-            ready=ready,
-            work=work,
-            cells=plan.cells,
         )
-        within = isolated(f"The work of {fit.key.model}", unit.note)
-        with devices.threads_for(ready.dataset.spec, self.device), within:
-            return unit.compute()
+        within = isolated(f"The work of {fit.key.model}", training.note)
+        with devices.threads_for(checked.spec, self.device), within:
+            return _Unit(work, plan.cells, checked, training).compute()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Unit(FitWork):
+@dataclass(frozen=True)
+class _Unit:
     """A unit of work, with all that it needs in this process."""
 
-    ready: Ready
     work: Work
     cells: Sequence[CellPlan]  # with those that other units compute later
+    checked: PlannedFit
+    training: FitWork
     # remarks on the outputs of the model
     outputs: list[str] = field(default_factory=list, init=False)
+
+    @property
+    def store(self) -> Store:
+        """The store of the results."""
+        return self.training.store
+
+    @property
+    def fit(self) -> FitPlan:
+        """The fit of the unit."""
+        return self.training.fit
 
     def compute(self) -> Ended:
         """Train the fit if needed, and compute the cells or a part of an attack.
@@ -161,41 +173,49 @@ class _Unit(FitWork):
             the ending: ``done``, with the reason if training failed, or ``busy`` if another process
             works on the fit or on some of the cells.
         """
-        is_trained = self.store.is_trained(self.fit.key)
-        picture = self.store.fit_folder(self.fit.key) / pictures.SAMPLES
+        store, key = self.store, self.fit.key
+        done = Ended(id=self.work.id, how="done")
+        is_trained = store.is_trained(key)
+        picture = store.fit_folder(key) / pictures.SAMPLES
         has_picture = is_trained and picture.exists()
         cells = self._possible_cells()
-        all_mine = True
-        if cells:
-            try:
-                lease = nullcontext(True) if is_trained else self.store.lease(self.fit.key.id)
-                with lease as mine, stopping.contained(f"The model {self.fit.key.model}"):
-                    wanted = _wanted(cells)
-                    trained = self.load_or_train(cells[0].limit, wanted) if mine else None
-            except (StoreError, OutOfTime, ProcessLost, SpecError):
-                raise
-            except Exception as error:  # is the outcome of each cell
-                stopping.check()
-                outcome = failed(error)
-                for cell in cells:
-                    self._write(cell, outcome)
-                return Ended(id=self.work.id, how="done", text=outcome.reason)
+        if not cells:
+            stopping.check()
+            return done
 
-            if trained is None:
-                all_mine = False
-            elif self.work.kind == "fit":
-                if not has_picture and "samples" in self.ready.has:
-                    self._draw_picture(trained.evaluation(), picture)
-                own_ids = {cell.id for cell in self.work.cells}
-                own_cells = [cell for cell in cells if cell.id in own_ids]
-                self._examine(own_cells, trained)
-                all_mine = self._measure_all(own_cells, trained)
-            else:
-                # the results are kept for the unit that measures, where an error happens again
-                for cell in cells:
-                    self._measure(cell, trained, set())
+        # train or load the model, whose failure is the outcome of each cell
+        trained = None
+        try:
+            lease = nullcontext(True) if is_trained else store.lease(key.id)
+            with lease as mine, stopping.contained(f"The model {key.model}"):
+                if mine:
+                    trained = self.training.load_or_train(cells[0].limit, _wanted(cells))
+        except (StoreError, OutOfTime, ProcessLost, SpecError):
+            raise
+        except Exception as error:
+            stopping.check()
+            outcome = failed(error)
+            for cell in cells:
+                self._write(cell, outcome)
+            return replace(done, text=outcome.reason)
+
+        # measure the cells of this unit, or a part of an attack
+        all_mine = trained is not None
+        if trained and self.work.kind == "fit":
+            if not has_picture and "samples" in capabilities(trained.model):
+                self._draw_picture(trained.evaluation(), picture)
+            own_ids = {cell.id for cell in self.work.cells}
+            own_cells = [cell for cell in cells if cell.id in own_ids]
+            self._examine(own_cells, trained)
+            all_mine = self._measure_all(own_cells, trained)
+        elif trained:
+            # the results are kept for the unit that measures, where an error happens again
+            for cell in cells:
+                self._measure(cell, trained, set())
         stopping.check()
-        return Ended(id=self.work.id, how="done" if all_mine else "busy")
+        if not all_mine:
+            return replace(done, how="busy")
+        return done
 
     def _possible_cells(self) -> list[CellPlan]:
         """Return the cells to compute, after writing those that cannot be."""
@@ -203,7 +223,7 @@ class _Unit(FitWork):
         for cell in self.cells:
             if self.store.is_settled(cell):
                 continue
-            if reason := self.ready.reasons.get(str(cell.metric)):
+            if reason := self.checked.reasons.get(str(cell.metric)):
                 self._write(cell, not_applicable(reason))
             else:
                 cells.append(cell)
@@ -219,48 +239,45 @@ class _Unit(FitWork):
         for cell in cells:
             with suppress(Exception), stopping.contained("The metric"):  # a failure is its outcome
                 needs |= cell.metric.make().requires
-        quantities = readable(trained.model, {"logits", "energy"})
-        wanted = {
-            name
-            for name in quantities
-            if name in needs or (name == "energy" and "log_prob" in needs)
-        }
+        if "log_prob" in needs:
+            needs.add("energy")
+        wanted = readable(trained.model, {"logits", "energy"}) & needs
         if not wanted:
             return
-        images, spec = trained.test.images, trained.dataset.spec
-        network = f"The network of {self.fit.key.model}"
-        within = isolated(network, self.note)
+
+        images, spec = trained.test.images, trained.spec
+        network, note = f"The network of {self.fit.key.model}", self.training.note
         # metrics fail by it
-        with suppress(PluginError), progress.phase("comparing passes"), within:
+        with suppress(PluginError), progress.phase("comparing passes"), isolated(network, note):
             self._remark(unsteady(trained.model, images, spec, trained.device, wanted))
         try:
-            with progress.phase("comparing running statistics"), isolated(network, self.note):
+            with progress.phase("comparing running statistics"), isolated(network, note):
                 self._remark(trained.statistics_remark())
         except StoreError:
             raise
         except Exception as error:
-            text = f"running statistics were not compared: {error_text(error)}"
-            self.report(Event(kind="warning", text=text))
+            self.training.warn(f"running statistics were not compared: {error_text(error)}")
 
     def _remark(self, text: str) -> None:
         """Report a remark on the model's outputs, and keep it for the cells."""
         if text:
             self.outputs.append(text)
-            self.report(Event(kind="warning", text=text))
+            self.training.warn(text)
 
     def _measure(
         self, cell: CellPlan, trained: TrainedFit, used: set[Component]
     ) -> tuple[Outcome, Arrays]:
         """Compute a cell or a part of it; ``used`` gets the metric's components."""
+        name = f"The metric {cell.metric}"
         with progress.phase(f"measuring {without_sampler(str(cell.metric))}"):
             evaluation = trained.evaluation(used, cell.metric.code, self.work.part)
-            within = isolated(f"The metric {cell.metric} of {self.fit.key.model}", self.note)
+            within = isolated(f"{name} of {self.fit.key.model}", self.training.note)
             try:
-                with stopping.contained(f"The metric {cell.metric}"):
+                with stopping.contained(name):
                     metric = cell.metric.make()
             except Exception as error:
                 return failed(error), {}
-            with seeds.drawing(self.fit.seed, f"evaluation/{cell.metric}", self.bank.device):
+            with seeds.drawing(self.fit.seed, f"evaluation/{cell.metric}", trained.device):
                 return measure(metric, evaluation, within)
 
     def _measure_all(self, cells: Sequence[CellPlan], trained: TrainedFit) -> bool:
@@ -292,18 +309,14 @@ class _Unit(FitWork):
 
     def _draw_picture(self, evaluation: Evaluation, picture: Path) -> None:
         try:
-            with (
-                progress.phase("drawing samples"),
-                isolated(f"The samples of {self.fit.key.model}", self.note),
-            ):
+            within = isolated(f"The samples of {self.fit.key.model}", self.training.note)
+            with progress.phase("drawing samples"), within:
                 texts = {pictures.KEY: pictures.seal_for(picture.parent)}
                 write_samples(evaluation, evaluation.samples(), picture, texts=texts)
         except StoreError:
             raise
         except Exception as error:
-            self.report(
-                Event(kind="warning", text=f"no picture of the samples: {error_text(error)}")
-            )
+            self.training.warn(f"no picture of the samples: {error_text(error)}")
 
     def _write(
         self,
@@ -313,35 +326,47 @@ class _Unit(FitWork):
         used: Iterable[Component] = (),
     ) -> None:
         """Write the outcome of a cell with its provenance."""
-        made_by = [*self.fit.components, cell.metric.component, *used]
-        fit = self.store.read_fit(self.fit.key)
+        fit, training = self.fit, self.training
+        made_by = [*fit.components, cell.metric.component, *used]
+        trained = self.store.read_fit(fit.key)
         about = {
+            **provenance.collect(str(training.bank.device), made_by, training.command),
             "limit": cell.limit,
             "metric_id": cell.metric.id,
-            DATASET: self.fit.dataset.id,
-            "interventions": list(fit.interventions) if fit else [],
-            "stability": fit.stability._asdict() if fit and fit.stability else None,
-            "training_passes": fit.provenance.get("passes") if fit else None,
-            "started_from": fit.provenance.get("started_from") if fit else None,
-            "execution": {
-                "training": fit.provenance.get("execution") if fit else None,
-                "evaluation": {"precision": "float32"},
-            },
+            DATASET: fit.dataset.id,
+            **_of_training(trained),
         }
         if self.outputs:
             about["outputs"] = list(self.outputs)
         record = Cell(
             id=cell.id,
-            fit=self.fit.key,
+            fit=fit.key,
             metric=cell.metric.spec,
             outcome=outcome,
-            provenance=provenance.collect(str(self.bank.device), made_by, self.command)
-            | about
-            | self.changed,
+            provenance=about | training.changed,
         )
         self.store.write_cell(record, arrays)
-        if event := events.measurement_event(record, fit):
-            self.report(event)
+        if event := events.measurement_event(record, trained):
+            training.report(event)
+
+
+def _of_training(record: FitRecord | None) -> dict[str, Any]:
+    """Return the provenance of a cell that concerns the training of its model."""
+    training: Mapping[str, Any] = {}
+    interventions, stability = list[str](), None
+    if record:
+        training, interventions = record.provenance, list(record.interventions)
+        stability = record.stability
+    return {
+        "interventions": interventions,
+        "stability": stability,
+        "training_passes": training.get("passes"),
+        "started_from": training.get("started_from"),
+        "execution": {
+            "training": training.get("execution"),
+            "evaluation": {"precision": "float32"},
+        },
+    }
 
 
 def _wanted(cells: Sequence[CellPlan]) -> frozenset[Quantity]:

@@ -13,8 +13,10 @@ from jembench import limits
 if TYPE_CHECKING:
     import numpy as np
 
+    Arrays = Mapping[str, np.ndarray[Any, Any]]
 
-def encode(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+
+def encode(arrays: Arrays) -> bytes:
     """Encode arrays as ``np.savez_compressed`` does.
 
     Labels may have any name. The result has no pickle and no time of day.
@@ -34,7 +36,7 @@ def encode(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
     return stream.getvalue()
 
 
-def decode(path: Path, content: bytes) -> dict[str, np.ndarray[Any, Any]]:
+def decode(path: Path, content: bytes) -> Arrays:
     """Decode the content of the file ``path``.
 
     Raises:

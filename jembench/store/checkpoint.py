@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from jembench.errors import CheckpointError
 from jembench.interfaces import Fittable
 from jembench.store import tensors
+from jembench.store.tensors import Tensors
 from jembench.store.tensors import age_of as age_of
 
 SCHEMA = 2
@@ -36,7 +37,7 @@ def write(path: Path, state: Any, *, age: int = 0, placed: bool = False) -> None
     Raises:
         StoreError: if the file cannot be written; the previous file is kept.
     """
-    packed: dict[str, Tensor] = {}
+    packed: Tensors = {}
     record = {"schema": SCHEMA, "age": age, "state": _pack(state, "", packed)}
     tensors.write(path, packed, record, placed=placed)
 
@@ -87,8 +88,11 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
             if name in weights and weights[name].shape != buffer.shape:
                 owner, _, own = name.rpartition(".")
                 setattr(model.get_submodule(owner), own, buffer.new_empty(weights[name].shape))
-    if wrong := misfits(model, weights):
-        shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
+    wrong = misfits(model, weights)
+    if wrong:
+        shown = "; ".join(wrong[:5])
+        if len(wrong) > 5:
+            shown += f"; and {len(wrong) - 5} more"
         raise CheckpointError(
             f"The checkpoint belongs to another model: {shown}. Use the model spec that it was "
             "trained with, or another folder with --store."
@@ -117,33 +121,30 @@ def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
     return sorted(wrong)
 
 
-def _pack(value: Any, path: str, found: dict[str, Tensor]) -> Any:
+def _pack(value: Any, path: str, packed: Tensors) -> Any:
     """Return a value as JSON.
 
     Tensors become {"tensor": key}, dictionaries lists of pairs, so that keys keep types.
     """
+
+    def inner(key: object, item: Any) -> Any:
+        return _pack(item, f"{path}.{key}".lstrip("."), packed)
+
     if isinstance(value, Tensor):
-        found[path] = value
+        packed[path] = value
         return {"tensor": path}
     if isinstance(value, dict):
-        return {
-            "dict": [
-                [key, _pack(item, f"{path}.{key}".lstrip("."), found)]
-                for key, item in value.items()
-            ]
-        }
+        return {"dict": [[key, inner(key, item)] for key, item in value.items()]}
     if isinstance(value, list | tuple):
-        return {
-            "list": [_pack(item, f"{path}.{i}".lstrip("."), found) for i, item in enumerate(value)]
-        }
+        return {"list": [inner(number, item) for number, item in enumerate(value)]}
     return value
 
 
-def _unpack(skeleton: Any, found: Mapping[str, Tensor]) -> Any:
+def _unpack(skeleton: Any, packed: Mapping[str, Tensor]) -> Any:
     if not isinstance(skeleton, dict):
         return skeleton
     if "tensor" in skeleton:
-        return found[skeleton["tensor"]]
+        return packed[skeleton["tensor"]]
     if "dict" in skeleton:
-        return {key: _unpack(item, found) for key, item in skeleton["dict"]}
-    return [_unpack(item, found) for item in skeleton["list"]]
+        return {key: _unpack(item, packed) for key, item in skeleton["dict"]}
+    return [_unpack(item, packed) for item in skeleton["list"]]

@@ -58,9 +58,12 @@ class FitRecord(NamedTuple):
 
         It is "" if no weights were imported, or if the name is not one line of text.
         """
-        source = self.provenance.get("imported") if self.status == "imported" else None
-        name = source.get("name") if isinstance(source, Mapping) else None
-        return name if isinstance(name, str) and name.isprintable() else ""
+        source = self.provenance.get("imported")
+        if self.status == "imported" and isinstance(source, Mapping):
+            name = source.get("name")
+            if isinstance(name, str) and name.isprintable():
+                return name
+        return ""
 
     @property
     def asked(self) -> str:
@@ -101,9 +104,8 @@ def read(folder: Path) -> FitRecord:
         raise DamagedError(
             f"{path} is the record of the fit {record.key.id}, in the folder of {id_of(folder)}."
         )
-    return record._replace(
-        files={name: sha for name, sha in record.files.items() if Path(name).name == name}
-    )
+    files = {name: sha for name, sha in record.files.items() if Path(name).name == name}
+    return record._replace(files=files)
 
 
 def weights_digest(folder: Path) -> str:

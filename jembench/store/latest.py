@@ -5,6 +5,7 @@ store. Imports no torch.
 """
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from jembench.catalog.spec import Spec
@@ -29,24 +30,26 @@ def newest(
         left_out: called with a sentence on the others of each model, dataset and recipe.
     """
     cells = _renamed(cells)
-    families, results = dict[Trained, str](), dict[tuple[object, ...], str]()
-    for cell in sorted(cells, key=lambda cell: cell.time):  # the last of each name counts
+    # the last of each name counts
+    families, days = dict[Trained, str](), dict[Trained, str]()
+    results = dict[tuple[object, ...], str]()
+    for cell in sorted(cells, key=lambda cell: cell.time):
         fit = cell.fit
-        families[fit.names] = fit.family
+        families[fit.names], days[fit.names] = fit.family, cell.time[:10]
         results[*fit.names, fit.family, fit.seed, cell.metric, cell.limit] = cell.id
     last = set(results.values())
-    counted, older = list[Cell](), dict[Trained, list[str]]()
+
+    counted, older = list[Cell](), defaultdict[Trained, list[str]](list)
     for cell in cells:
         if cell.id in last and families[cell.fit.names] == cell.fit.family:
             counted.append(cell)
         else:
-            older.setdefault(cell.fit.names, []).append(cell.time[:10])
-    days = {cell.fit.names: cell.time[:10] for cell in sorted(counted, key=lambda cell: cell.time)}
-    for trained, found in older.items():
-        outcomes = "1 outcome" if len(found) == 1 else f"{len(found)} outcomes"
+            older[cell.fit.names].append(cell.time[:10])
+    for trained, former in older.items():
+        outcomes = "1 outcome" if len(former) == 1 else f"{len(former)} outcomes"
         left_out(
             f"{outcomes} of earlier versions of {trained.model} "
-            f"on {trained.dataset}, recipe {trained.recipe}, measured until {max(found)}; shown "
+            f"on {trained.dataset}, recipe {trained.recipe}, measured until {max(former)}; shown "
             f"is the version measured last, on {days[trained]}."
         )
     return counted
@@ -61,13 +64,17 @@ def _renamed(cells: Sequence[Cell]) -> list[Cell]:
     # of equal times the first counts
     for cell in sorted(cells, key=lambda cell: cell.time, reverse=True):
         fits.setdefault(cell.fit.id, cell.fit)
-        datasets.setdefault(str(cell.provenance.get(DATASET, "")), cell.fit.dataset)
+        datasets.setdefault(_dataset_of(cell), cell.fit.dataset)
     datasets.pop("", None)  # of results that do not tell
     renamed = []
     for cell in cells:
         fit = fits[cell.fit.id]
-        known = datasets.get(str(cell.provenance.get(DATASET, "")), fit.dataset)
-        if known != fit.dataset:
-            fit = dataclasses.replace(fit, dataset=known)
+        dataset = datasets.get(_dataset_of(cell), fit.dataset)
+        if dataset != fit.dataset:
+            fit = dataclasses.replace(fit, dataset=dataset)
         renamed.append(cell if cell.fit == fit else dataclasses.replace(cell, fit=fit))
     return renamed
+
+
+def _dataset_of(cell: Cell) -> str:
+    return str(cell.provenance.get(DATASET, ""))

@@ -34,12 +34,14 @@ def is_part(name: str) -> bool:
 
 def write(folder: Path) -> list[Path]:
     """Write the manifest of a shared model, and return all files."""
-    paths = sorted(
-        path for path in folder.rglob("*") if is_part(path.relative_to(folder).as_posix())
-    )
-    files = {path.relative_to(folder).as_posix(): digest(path) for path in paths}
+    files, paths = dict[str, str](), [folder / MANIFEST]
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if is_part(name):
+            files[name] = digest(path)
+            paths.append(path)
     records.write(folder / MANIFEST, {"files": files})
-    return [folder / MANIFEST, *paths]
+    return paths
 
 
 def read(folder: Path) -> Mapping[str, str]:
@@ -50,10 +52,11 @@ def read(folder: Path) -> Mapping[str, str]:
         DamagedError: if it is damaged, or names a file that no shared model has.
     """
     digests = records.read(folder / MANIFEST).read(_Manifest).files
-    if strange := [name for name in digests if not is_part(name)]:
-        raise DamagedError(
-            f"Its manifest names {strange[0][:100]!r}, which can be no file of a trained model."
-        )
+    for name in digests:
+        if not is_part(name):
+            raise DamagedError(
+                f"Its manifest names {name[:100]!r}, which can be no file of a trained model."
+            )
     return digests
 
 

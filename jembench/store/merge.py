@@ -7,7 +7,7 @@ interrupted is completed by the next one.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from jembench.errors import CheckpointError
@@ -54,14 +54,11 @@ def merge(
     work = _Merge(source, target)
     units: defaultdict[str, _Unit] = defaultdict(list)
     for item in walk(source):
-        if (
-            item.owner
-            and item.kind not in ("readings", "features")
-            and (wanted is None or wanted(item))
-        ):
-            units[id_of(item.path if item.kind in ("cell", "arrays") else item.path.parent)].append(
-                item
-            )
+        if not item.owner or item.kind in ("readings", "features"):
+            continue
+        if wanted is None or wanted(item):
+            is_cell = item.kind in ("cell", "arrays")
+            units[id_of(item.path if is_cell else item.path.parent)].append(item)
     by_owner: defaultdict[str, list[_Unit]] = defaultdict(list)
     for unit in units.values():
         unit.sort(key=_order)
@@ -88,7 +85,8 @@ class _Merge:
 
     def note(self, unit: _Unit, status: Status, reason: object = "") -> None:
         path = unit[-1].path.parent if _is_fit(unit) else unit[-1].path
-        self.findings.append(Finding(str(path.relative_to(self.source.root)), status, str(reason)))
+        file = str(path.relative_to(self.source.root))
+        self.findings.append(Finding(file, status, str(reason)))
 
     def place(self, path: Path) -> Path:
         """Return where a file belongs in the target.
@@ -107,25 +105,29 @@ class _Merge:
             for unit in lacking:
                 if not held_fit:
                     self.note(unit, "busy", "another process works on this fit in the target")
-                elif fit in self.other_weights and not _is_fit(unit):
+                elif _is_fit(unit):
+                    self.merge_unit(unit)
+                elif fit in self.other_weights:
                     self.note(
                         unit, "kept", "it was measured on other weights than those of the target"
                     )
                 else:
-                    with (
-                        nullcontext(True)
-                        if _is_fit(unit)
-                        else self.target.lease(id_of(unit[-1].path)) as held
-                    ):
-                        if not held:
+                    with self.target.lease(id_of(unit[-1].path)) as held:
+                        if held:
+                            self.merge_unit(unit)
+                        else:
                             self.note(unit, "busy", "another process computes it in the target")
-                        elif self.lacks(unit):  # it did not come meanwhile
-                            self.copy(unit)
+
+    def merge_unit(self, unit: _Unit) -> None:
+        if self.lacks(unit):  # it did not come meanwhile
+            self.copy(unit)
 
     def lacks(self, unit: _Unit) -> bool:
         """Return whether to copy a unit, and note why not."""
         try:
-            return self._lacks_fit(unit) if _is_fit(unit) else self._lacks_cell(unit)
+            if _is_fit(unit):
+                return self._lacks_fit(unit)
+            return self._lacks_cell(unit)
         except UNREADABLE as error:
             self.note(unit, "damaged", error)
         return False
@@ -133,9 +135,10 @@ class _Merge:
     def _lacks_fit(self, unit: _Unit) -> bool:
         folder = unit[-1].path.parent
         there = self.place(folder)
-        record: FitRecord | None = next(
-            (item.check() for item in unit if item.kind == "record"), None
-        )
+        record: FitRecord | None = None
+        for item in unit:
+            if item.kind == "record":
+                record = item.check()
         has_ended = record is not None and record.status != "failed"
         with suppress(*UNREADABLE):  # a record that is missing or damaged is replaced
             theirs = fits.read(there)
@@ -184,8 +187,9 @@ def _order(item: Item) -> tuple[str, int]:
 
     The order is arrays and files of training, checkpoints by age, cells and records.
     """
-    kinds = {"checkpoint": "b", "record": "c", "cell": "c"}
-    return kinds.get(item.kind, "a"), tensors.age_of(item.path) if item.kind == "checkpoint" else 0
+    if item.kind == "checkpoint":
+        return "b", tensors.age_of(item.path)
+    return ("c" if item.kind in ("record", "cell") else "a"), 0
 
 
 def _weights(folder: Path) -> str:

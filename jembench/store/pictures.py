@@ -67,4 +67,6 @@ def _text(content: bytes) -> str | None:
         if chunk[:4] == b"tEXt" and keyword == KEY.encode():
             text = value.decode("latin-1")
         at += 12 + size
-    return text if content[-8:-4] == b"IEND" else None
+    if content[-8:-4] != b"IEND":
+        return None
+    return text

@@ -114,14 +114,14 @@ def read(path: Path) -> Record:
             f"{SCHEMA}). Update jembench, or choose another folder with --store."
         )
     written, _, end = text.rpartition(_DIGEST.encode())
-    if (
-        head.digest != hashlib.sha256(written).hexdigest()
-        or end != f'{head.digest}"\n}}\n'.encode()
-    ):
+    digest = hashlib.sha256(written).hexdigest()
+    if head.digest != digest or end != f'{digest}"\n}}\n'.encode():
         raise DamagedError(
             f"{path} is damaged or was edited: its text does not match its digest. {REMEDY}"
         )
-    return Record(data if text.isascii() and b"\\" not in text else printable_data(data), str(path))
+    if not text.isascii() or b"\\" in text:
+        data = printable_data(data)
+    return Record(data, str(path))
 
 
 def _finite(text: str) -> float:

@@ -65,9 +65,8 @@ def build(
     shared = {cell.id for cell in results}
 
     def wanted(item: Item) -> bool:
-        if item.owner != fit.id or not manifest.is_part(
-            item.path.relative_to(store.root).as_posix()
-        ):
+        name = item.path.relative_to(store.root).as_posix()
+        if item.owner != fit.id or not manifest.is_part(name):
             return False
         if item.kind in ("cell", "arrays"):
             return id_of(item.path) in shared
@@ -76,7 +75,9 @@ def build(
     for finding in merge(store, Store(folder), wanted):
         if finding.status != "copied":
             raise DamagedError(f"{finding.file} in {store.root} cannot be shared: {finding.reason}")
-    return record if chains else _without_chains(record, Store(folder).fit_folder(fit)), results
+    if not chains:
+        record = _without_chains(record, Store(folder).fit_folder(fit))
+    return record, results
 
 
 def _without_chains(record: FitRecord, folder: Path) -> FitRecord:
@@ -87,10 +88,10 @@ def _without_chains(record: FitRecord, folder: Path) -> FitRecord:
     checkpoint.write(sampler, {})
     files = {name: digest for name, digest in record.files.items() if not _CHAINS.fullmatch(name)}
     files[sampler.name] = tensors.read_seal(sampler).digest
-    left_out = (
-        {"chains": "left out"} if files[sampler.name] != record.files.get(sampler.name) else {}
-    )
-    changed = record._replace(files=files, provenance={**record.provenance, **left_out})
+    about = dict(record.provenance)
+    if files[sampler.name] != record.files.get(sampler.name):
+        about["chains"] = "left out"
+    changed = record._replace(files=files, provenance=about)
     records.write(folder / fits.RECORD, outcome.encode(changed._asdict()))
     return changed
 

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import files
 from jembench.catalog.spec import slug
@@ -37,7 +37,7 @@ from jembench.store.outcome import Cell, FitKey
 from jembench.store.works import WorkFiles
 
 if TYPE_CHECKING:
-    import numpy as np
+    from jembench.store.arrays import Arrays
 
 OF_IMAGES = "of-images"
 """The folder of the features of images, among those of feature networks."""
@@ -102,9 +102,8 @@ class Store:
 
     def fit_folder(self, key: FitKey) -> Path:
         """Return the folder of a fit."""
-        return self.place(
-            "fits", f"{slug(f'{key.model}-{key.dataset}-{key.recipe}-s{key.seed}')}-{key.id}"
-        )
+        name = slug(f"{key.model}-{key.dataset}-{key.recipe}-s{key.seed}")
+        return self.place("fits", f"{name}-{key.id}")
 
     def cell_path(self, cell: AnyCell, *, listed: bool = False) -> Path:
         """Return the file of a cell's outcome; ``listed`` as for :meth:`place`."""
@@ -122,9 +121,8 @@ class Store:
 
         ``weights`` is the digest of its file.
         """
-        return (
-            self.root / "readings" / hashlib.sha256(f"{fit_id} {weights}".encode()).hexdigest()[:16]
-        )
+        name = hashlib.sha256(f"{fit_id} {weights}".encode()).hexdigest()[:16]
+        return self.root / "readings" / name
 
     def place(self, part: str, name: str, *, listed: bool = False) -> Path:
         """Return the path of a file by the id in its name.
@@ -175,7 +173,8 @@ class Store:
             DamagedError: if the file is not the one that training left.
         """
         path, record = self.fit_folder(key) / fits.HISTORY, self.read_fit(key)
-        written, present = record.files.get(fits.HISTORY) if record else None, "none"
+        written = record.files.get(fits.HISTORY) if record else None
+        present = "none"
         with suppress(OSError):
             present = files.digest(path)
         if written not in (None, present):
@@ -245,7 +244,7 @@ class Store:
         record = self.read_cell(cell)
         return record is not None and record.outcome.is_settled
 
-    def write_cell(self, cell: Cell, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def write_cell(self, cell: Cell, arrays: Arrays) -> None:
         """Write a cell, its arrays first.
 
         A cell that can be read is complete.
@@ -261,7 +260,7 @@ class Store:
             write_atomically(self.arrays_path(cell, listed=True), content)
         records.write(self.cell_path(cell, listed=True), outcome.encode(cell))
 
-    def read_arrays(self, cell: Cell) -> dict[str, np.ndarray[Any, Any]]:
+    def read_arrays(self, cell: Cell) -> Arrays:
         """Read a cell's per-example values; none without a file.
 
         Raises:
@@ -365,8 +364,8 @@ def read_cell(path: Path) -> Cell:
     return cell
 
 
-def _compare(cell: Cell, found: str) -> None:
-    if cell.arrays != found:
+def _compare(cell: Cell, present: str) -> None:
+    if cell.arrays != present:
         raise ValueError("its content does not match the digest in the cell")
 
 

@@ -27,6 +27,9 @@ from jembench.store.layout import id_of
 if TYPE_CHECKING:
     from torch import Tensor
 
+Tensors = dict[str, "Tensor"]
+"""Tensors by their names."""
+
 KEY = "jembench"
 """The key of the metadata under which the record lies."""
 
@@ -48,7 +51,7 @@ class Seal(NamedTuple):
 class Contents(NamedTuple):
     """The tensors of a file, and its seal."""
 
-    tensors: dict[str, Tensor]
+    tensors: Tensors
     seal: Seal
 
 
@@ -74,7 +77,7 @@ def write(
 
     if placed:
         record = {**record, "place": _place(path)}
-    apart: dict[str, Tensor] = {}
+    apart: Tensors = {}
     taken: set[int] = set()
     for key, value in tensors.items():
         if value.is_quantized:
@@ -85,7 +88,9 @@ def write(
             )
         own = value.detach().cpu().contiguous()
         memory = own.untyped_storage().data_ptr()
-        apart[key] = own.clone() if memory in taken else own  # the format has no tied weights
+        if memory in taken:  # the format has no tied weights
+            own = own.clone()
+        apart[key] = own
         taken.add(memory)
     content = memoryview(save(apart))
     end = 8 + int.from_bytes(content[:8], "little")
@@ -188,10 +193,8 @@ def _checked(path: Path, remedy: str, *, placed: bool) -> tuple[bytes, Seal]:
     try:
         stream = io.BytesIO(content)
         layout, seal = _header(stream)
-        if seal.digest not in (
-            "",
-            _digest(layout, seal.record, memoryview(content)[stream.tell() :]),
-        ):
+        data = memoryview(content)[stream.tell() :]
+        if seal.digest and seal.digest != _digest(layout, seal.record, data):
             raise ValueError("its content does not match its digest")
         if placed and seal.record.get("place") != _place(path):
             raise ValueError("it was written under another name or in another folder")
@@ -210,21 +213,17 @@ def _header(stream: IO[bytes]) -> tuple[dict[str, Any], Seal]:
     if length > LARGEST_HEADER:
         raise ValueError("it has no header of safetensors")
     layout = json.loads(stream.read(length))
-    if not isinstance(layout, dict) or not isinstance(
-        metadata := layout.pop("__metadata__", {}), dict
-    ):
+    metadata = layout.pop("__metadata__", {}) if isinstance(layout, dict) else None
+    if not isinstance(metadata, dict):
         raise ValueError("its header or its metadata is no object")
     if not all(isinstance(entry, dict) and "data_offsets" in entry for entry in layout.values()):
         # a damaged key of these
         raise ValueError("its header has an entry that is neither a tensor nor its metadata")
     if KEY not in metadata:
         return layout, Seal(metadata, "", len(layout))
-    record = json.loads(metadata[KEY]) if isinstance(metadata[KEY], str) else None
-    if (
-        not isinstance(record, dict)
-        or not isinstance(digest := record.pop("digest", None), str)
-        or not digest
-    ):
+    record: Any = json.loads(metadata[KEY]) if isinstance(metadata[KEY], str) else None
+    digest = record.pop("digest", None) if isinstance(record, dict) else None
+    if not isinstance(digest, str) or not digest:
         raise ValueError("its record has no digest")
     return layout, Seal(record, digest, len(layout))
 

@@ -43,7 +43,8 @@ def inventory(store: Store) -> Inventory:
     """
     store.check_exists()
     measured = Counter(cell.fit.id for cell in store.cells())
-    contents = Inventory([], [], {part: _size(store.root / part) for part in PARTS})
+    sizes = {part: _size(store.root / part) for part in PARTS}
+    contents = Inventory([], [], sizes)
     for folder in filter(Path.is_dir, listed(store.root / "fits")):
         try:
             record = fits.read(folder)
@@ -95,24 +96,22 @@ def garbage(store: Store) -> list[Garbage]:
         SpecError: if there is no such folder.
         StoreError: if the store, or one of its folders, cannot be listed.
     """
-    needless = [
-        (item.path, _REASONS[item.kind])
-        for item in walk(store)
-        if not item.owner and item.kind in _REASONS
-    ]
+    reasons: dict[Path, str] = {}
+    for item in walk(store):
+        if not item.owner and item.kind in _REASONS:
+            reasons[item.path] = _REASONS[item.kind]
     for unit in store.works.old(in_work(store.leases)):
-        needless += [
-            (path, "the unit ended more than a day ago")
-            for path in store.works.files(unit)
-            if path.exists()
-        ]
-    return sorted(
-        Garbage(str(path.relative_to(store.root)), path.lstat().st_size, reason)
-        for path, reason in needless
-    )
+        for path in filter(Path.exists, store.works.files(unit)):
+            reasons[path] = "the unit ended more than a day ago"
+
+    needless = []
+    for path, reason in reasons.items():
+        name, size = str(path.relative_to(store.root)), path.lstat().st_size
+        needless.append(Garbage(name, size, reason))
+    return sorted(needless)
 
 
-def remove(store: Store, found: Sequence[Garbage]) -> list[Garbage]:
+def remove(store: Store, needless: Sequence[Garbage]) -> list[Garbage]:
     """Remove the files that :func:`garbage` has listed just before.
 
     What killed processes left in the store is removed too.
@@ -126,7 +125,7 @@ def remove(store: Store, found: Sequence[Garbage]) -> list[Garbage]:
     store.sweep()
     left: list[Garbage] = []
     try:
-        for waste in found:
+        for waste in needless:
             path = store.root / waste.file
             of_fit = path.parent.parent == store.root / "fits"
             with store.lease(id_of(path.parent)) if of_fit else nullcontext(True) as free:

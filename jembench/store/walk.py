@@ -75,39 +75,54 @@ def walk(store: Store) -> Iterator[Item]:
     for path in _list(root / "cells"):
         yield _cell(path, cells)
     yield from _arrays(store, arrays, cells, is_busy=bool(busy))
-    readings: dict[Path, str] = {}  # folders of predictions, and the fits that they are of
+
+    owners: dict[Path, str] = {}  # folders of predictions, and the fits that they are of
     is_known = not busy  # whether these are all owners
     for folder in _list(root / "fits"):
-        yield from _fit(store, folder, is_busy=id_of(folder) in busy)
+        fit = id_of(folder)
+        yield from _fit(store, folder, is_busy=fit in busy)
         try:
             if (folder / fits.WEIGHTS[0]).exists():
-                readings[store.readings_of(id_of(folder), fits.weights_digest(folder))] = id_of(
-                    folder
-                )
+                owners[store.readings_of(fit, fits.weights_digest(folder))] = fit
         except UNREADABLE:
             is_known = False
     for folder in _list(root / "readings"):
-        owner = readings.get(folder, "" if is_known else folder.name)
-        for path in _list(folder) if folder.is_dir() and _HASH.fullmatch(folder.name) else [folder]:
-            if path.suffix != ".safetensors":
-                yield _stray(path)
-            elif owner:
-                yield Item(path, "readings", owner, partial(tensors.check, path, placed=True))
-            else:
-                yield Item(
-                    path,
-                    "readings",
-                    "",
-                    partial(_is_stray, "no model in the store has these weights"),
-                )
+        owner = owners.get(folder, "" if is_known else folder.name)
+        yield from _readings(folder, owner)
     for folder in _list(store.features):
-        for path in _list(folder) if folder.is_dir() else [folder]:
-            if not folder.is_dir() or path.suffix != ".safetensors":
-                yield _stray(path)
-            else:
-                check = partial(tensors.check, path, placed=folder.name == OF_IMAGES)
-                yield Item(path, "features", folder.name, check)
-    parts = {*PARTS, LEASES, "works", *([CARD] if (root / MANIFEST).exists() else [])}
+        yield from _features(folder)
+    yield from _others(root)
+
+
+def _readings(folder: Path, owner: str) -> Iterator[Item]:
+    paths = [folder]
+    if folder.is_dir() and _HASH.fullmatch(folder.name):
+        paths = _list(folder)
+    for path in paths:
+        if path.suffix != ".safetensors":
+            yield _stray(path)
+        elif owner:
+            yield Item(path, "readings", owner, partial(tensors.check, path, placed=True))
+        else:
+            yield _stray(path, "readings", "no model in the store has these weights")
+
+
+def _features(folder: Path) -> Iterator[Item]:
+    if not folder.is_dir():
+        yield _stray(folder)
+        return
+    for path in _list(folder):
+        if path.suffix != ".safetensors":
+            yield _stray(path)
+        else:
+            check = partial(tensors.check, path, placed=folder.name == OF_IMAGES)
+            yield Item(path, "features", folder.name, check)
+
+
+def _others(root: Path) -> Iterator[Item]:
+    parts = {*PARTS, LEASES, "works"}
+    if (root / MANIFEST).exists():
+        parts.add(CARD)
     for path in _list(root):
         if path.name == MANIFEST:
             yield Item(path, "other", "", partial(manifest.check, root))
@@ -124,29 +139,28 @@ def _fit(store: Store, folder: Path, *, is_busy: bool) -> Iterator[Item]:
         yield _stray(folder)
         return
     fit, present, record = id_of(folder), set(listed(folder)), None
-    if (path := folder / fits.RECORD) in present:  # otherwise the training goes on, or was stopped
+    home = folder / fits.RECORD
+    if home in present:  # otherwise the training goes on, or was stopped
         record, check = _attempt(lambda: fits.read(folder))
-        yield Item(path, "record", fit, check)
+        yield Item(home, "record", fit, check)
     written = record.files if record else {}
     has_ended = record is not None and not is_busy and store.is_trained(record.key)
-    for path in sorted({*present, *(folder / name for name in written)} - {folder / fits.RECORD}):
-        expected = written.get(path.name)
+    present.update(folder / name for name in written)
+    for path in sorted(present - {home}):
+        name = path.name
         if path.suffix == ".png":
-            is_sealed = path.name == pictures.SAMPLES
+            is_sealed = name == pictures.SAMPLES
             looked_at: Check = partial(pictures.check, path) if is_sealed else lambda: None
             yield Item(path, "picture", fit, looked_at)
-        elif path.name not in (fits.HISTORY, fits.INTERVENTIONS) and path.suffix != ".safetensors":
+        elif name not in (fits.HISTORY, fits.INTERVENTIONS) and path.suffix != ".safetensors":
             yield _stray(path)
-        elif path.name.startswith("checkpoint-"):
-            yield Item(
-                path,
-                "checkpoint",
-                "" if has_ended else fit,
-                partial(tensors.check, path, placed=True),
-            )
+        elif name.startswith("checkpoint-"):
+            whole = partial(tensors.check, path, placed=True)
+            yield Item(path, "checkpoint", "" if has_ended else fit, whole)
         else:
-            placed = path.name.startswith("buffer-")
-            yield Item(path, "training", fit, partial(_check_file, path, expected, placed=placed))
+            placed = name.startswith("buffer-")
+            same = partial(_check_file, path, written.get(name), placed=placed)
+            yield Item(path, "training", fit, same)
 
 
 def _cell(path: Path, cells: dict[str, Cell | None]) -> Item:
@@ -155,36 +169,26 @@ def _cell(path: Path, cells: dict[str, Cell | None]) -> Item:
         return _stray(path)
     identity = id_of(path)
     if cells.get(identity):
-        return Item(
-            path,
-            "cell",
-            "",
-            partial(_fail, StoreError(f"It holds the cell {identity} a second time.")),
-        )
+        twice = StoreError(f"It holds the cell {identity} a second time.")
+        return Item(path, "cell", "", partial(_fail, twice))
     cell, check = _attempt(lambda: read_cell(path))
     cells[identity] = cell
     return Item(path, "cell", cell.fit.id if cell else identity, check)
 
 
 def _arrays(
-    store: Store, found: list[Path], cells: dict[str, Cell | None], *, is_busy: bool
+    store: Store, present: list[Path], cells: dict[str, Cell | None], *, is_busy: bool
 ) -> Iterator[Item]:
     expected = {store.arrays_path(cell): cell for cell in cells.values() if cell and cell.arrays}
-    for path in sorted({*found, *expected}):
+    for path in sorted({*present, *expected}):
         if path in expected:
-            yield Item(
-                path, "arrays", expected[path].fit.id, partial(store.check_arrays, expected[path])
-            )
+            cell = expected[path]
+            yield Item(path, "arrays", cell.fit.id, partial(store.check_arrays, cell))
         elif path.suffix != ".npz":
             yield _stray(path)
         else:
             owner = id_of(path) if is_busy or id_of(path) in cells else ""
-            yield Item(
-                path,
-                "arrays",
-                owner,
-                partial(_is_stray, "no cell that can be read was written with it"),
-            )
+            yield _stray(path, "arrays", "no cell that can be read was written with it", owner)
 
 
 def _list(folder: Path) -> list[Path]:
@@ -210,12 +214,13 @@ class _Stray(StoreError):
     """The reason why a file belongs to nothing in the store."""
 
 
-def _stray(path: Path) -> Item:
-    return Item(path, "stray", "", partial(_is_stray, "no such file is written there"))
-
-
-def _is_stray(reason: str) -> None:
-    raise _Stray(reason)
+def _stray(
+    path: Path,
+    kind: Kind = "stray",
+    reason: str = "no such file is written there",
+    owner: str = "",
+) -> Item:
+    return Item(path, kind, owner, partial(_fail, _Stray(reason)))
 
 
 def _fail(error: Exception) -> NoReturn:
@@ -226,8 +231,10 @@ def _check_file(path: Path, written: str | None = None, *, placed: bool = False)
     """Check a training file by the digest in the fit's record."""
     if path.name == fits.INTERVENTIONS:
         records.read(path)
-    is_sealed = path.suffix == ".safetensors"
-    present = tensors.check(path, placed=placed).digest if is_sealed else digest(path)
+    if path.suffix == ".safetensors":
+        present = tensors.check(path, placed=placed).digest
+    else:
+        present = digest(path)
     if written not in (None, present):
         raise StoreError(f"{path} is not the file that the training left.")
 

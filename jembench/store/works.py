@@ -106,21 +106,21 @@ class WorkFiles:
         """
         if how == "done":
             self.remove(work)
-        else:
-            state = "queued" if how == "busy" else how
-            before = self.status(work)
-            self.set_status(
-                work, dataclasses.replace(before, state=state, text=text, log=log or before.log)
-            )
+            return
+        state = "queued" if how == "busy" else how
+        before = self.status(work)
+        log = log or before.log
+        self.set_status(work, dataclasses.replace(before, state=state, text=text, log=log))
 
     def old(self, busy: Set[str]) -> list[str]:
         """Return the ids of units that ended more than ``OLD`` ago."""
-        at = {work: self.status(work) for work in self.ids() if work not in busy}
-        return [
-            work
-            for work, status in at.items()
-            if status.state != "queued" and time.time() - status.time > OLD
-        ]
+        old = []
+        for work in self.ids():
+            status = self.status(work)
+            is_old = time.time() - status.time > OLD
+            if is_old and status.state != "queued" and work not in busy:
+                old.append(work)
+        return old
 
     def remove(self, work: str) -> None:
         """Remove the files of a unit."""

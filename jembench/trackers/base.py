@@ -3,7 +3,7 @@
 Runs have windows, divergences and results.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Protocol
 
@@ -11,14 +11,20 @@ from jembench.catalog.spec import slug
 from jembench.errors import Unavailable
 from jembench.interfaces import Event
 
+Numbers = Mapping[str, float]
+"""Values by their names."""
+
+About = Mapping[str, str]
+"""The model, dataset, recipe, seed, id and attempt of a run."""
+
 
 class TrackerRun(Protocol):
     """A tracking library's run for one fit. Methods return once values are kept."""
 
-    def numbers(self, values: Mapping[str, float], iteration: int) -> None:
+    def numbers(self, values: Numbers, iteration: int) -> None:
         """Log values of a training window, such as ``train/loss``."""
 
-    def results(self, values: Mapping[str, float], iteration: int) -> None:
+    def results(self, values: Numbers, iteration: int) -> None:
         """Log results of the trained model, such as ``results/fid``."""
 
     def text(self, name: str, text: str, iteration: int) -> None:
@@ -28,10 +34,8 @@ class TrackerRun(Protocol):
         """End the run in this process."""
 
 
-Open = Callable[[str, Mapping[str, str]], TrackerRun]
-"""The function that opens a new or former run, by its name and model, dataset, recipe, seed, id and
-attempt.
-"""
+Open = Callable[[str, About], TrackerRun]
+"""The function that opens a new or former run, by its name and what it is about."""
 
 
 class PerFit:
@@ -47,43 +51,42 @@ class PerFit:
 
     def event(self, event: Event) -> None:
         """Log one event."""
+        values, text = event.values, event.text
         if event.kind == "finished":
             for run in self._runs.values():
                 run.close()
             self._runs.clear()
         elif event.kind == "window":
-            columns = [name for name in event.values if name not in ("iteration", "attempt")]
-            self._run(event).numbers(
-                {f"train/{name}": float(event.values[name]) for name in columns}, event.done
-            )
+            losses = _named("train", values, ("iteration", "attempt"))
+            self._run(event).numbers(losses, event.done)
         elif event.kind == "diverged":
-            self._run(event).text("divergence", event.text, int(event.values["iteration"]))
+            self._run(event).text("divergence", text, int(values["iteration"]))
         elif event.kind == "measured":
-            values = {
-                name: value
-                for name, value in event.values.items()
-                if name not in ("status", "seconds")
-            }
-            if values:
-                self._run(event).results(
-                    {f"results/{name}": float(values[name]) for name in values}, event.done
-                )
+            results = _named("results", values, ("status", "seconds"))
+            if results:
+                self._run(event).results(results, event.done)
             else:
-                self._run(event).text(event.metric, f"{event.values['status']}: {event.text}", 0)
+                self._run(event).text(event.metric, f"{values['status']}: {text}", 0)
 
     def _run(self, event: Event) -> TrackerRun:
         fit, attempt = event.fit, int(event.values.get("attempt", 0))
         key = fit["id"], attempt
         if key not in self._runs:
-            name = (
-                slug(f"{fit['model']}-{fit['dataset']}-{fit['recipe']}-s{fit['seed']}")
-                + f"-{fit['id'][:8]}"
-            )
-            about = {part: str(fit[part]) for part in ("model", "dataset", "recipe", "seed", "id")}
+            name = slug(f"{fit['model']}-{fit['dataset']}-{fit['recipe']}-s{fit['seed']}")
+            name += f"-{fit['id'][:8]}"
             if attempt:
                 name += f"-attempt-{attempt}"
+            about = {part: str(value) for part, value in fit.items()}
             self._runs[key] = self._open_run(name, about | {"attempt": str(attempt)})
         return self._runs[key]
+
+
+def _named(
+    group: str, values: Mapping[str, float | str], left_out: Sequence[str]
+) -> dict[str, float]:
+    """Return the numbers among values, under the names of a group."""
+    names = [name for name in values if name not in left_out]
+    return {f"{group}/{name}": float(values[name]) for name in names}
 
 
 def require(package: str) -> None:
@@ -95,6 +98,5 @@ def require(package: str) -> None:
     if find_spec(package) is None:
         raise Unavailable(
             f"The tracker {package} needs the package {package}, which is not installed. Install "
-            "it: "
-            f'pip install "jembench[{package}]"'
+            f'it: pip install "jembench[{package}]"'
         )

@@ -1,8 +1,9 @@
 """Runs of TensorBoard."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from jembench.trackers.base import About, Numbers
 
 
 class TensorBoardRun:
@@ -14,20 +15,20 @@ class TensorBoardRun:
         about: the hyperparameters.
     """
 
-    def __init__(self, folder: str, name: str, about: Mapping[str, str]) -> None:
+    def __init__(self, folder: str, name: str, about: About) -> None:
         from torch.utils.tensorboard import SummaryWriter  # imports PyTorch
 
         self._about = about
         self._results: dict[str, float] = {}
         self._writer: Any = SummaryWriter(str(Path(folder) / name))
 
-    def numbers(self, values: Mapping[str, float], iteration: int) -> None:
+    def numbers(self, values: Numbers, iteration: int) -> None:
         """Write scalars."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, iteration)
         self._writer.flush()
 
-    def results(self, values: Mapping[str, float], iteration: int) -> None:
+    def results(self, values: Numbers, iteration: int) -> None:
         """Write scalars, and keep them for HParams."""
         self._results |= values
         self.numbers(values, iteration)

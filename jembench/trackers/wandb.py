@@ -1,8 +1,9 @@
 """Runs of Weights & Biases."""
 
 import os
-from collections.abc import Mapping
 from typing import Any
+
+from jembench.trackers.base import About, Numbers
 
 
 class WandbRun:
@@ -16,9 +17,7 @@ class WandbRun:
         about: the configuration of the run.
     """
 
-    def __init__(
-        self, project: str, folder: str, mode: str, name: str, about: Mapping[str, str]
-    ) -> None:
+    def __init__(self, project: str, folder: str, mode: str, name: str, about: About) -> None:
         import wandb
 
         chosen: Any = mode or os.environ.get("WANDB_MODE", "offline")
@@ -34,17 +33,19 @@ class WandbRun:
             settings=wandb.Settings(silent=True, console="off"),
         )
 
-    def numbers(self, values: Mapping[str, float], iteration: int) -> None:
+    def numbers(self, values: Numbers, iteration: int) -> None:
         """Log numbers."""
         self._run.log(dict(values), step=iteration)
 
-    def results(self, values: Mapping[str, float], iteration: int) -> None:
+    def results(self, values: Numbers, iteration: int) -> None:
         """Write results to the summary."""
         self._run.summary.update(dict(values))
 
     def text(self, name: str, text: str, iteration: int) -> None:
         """Write a text to the summary."""
-        self._run.summary[f"{name}/{iteration}" if iteration else name] = text
+        if iteration:
+            name = f"{name}/{iteration}"
+        self._run.summary[name] = text
 
     def close(self) -> None:
         """Finish the run."""

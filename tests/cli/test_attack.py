@@ -2,7 +2,7 @@
 
 import pytest
 
-from jembench.running.evaluation import FitAccess
+from jembench.running.evaluation import TrainedFit
 
 MODELS = "zoo_of_tests:jem,zoo_of_tests:classifier"
 
@@ -51,7 +51,7 @@ def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table)
     monkeypatch.setattr("jembench.metrics.attacks.SHARD", 3)
     looks = iter([False, False, True])
     with monkeypatch.context() as patch:
-        patch.setattr(FitAccess, "out_of_time", lambda _: next(looks))
+        patch.setattr(TrainedFit, "out_of_time", lambda _: next(looks))
         some = pgd(models="zoo_of_tests:classifier")
     assert some.code == 3
     assert "6 of 8 images so far; the same command goes on" in some.out
@@ -64,7 +64,7 @@ def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table)
 
 def test_no_time_at_all(pgd, jembench, tiny, monkeypatch):
     assert jembench("train", "zoo_of_tests:classifier", *tiny).code == 0
-    monkeypatch.setattr(FitAccess, "out_of_time", lambda _: True)
+    monkeypatch.setattr(TrainedFit, "out_of_time", lambda _: True)
     done = pgd(models="zoo_of_tests:classifier")
     assert done.code == 3
     assert (

@@ -17,7 +17,7 @@ import torch
 
 from jembench import stopping
 from jembench.running import fits, worker
-from jembench.running.evaluation import FitAccess
+from jembench.running.evaluation import TrainedFit
 from jembench.store import checkpoint
 from jembench.store.store import Store
 from jembench.training import fit as fitting
@@ -109,7 +109,12 @@ def test_training_goes_on_bit_for_bit_from_the_iteration_at_which_it_was_stopped
 
 @pytest.mark.parametrize(
     ("place", "method"),
-    [(FitAccess, "part"), (worker, "write_samples"), (Store, "write_cell"), (fits, "load_weights")],
+    [
+        (TrainedFit, "part"),
+        (worker, "write_samples"),
+        (Store, "write_cell"),
+        (fits, "load_weights"),
+    ],
 )
 def test_whatever_else_is_done_ends_where_it_is(jembench, run, values, monkeypatch, place, method):
     with monkeypatch.context() as patch:

@@ -239,7 +239,7 @@ def test_what_a_metric_remembers_and_samples_are_drawn_by_the_seed(make):
 
 def test_what_several_metrics_need_is_computed_once(make):
     first = make(sampler=used(pcd(DATA, buffer=6)))
-    second = first.predictions.fit.evaluation()
+    second = first.predictions.evaluation()
     for quantity in ("logits", "energy"):
         assert first.predictions.read(quantity) is second.predictions.read(quantity)
     assert first.samples() is second.samples()

@@ -17,7 +17,8 @@ from jembench.experiment.works import code_of, works
 from jembench.files import write_atomically
 from jembench.running.check import look_ahead
 from jembench.running.events import Events
-from jembench.running.worker import Worker, _Unit
+from jembench.running.fits import FitWork
+from jembench.running.worker import Worker
 from jembench.store.lease import in_work
 from jembench.store.store import Store
 
@@ -208,14 +209,14 @@ def test_the_status_says_how_a_unit_that_is_not_done_ended(
 def test_no_metric_begins_after_the_deadline(make, worker, store, monkeypatch):
     unmeasured = make('energy-gap:sampler="sgld:steps=2"')
     (unit,) = works(unmeasured, store.is_trained, deadline=time.time() + 1000)
-    load = _Unit.load_or_train
+    load = FitWork.load_or_train
 
     def load_or_train(self, *how):
         found = load(self, *how)
         monkeypatch.setattr(time, "time", lambda: self.deadline)
         return found
 
-    monkeypatch.setattr(_Unit, "load_or_train", load_or_train)
+    monkeypatch.setattr(FitWork, "load_or_train", load_or_train)
     with pytest.raises(OutOfTime, match=r"The time is up before energy-gap\."):
         worker(store, [unit]).carry_out(unit)
     assert store.is_trained(unit.fit)

@@ -72,5 +72,6 @@ def ascent_curriculum(
     from jembench.parts import ascent
     from jembench_dat.curriculum import Curriculum
 
-    first = ascent(data, steps=steps, step_size=step_size, start=start)
-    return Curriculum(first, auroc=auroc, most=most)
+    return Curriculum(
+        ascent(data, steps=steps, step_size=step_size, start=start), auroc=auroc, most=most
+    )

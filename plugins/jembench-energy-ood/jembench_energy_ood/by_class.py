@@ -43,8 +43,7 @@ class ClassOffset(Metric):
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return eta squared."""
-        scores = arrays["log-px"]
-        classes = arrays["predicted"]
+        scores, classes = arrays["log-px"], arrays["predicted"]
 
         def eta_squared(drawn: Indices) -> Array:
             return variance_between(scores[drawn], classes[drawn])
@@ -71,8 +70,7 @@ class GivenClass(NamedTuple):
         energy, logits = (
             evaluation.predictions.read(each, images, noise).cpu() for each in ("energy", "logits")
         )
-        log_px = -energy.double()
-        predicted = logits.argmax(dim=1)
+        log_px, predicted = -energy.double(), logits.argmax(dim=1)
         offsets = torch.full(
             (evaluation.data.spec.num_classes,), float(log_px.mean()), dtype=torch.float64
         )

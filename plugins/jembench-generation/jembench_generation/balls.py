@@ -70,8 +70,7 @@ class Balls:
     def __init__(self, points: Tensor, centres: Tensor, neighbours: int) -> None:
         self.neighbours = neighbours
         self.others, self.indices = nearest_others(centres, _KEPT_PER_NEIGHBOUR * neighbours)
-        smallest = self.others[:, neighbours - 1]
-        largest = self.others[:, -1]
+        smallest, largest = self.others[:, neighbours - 1], self.others[:, -1]
         self.always = np.empty((len(points), len(centres)), dtype=bool)  # inside in every resample
         undecided = []
         for rows in self._blocks():
@@ -120,8 +119,7 @@ class Balls:
         around = np.concatenate(
             [balls @ self.always[rows].T.astype(np.float32) for rows in self._blocks()], axis=1
         )
-        triples = zip(around, balls, self._decided(balls), strict=True)
-        for sums, drawn, (point, centre) in triples:
+        for sums, drawn, (point, centre) in zip(around, balls, self._decided(balls), strict=True):
             sums += np.bincount(point, drawn[centre], len(sums))
         return around
 
@@ -130,8 +128,7 @@ class Balls:
         inside = np.zeros_like(balls)
         for rows in self._blocks():
             inside += points[:, rows] @ self.always[rows].astype(np.float32)
-        triples = zip(inside, points, self._decided(balls), strict=True)
-        for sums, drawn, (point, centre) in triples:
+        for sums, drawn, (point, centre) in zip(inside, points, self._decided(balls), strict=True):
             sums += np.bincount(centre, drawn[point], len(sums))
         return inside
 

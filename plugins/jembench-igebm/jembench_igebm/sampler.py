@@ -104,8 +104,7 @@ class SharedBufferChains(PersistentChains):
         kept = super().kept()
         if kept is None or bool((self.labels == NO_CLASS).any()):
             return kept
-        y = self.labels.to(kept.x.device, copy=True)
-        return kept._replace(y=y)
+        return kept._replace(y=self.labels.to(kept.x.device, copy=True))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the state of the buffer, and the class of each slot."""

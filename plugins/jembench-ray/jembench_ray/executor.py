@@ -55,9 +55,7 @@ class RayExecutor:
 
     def __init__(self, address: str, *, gpus: float, cpus: float, retries: int) -> None:
         self._address = address or os.environ.get("RAY_ADDRESS") or "local"
-        self._gpus = gpus
-        self._cpus = cpus
-        self._retries = retries
+        self._gpus, self._cpus, self._retries = gpus, cpus, retries
         self._running: dict[ObjectRef, Job] = {}
         self._refused: list[Ended] = []  # units for which no node has room
         self._is_ours = False  # the connection to Ray
@@ -218,9 +216,7 @@ class RayExecutor:
 
     def _with_log(self, ended: Ended) -> Ended:
         log = self._driver.store / "works" / task.log_name(ended.id)
-        if log.exists():
-            return dataclasses.replace(ended, log=str(log))
-        return ended
+        return dataclasses.replace(ended, log=str(log)) if log.exists() else ended
 
     def _receive(self, ended: Ended, left: bytes) -> Ended:
         """Merge the store that a unit has left into that of the run."""

@@ -59,9 +59,7 @@ def carry_out(unit: Unit, files: bytes | None) -> tuple[Ended | None, bytes]:
     """
     if files is None:
         seen = Path(unit.store, "works", f"{unit.id}.json").is_file()
-        if seen:
-            return (_run(unit, Path(unit.store)), b"")
-        return (None, b"")
+        return (_run(unit, Path(unit.store)), b"") if seen else (None, b"")
     with tempfile.TemporaryDirectory(prefix="jembench-") as folder:
         unpack(files, Path(folder))
         Path(folder, "works").mkdir(exist_ok=True)

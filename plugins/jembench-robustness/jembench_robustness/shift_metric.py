@@ -49,16 +49,16 @@ class Shift(ScoredClasses):
     @cached_property
     def adaptation(self) -> Resolved | None:
         """The test-time adaptation; None: the trained model itself classifies."""
-        if self.adapt == "none":
-            return None
-        return registry.resolve("adaptations", self.adapt)
+        return None if self.adapt == "none" else registry.resolve("adaptations", self.adapt)
 
     @property
     def requires(self) -> frozenset[Need]:
-        """The needs of the score, unless the model is adapted."""
-        if self.adaptation is None:
-            return super().requires
-        return frozenset({"logits", "labels", "gradients"})
+        """The needs of the score, unless the model is adapted, and labelled logits."""
+        return (
+            super().requires
+            if self.adaptation is None
+            else frozenset({"logits", "labels", "gradients"})
+        )
 
     @property
     def reads(self) -> frozenset[Quantity]:
@@ -89,84 +89,81 @@ class Shift(ScoredClasses):
         from jembench.data.pixels import content_hash
 
         scorer, fitted = (None, {}) if self.adaptation else self.fitted(evaluation)
-        shifted = resolve(self.set).make()
-        parts = getattr(shifted, "parts", ()) or [self.set]
-        if scorer is None:
-            inside = {}
-        else:
-            inside = {"inside": self.scores_of(scorer, evaluation, "test", self.data_noise)}
+        parts = getattr(resolve(self.set).make(), "parts", ()) or [self.set]
+        inside = (
+            {}
+            if scorer is None
+            else {"inside": self.scores_of(scorer, evaluation, "test", self.data_noise)}
+        )
         contents, measured = [], []
         for name in parts:
             noise, about = self.noise_and_about(evaluation, name)
-            if self.adaptation:
-                adapted = adapted_logits(self.adaptation, evaluation, name, noise)
-            else:
-                adapted = None
+            adapted = (
+                adapted_logits(self.adaptation, evaluation, name, noise)
+                if self.adaptation
+                else None
+            )
             logits, labels = labelled_logits(evaluation, name, noise, adapted)
-            if scorer is None:
-                scores = {}
-            else:
-                scores = {"score": self.scores_of(scorer, evaluation, name, noise)}
+            scores = (
+                {} if scorer is None else {"score": self.scores_of(scorer, evaluation, name, noise)}
+            )
             classified = ECE().scores(logits, labels)
-            columns = {name: classified[name] for name in ("correct", "confidence")}
-            measured.append({**columns, **scores})
+            measured.append(
+                {"correct": classified["correct"], "confidence": classified["confidence"], **scores}
+            )
             contents += [about["content"], content_hash(labels)]
-        columns = {}
-        for name in measured[0]:
-            columns[name] = np.stack([arrays[name] for arrays in measured], axis=1)
+        columns = {key: np.stack([one[key] for one in measured], axis=1) for key in measured[0]}
         about = {
             "set": str(resolve(self.set)),
             "shifted": len(columns["correct"]),
             "content": stable_hash(contents),
         }
-        tested = evaluation.data.part("test").images
-        test = describe_test_images(len(tested), self.data_noise)
-        protocol = {**test, **about, **fitted}
-        return self.measurement(evaluation, {**inside, **columns}, parts=protocol)
+        test = describe_test_images(len(evaluation.data.part("test").images), self.data_noise)
+        return self.measurement(
+            evaluation, {**inside, **columns}, parts={**test, **about, **fitted}
+        )
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return accuracy, ECE and AUROC, each a mean over variants.
-
-        There is no AUROC with an adaptation.
-        """
-        correct = arrays["correct"]
-        confidence = arrays["confidence"]
-        n = len(correct)
-        right = 100 * correct.mean(axis=1)
-        error = binned_error(confidence, correct, self.bins)
-        percent = (0.0, 100.0)
-        accuracy = Resampling(lambda drawn: right[drawn].mean(axis=1), (n,), percent, n)
-        ece = Resampling(lambda drawn: 100 * error(drawn), (n,), percent)
-        estimates = {
+        """Return accuracy, ECE and, without an adaptation, AUROC, each a mean over variants."""
+        correct, confidence = arrays["correct"], arrays["confidence"]
+        n, right, error = (
+            len(correct),
+            100 * correct.mean(axis=1),
+            binned_error(confidence, correct, self.bins),
+        )
+        accuracy = Resampling(lambda drawn: right[drawn].mean(axis=1), (n,), (0.0, 100.0), n)
+        return {
             "accuracy": Estimate(accuracy, "%", "higher"),
-            "ece": Estimate(ece, "%", "lower"),
+            "ece": Estimate(
+                Resampling(lambda drawn: 100 * error(drawn), (n,), (0.0, 100.0)), "%", "lower"
+            ),
+            **(
+                {"auroc": _mean_auroc(arrays["inside"], arrays["score"])}
+                if "score" in arrays
+                else {}
+            ),
         }
-        if "score" in arrays:
-            estimates["auroc"] = _mean_auroc(arrays["inside"], arrays["score"])
-        return estimates
 
 
 def _mean_auroc(inside: Array, shifted: Array) -> Estimate:
-    """Return the mean AUROC of scores (M,) against each variant's (N, V)."""
+    """Return the mean AUROC of scores (M,) against those of each variant (N, V)."""
     import numpy as np
 
     from jembench.stats import ranking
 
-    resamplings = [ranking.auroc_resampling(inside, scores) for scores in shifted.T]
+    each = [ranking.auroc_resampling(inside, scores) for scores in shifted.T]
 
     def auroc(of_inside: Array, of_shifted: Array) -> Array:
-        aurocs = [resampling.statistic(of_inside, of_shifted) for resampling in resamplings]
-        return np.asarray(np.mean(aurocs, axis=0))
+        return np.asarray(np.mean([one.statistic(of_inside, of_shifted) for one in each], axis=0))
 
     sizes = len(inside), len(shifted)
-    resampling = Resampling(auroc, sizes, (0.0, 1.0), min(sizes))
-    return Estimate(resampling)
+    return Estimate(Resampling(auroc, sizes, (0.0, 1.0), min(sizes)))
 
 
 def adapted_logits(
     adaptation: Resolved, evaluation: Evaluation, images: str, noise: float
 ) -> Tensor:
-    """Return the logits (N, K) of images by a copy that is adapted to them.
+    """Return the logits (N, K) of images by a copy of the model that is adapted to them alone.
 
     Raises:
         NotApplicable: if the model has nothing that the adaptation could change.
@@ -179,21 +176,19 @@ def adapted_logits(
     from jembench.models import predictions
     from jembench.parts import seeds
 
-    pixels = evaluation.data.images(images)
-    data = evaluation.data.spec
-    device = evaluation.device
+    pixels, data, device = evaluation.data.images(images), evaluation.data.spec, evaluation.device
     name = f"adapted-{adaptation.id}-{content_hash(pixels)}-noise={noise:g}"
 
     def compute() -> dict[str, Tensor]:
-        if noise:
-            x = predictions.noisy(pixels, noise, data.bounds).to(device)
-        else:
-            x = to_float(pixels, data.bounds).to(device)
-        drawn = torch.randint(2**62, (), generator=evaluation.services.generator(name))
+        x = (
+            predictions.noisy(pixels, noise, data.bounds)
+            if noise
+            else to_float(pixels, data.bounds)
+        ).to(device)
+        seed = int(torch.randint(2**62, (), generator=evaluation.services.generator(name)))
         adapted: Adaptation = adaptation.make()
-        generator = seeds.seeded(int(drawn), device)
-        model = deepcopy(evaluation.model)
-        logits = adapted.logits(model, x.clone(), data, generator=generator)
+        generator = seeds.seeded(seed, device)
+        logits = adapted.logits(deepcopy(evaluation.model), x.clone(), data, generator=generator)
         return {"logits": logits.detach().cpu()}
 
     return evaluation.services.remembered(name, compute)["logits"]

@@ -30,8 +30,7 @@ class Linear(nn.Module):
         super().__init__()
         with seeds.drawing(0, "initialisation"):
             layers = [nn.Linear(36, hidden), nn.Tanh()] if hidden else []
-            head = nn.Linear(hidden or 36, 5)
-            self.net = nn.Sequential(nn.Flatten(), *layers, head)
+            self.net = nn.Sequential(nn.Flatten(), *layers, nn.Linear(hidden or 36, 5))
 
     def logits(self, x):
         return 10 * self.net(x)
@@ -46,8 +45,7 @@ class Dynamic(Linear):
     def logits(self, x):
         with torch.enable_grad():
             at = x.detach().requires_grad_()
-            density = super().logits(at).logsumexp(dim=1)
-            (slope,) = torch.autograd.grad(density.sum(), at)
+            (slope,) = torch.autograd.grad(super().logits(at).logsumexp(dim=1).sum(), at)
         return super().logits(x + 1e-3 * slope)
 
 
@@ -76,10 +74,8 @@ def short(monkeypatch):
 
 
 def shard_of(model, n=24, number=3):
-    """Return grey images with the model's classes but for every sixth."""
-    generator = torch.Generator().manual_seed(1)
-    noise = torch.rand(n, *DATA.shape, generator=generator)
-    x = 0.35 + 0.3 * noise
+    """Grey images with the classes that the model gives, but for every sixth."""
+    x = 0.35 + 0.3 * torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(1))
     y = model.logits(2 * x - 1).argmax(dim=1)
     y[::6] = (y[::6] + 1) % 5
     return Shard(number, torch.arange(n), x, y)
@@ -87,26 +83,27 @@ def shard_of(model, n=24, number=3):
 
 def found_of(model, **options):
     shard = shard_of(model)
-    attack = AutoAttack(**options)
-    return shard, attack.find(FakeEvaluation(), shard, Target(model, DATA))
+    return shard, AutoAttack(**options).find(FakeEvaluation(), shard, Target(model, DATA))
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("version", ["standard", "rand"])
 def test_it_is_pyautoattack_image_by_image(norm, version):
-    model = Linear(hidden=12)
-    size = {"linf": 0.015, "l2": 0.06}[norm]
-    shard, attacked = found_of(model, eps=str(size), norm=norm, version=version)
-    seed = seeds.derive(0, "robustness/autoattack 3") % 2**31
-    options = {"norm": NORMS[norm], "eps": size, "seed": seed, "version": version}
-    by_hand = pyautoattack.AutoAttack(lambda x: model.logits(2 * x - 1), **options)
+    model, size = Linear(hidden=12), {"linf": 0.015, "l2": 0.06}[norm]
+    shard, found = found_of(model, eps=str(size), norm=norm, version=version)
+    by_hand = pyautoattack.AutoAttack(
+        lambda x: model.logits(2 * x - 1),
+        norm=NORMS[norm],
+        eps=size,
+        seed=seeds.derive(0, "robustness/autoattack 3") % 2**31,
+        version=version,
+    )
     by_hand.fab.n_target_classes = by_hand.apgd_targeted.n_target_classes = 4
     logging.getLogger("auto-attack").addHandler(logging.NullHandler())
     made, predicted = by_hand.run_standard_evaluation(shard.x, shard.y)
-    assert torch.equal(attacked.adversarial, made)
-    wrong = attacked.others["by"] == MISCLASSIFIED
-    assert torch.equal(attacked.claimed | wrong, predicted != shard.y)
-    by = attacked.others["by"]
+    assert torch.equal(found.adversarial, made)
+    assert torch.equal(found.claimed | (found.others["by"] == MISCLASSIFIED), predicted != shard.y)
+    by = found.others["by"]
     assert (by == MISCLASSIFIED).sum() == 4
     assert (by == STANDING).any()
     assert (by == 0).any()
@@ -115,36 +112,34 @@ def test_it_is_pyautoattack_image_by_image(norm, version):
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_of_a_linear_classifier_it_breaks_those_that_are_nearer_than_eps_and_no_others(norm):
     model = Linear()
-    x = shard_of(model).x
-    y = shard_of(model).y
+    x, y = shard_of(model).x, shard_of(model).y
     # of images in [0, 1], which are half as far apart
     slope = 2 * model.net[1].weight.detach().double()
     logits = model.logits(2 * x - 1).detach().double() / 10
-    margin = logits.gather(1, y[:, None]) - logits
-    towards = slope[y][:, None] - slope
+    margin, towards = logits.gather(1, y[:, None]) - logits, slope[y][:, None] - slope
     dual = towards.abs().sum(dim=2) if norm == "linf" else towards.norm(dim=2)
-    distances = (margin / dual).nan_to_num(torch.inf)
-    distances = distances.scatter(1, y[:, None], torch.inf)
-    exact = distances.amin(dim=1).clamp_min(0)
+    exact = (
+        (margin / dual)
+        .nan_to_num(torch.inf)
+        .scatter(1, y[:, None], torch.inf)
+        .amin(dim=1)
+        .clamp_min(0)
+    )
     size = float(exact[exact > 0].median()) * 1.0001
-    _, attacked = found_of(model, eps=repr(size), norm=norm)
+    _, found = found_of(model, eps=repr(size), norm=norm)
     clear = (exact / size - 1).abs() > 0.03
-    broken = attacked.others["by"] > STANDING
-    assert torch.equal(broken[clear], (exact < size)[clear])
+    assert torch.equal((found.others["by"] > STANDING)[clear], (exact < size)[clear])
     assert clear.sum() > 15
-    assert (distance(x, attacked.adversarial, norm) <= size + 1e-6).all()
-    unbroken = attacked.others["by"] < 0
-    assert torch.equal(attacked.adversarial[unbroken], x[unbroken])
+    assert (distance(x, found.adversarial, norm) <= size + 1e-6).all()
+    assert torch.equal(found.adversarial[found.others["by"] < 0], x[found.others["by"] < 0])
 
 
 def test_an_image_beyond_eps_is_an_error(monkeypatch):
     """As of a package whose eps is of images in [-1, 1]."""
     real = pyautoattack.AutoAttack
-
-    def twice_as_far(*arguments, eps, **options):
-        return real(*arguments, eps=2 * eps, **options)
-
-    monkeypatch.setattr(pyautoattack, "AutoAttack", twice_as_far)
+    monkeypatch.setattr(
+        pyautoattack, "AutoAttack", lambda *a, eps, **options: real(*a, eps=2 * eps, **options)
+    )
     with pytest.raises(ValueError, match=r"at a distance of 0\.2, beyond eps 0\.1"):
         found_of(Linear(hidden=12), eps="0.1")
 
@@ -160,12 +155,9 @@ def test_an_image_beyond_eps_is_an_error(monkeypatch):
     ],
 )
 def test_each_check_tells_its_model_and_nothing_global_changes(model, flags, caplog, capsys):
-    shard = shard_of(model())
-    before = torch.random.get_rng_state()
-    tracer = sys.gettrace()
-    target = Target(model(), DATA)
-    attacked = AutoAttack(eps="0.05").find(FakeEvaluation(), shard, target)
-    assert {name for name in CHECKS if attacked.others[name].all()} == flags
+    shard, before, tracer = shard_of(model()), torch.random.get_rng_state(), sys.gettrace()
+    found = AutoAttack(eps="0.05").find(FakeEvaluation(), shard, Target(model(), DATA))
+    assert {name for name in CHECKS if found.others[name].all()} == flags
     assert model is Random or torch.equal(torch.random.get_rng_state(), before)
     assert sys.gettrace() is tracer
     assert not caplog.records
@@ -177,8 +169,7 @@ def test_details_have_the_contribution_of_each_attack_and_the_failed_checks():
     arrays = {"by": by, "found": by > STANDING}
     arrays |= {name: by > (9 if name == "random" else -9) for name in CHECKS}
     details = AutoAttack(eps="0.05").details(arrays)
-    counts = [details[f"broken-by-{member}"] for member in MEMBERS["standard"]]
-    assert counts == [2, 1, 1, 2]
+    assert [details[f"broken-by-{member}"] for member in MEMBERS["standard"]] == [2, 1, 1, 2]
     *checks, square = details["suspicious"]
     assert checks == [check.verdict for name, check in CHECKS.items() if name != "random"]
     assert "broke 2 images" in square
@@ -186,29 +177,27 @@ def test_details_have_the_contribution_of_each_attack_and_the_failed_checks():
 
 def test_a_whole_measurement():
     model = Linear(hidden=12)
-    generator = torch.Generator().manual_seed(1)
-    shape = (30, *DATA.shape)
-    images = torch.randint(90, 165, shape, dtype=torch.uint8, generator=generator)
-    x = 2 * images.float() / 255 - 1
-    labels = model.logits(x).argmax(dim=1)
+    images = torch.randint(
+        90, 165, (30, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
+    )
+    labels = model.logits(2 * images.float() / 255 - 1).argmax(dim=1)
     evaluation = FakeEvaluation(sets={"test": images}, labels=labels, model=model, spec=DATA)
-    attacked = AutoAttack(eps="0.015", images=30).compute(evaluation)
-    (value,) = attacked.values.values()
+    found = AutoAttack(eps="0.015", images=30).compute(evaluation)
+    (value,) = found.values.values()
     assert (
-        attacked.protocol
+        found.protocol
         == "autoattack:data=toy,eps=0.015,images=30,norm=linf,refine=0,version=standard"
     )
-    standing = attacked.arrays["by"] == STANDING
-    assert value.value == pytest.approx(100 * standing.mean())
+    assert value.value == pytest.approx(100 * (found.arrays["by"] == STANDING).mean())
     assert 0 < value.low < value.value < value.high < 100
-    assert not attacked.arrays["unverified"].any()
+    assert not found.arrays["unverified"].any()
 
 
 def test_random_predictions_have_the_version_for_them():
     assert AutoAttack(eps="0.1").chosen == "standard"
-    refined = AutoAttack(eps="0.1", refine=1)
-    smoothed = AutoAttack(eps="0.1", smooth=0.2)
-    assert refined.chosen == smoothed.chosen == "rand"
+    assert (
+        AutoAttack(eps="0.1", refine=1).chosen == AutoAttack(eps="0.1", smooth=0.2).chosen == "rand"
+    )
     with pytest.raises(SpecError, match=r"version of autoattack is standard.*write version=rand"):
         AutoAttack(eps="0.1", version="standard", refine=1)
 
@@ -222,7 +211,6 @@ def test_random_predictions_have_the_version_for_them():
     ],
 )
 def test_data_on_which_it_is_not_defined(options, shape, classes, message):
-    spec = DataSpec(name="toy", shape=shape, num_classes=classes)
-    planned = SimpleNamespace(spec=spec)
+    planned = SimpleNamespace(spec=DataSpec(name="toy", shape=shape, num_classes=classes))
     with pytest.raises(NotApplicable, match=message):
         AutoAttack(**options).check(planned)

@@ -53,8 +53,7 @@ def refined(
         ]
         return -torch.stack(parts).sum(0)
 
-    h = torch.full((), step_size, device=start[0].device)
-    now = list(start)
+    h, now = torch.full((), step_size, device=start[0].device), list(start)
     value, slope = slopes(now)
     for _ in range(steps):
         noise = [torch.randn(v.shape, generator=generator, device=v.device) for v in now]
