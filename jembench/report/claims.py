@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jembench.catalog import discovery, registry
 from jembench.catalog.spec import Spec
-from jembench.experiment.claims import Claim
-from jembench.experiment.claims import Fit as Named
+from jembench.experiment.claims import Claim, Fit, Paper
 from jembench.experiment.plan import trained_spec
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import comparison
@@ -65,9 +65,17 @@ def judge(
     at_chance = {row.fit: f"{row.model} {row.at_chance}" for row in mean(values) if row.at_chance}
     test = partial(comparison.contrast, read=read, resamples=resamples)
     judge = _Judge(sides(values), at_chance, test, store)
-    findings = [finding for claim in claims for finding in judge.findings(claim)]
+    findings: list[Finding] = []
+    for claim in claims:
+        findings += judge.findings(claim)
+
+    adjusted: dict[Paper, Iterator[comparison.Difference]] = {}
+    for of_paper in grouped(findings, lambda finding: finding.claim.paper):
+        differences = [finding.row for finding in of_paper]
+        adjusted[of_paper[0].claim.paper] = iter(comparison.adjusted(differences))
     judged = []
-    for finding, row in zip(findings, _adjusted(findings), strict=True):
+    for finding in findings:
+        row = next(adjusted[finding.claim.paper])
         above = (row.difference or 0.0) + finding.claim.margin > 0
         if above == (finding.claim.direction == "higher"):
             verdict = comparison.conclusion(row, "held", "for")
@@ -75,16 +83,6 @@ def judge(
             verdict = comparison.conclusion(row, "against", "against")
         judged.append(finding._replace(row=replace(row, verdict=verdict)))
     return judged
-
-
-def _adjusted(findings: Sequence[Finding]) -> list[comparison.Difference]:
-    """Return differences with p values after Holm within each paper."""
-    rows = [finding.row for finding in findings]
-    for places in grouped(range(len(rows)), lambda place: findings[place].claim.paper):
-        adjusted = comparison.adjusted(rows[place] for place in places)
-        for place, row in zip(places, adjusted, strict=True):
-            rows[place] = row
-    return rows
 
 
 class _Judge(NamedTuple):
@@ -133,13 +131,12 @@ class _Judge(NamedTuple):
     def _value(self, fit: Trained, metric: str, label: str) -> BySeed:
         """Return a value by seed; {} if it is missing or ambiguous."""
         canonical = registry.canonical("metrics", metric)
-        candidates = [
-            place
-            for place in self.values
-            if place[:2] == (fit, canonical) and label in ("", place[2])
-        ]
+        candidates = []
+        for (owner, spec, own_label), values in self.values.items():
+            if (owner, spec) == (fit, canonical) and label in ("", own_label):
+                candidates.append(values)
         if len(candidates) == 1:
-            return self.values[candidates[0]]
+            return candidates[0]
         return {}
 
     def _finding(
@@ -150,7 +147,9 @@ class _Judge(NamedTuple):
         limits = {row.cell.limit for row in of_a.values() if row.cell and row.cell.limit}
         remarks = [f"on {limit} of the test images, by --limit" for limit in limits]
         remarks += _departures(claim, *fits)
-        remarks += [self.at_chance[fit] for fit in dict.fromkeys(fits) if fit in self.at_chance]
+        for fit in dict.fromkeys(fits):
+            if fit in self.at_chance:
+                remarks.append(self.at_chance[fit])
         return Finding(claim, difference, (metric,), tuple(remarks))
 
 
@@ -158,9 +157,11 @@ def _departures(claim: Claim, a: Trained, b: Trained) -> Iterator[str]:
     """Yield how models depart from a stated protocol of the paper."""
     paper = claim.paper
     departs = []
-    if bare_name(a[1]) not in paper.datasets:
-        departs.append(f"dataset {a[1]}")
-    recipes = dict.fromkeys(recipe for *_, recipe in (a, b) if recipe not in paper.recipes)
+    if bare_name(a.dataset) not in paper.datasets:
+        departs.append(f"dataset {a.dataset}")
+    recipes = {a.recipe: None, b.recipe: None}
+    for recipe in paper.recipes:
+        recipes.pop(recipe, None)
     if recipes:
         departs.append(f"recipe {' and '.join(recipes)}")
     if paper.recipes and departs:
@@ -181,8 +182,9 @@ def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
     absent = [model for model in models if model not in installed]
     if absent:
         return f"no model {' or '.join(absent)} is installed"
-    elsewhere = " --dataset cifar10" if partly and claim.not_on_digits else ""
-    options = f"{elsewhere}{store_option(store)}"
+    options = store_option(store)
+    if partly and claim.not_on_digits:
+        options = f" --dataset cifar10{options}"
     commands = " and ".join(f"`{command}{options}`" for command in claim.measure)
     if claim.not_on_digits and (partly or all("--dataset" in text for text in claim.measure)):
         return f"not by digits, {claim.not_on_digits}: {commands}"
@@ -198,21 +200,24 @@ def _pairs(claim: Claim, fits: Collection[Trained]) -> Iterator[tuple[Trained, T
     Where it names no recipe, both are trained by the same one.
     """
     for own, than in zip(claim.fits, claim.than or claim.fits, strict=True):
-        for a in (fit for fit in fits if _is(fit, own, claim)):
-            for b in (fit for fit in fits if _is(fit, than, claim)):
-                if a[1] == b[1] and (than.recipe or a[2] == b[2]):
-                    yield a, b
+        fits_a = [fit for fit in fits if _is(fit, own, claim)]
+        fits_b = [fit for fit in fits if _is(fit, than, claim)]
+        for a, b in product(fits_a, fits_b):
+            if a.dataset == b.dataset and (than.recipe or a.recipe == b.recipe):
+                yield a, b
 
 
-def _is(fit: Trained, named: Named, claim: Claim) -> bool:
+def _is(fit: Trained, named: Fit, claim: Claim) -> bool:
     """Return whether a claim names a trained model.
 
     The model's spec has the options that its recipe adds.
     """
-    model, _, recipe = fit
-    base, *_ = _CHANGE.split(recipe)
-    means_recipe = named.recipe == recipe if named.recipe else base not in claim.paper.apart
-    return means_recipe and model == trained_spec(named.model, base)
+    base, *_ = _CHANGE.split(fit.recipe)
+    if named.recipe and named.recipe != fit.recipe:
+        return False
+    if not named.recipe and base in claim.paper.apart:
+        return False
+    return fit.model == trained_spec(named.model, base)
 
 
 _CHANGE = re.compile(r"\+(?=[\w.]+=)")  # in the label of a recipe: "digits+epochs=9"
@@ -221,9 +226,13 @@ _CHANGE = re.compile(r"\+(?=[\w.]+=)")  # in the label of a recipe: "digits+epoc
 def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[dict[str, str]]:
     """Return the measured combinations of the options that a claim leaves free."""
     combinations: list[dict[str, str]] = [{}]
-    for parsed_metric in map(Spec, measured if claim.free else ()):
-        options = {key: value for key, value in parsed_metric.options.items() if key in claim.free}
-        if parsed_metric.name == Spec(metric).name and options not in combinations:
+    if not claim.free:
+        return combinations
+    for spec in map(Spec, measured):
+        if spec.name != Spec(metric).name:
+            continue
+        options = {key: value for key, value in spec.options.items() if key in claim.free}
+        if options not in combinations:
             combinations.append(options)
     return combinations
 
@@ -255,20 +264,21 @@ def _joined(separator: str, *texts: str) -> str:
 
 
 def _tables(findings: Sequence[Finding]) -> list[Table]:
+    def place(finding: Finding) -> tuple[Paper, str | None, str | None]:
+        return finding.claim.paper, finding.row.dataset, finding.row.a.recipe
+
     tables = []
     missing = []
-    for group in grouped(
-        findings, lambda finding: (finding.claim.paper, finding.row.dataset, finding.row.a.recipe)
-    ):
+    for group in grouped(findings, place):
         if group[0].row.dataset:
             tables.append(_measured_table(group))
         else:
             missing += group
     if tables:
         # what holds for all tables stands below the last one
-        counted = Counter(finding.row.verdict for finding in findings)
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in counted.items())
         differences = [finding.row for finding in findings]
+        verdicts = Counter(row.verdict for row in differences)
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
         notes = legend(differences, families=_families(findings))
         below = map(Footnote, (f"In all: {counts}.", *notes))
         tables[-1] = replace(tables[-1], footnotes=(*tables[-1].footnotes, *below))
@@ -313,9 +323,10 @@ def _not_measured(findings: Sequence[Finding]) -> Iterator[Table]:
         for alike in grouped(of_paper, lambda finding: finding.row.reason):
             texts = [f"{alike[0].row.reason}:"]
             for claim, _, metrics, _ in alike:
-                partly = len(metrics) < len(claim.metric)
-                part = f" (only {', '.join(metrics)})" if partly else ""
-                texts.append(f"· {claim.text}{part}")
+                text = f"· {claim.text}"
+                if len(metrics) < len(claim.metric):
+                    text += f" (only {', '.join(metrics)})"
+                texts.append(text)
             notes.append(Footnote("\n".join(texts)))
         cite = of_paper[0].claim.paper.cite
         title = f"Claims that are not measured · {cite} · {len(of_paper)}"

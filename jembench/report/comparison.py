@@ -110,7 +110,8 @@ class Difference:
 
         None if neither is known.
         """
-        return max((p for p in (self.images.p, self.training.p) if p is not None), default=None)
+        tested = [p for p in (self.images.p, self.training.p) if p is not None]
+        return max(tested, default=None)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the difference for programs, by the columns of the CSV."""
@@ -158,8 +159,9 @@ def conclusion(row: Difference, significant: str, tendency: str) -> str:
     verdict = _verdict(row)
     if verdict is None:
         return row.verdict
-    plural = "" if len(row.seeds) == 1 else "s"
-    seeds = f"{_count_in_words(len(row.seeds))} seed{plural}"
+    seeds = f"{_count_in_words(len(row.seeds))} seeds"
+    if len(row.seeds) == 1:
+        seeds = "one seed"
     return _IN_WORDS[verdict].format(significant=significant, tendency=tendency, seeds=seeds)
 
 
@@ -192,7 +194,12 @@ def adjusted(rows: Iterable[Difference]) -> list[Difference]:
     differences = list(rows)
     tested = [row.larger_p for row in differences if row.larger_p is not None]
     after = iter(paired.holm(tested))
-    return [row if row.larger_p is None else replace(row, p=next(after)) for row in differences]
+    adjusted_differences = []
+    for row in differences:
+        if row.larger_p is not None:
+            row = replace(row, p=next(after))
+        adjusted_differences.append(row)
+    return adjusted_differences
 
 
 def number(value: float, beside: BySeed) -> BySeed:
@@ -286,10 +293,11 @@ def _parts(protocol: str, names: Collection[str] | None) -> str:
 
     Without names, or of a protocol that is no spec, the whole protocol is returned.
     """
-    whole = None if names is None else parsed(protocol)
+    whole = parsed(protocol)
     if names is None or whole is None:
         return protocol
-    return Spec.of("parts", {key: value for key, value in whole.options.items() if key in names})
+    parts = {name: value for name, value in whole.options.items() if name in names}
+    return Spec.of("parts", parts)
 
 
 def _over_trainings(a: Sequence[float], b: Sequence[float], margin: float) -> Uncertainty:
@@ -369,15 +377,17 @@ def _resampled(
             raise Unavailable(str(error)) from error
         if tested.p > HOPELESS or resamples <= PILOT:
             break
+    low, high, p = tested.low, tested.high, tested.p
+
+    # of the shares of images that were classified rightly, McNemar's test is exact
     right_a, right_b = _right(a, read), _right(b, read)
     if right_a is not None and right_b is not None and not null:
         shares = 100 * (right_a.mean() - right_b.mean())
         if math.isclose(difference, shares, abs_tol=1e-9):  # else the value is another one
-            p = paired.mcnemar(right_a, right_b)
-            return Uncertainty(tested.low, tested.high, p, "McNemar")
-    return Uncertainty(
-        tested.low, tested.high, tested.p, "paired bootstrap" if alike else "bootstrap"
-    )
+            return Uncertainty(low, high, paired.mcnemar(right_a, right_b), "McNemar")
+    if alike:
+        return Uncertainty(low, high, p, "paired bootstrap")
+    return Uncertainty(low, high, p, "bootstrap")
 
 
 @lru_cache(maxsize=512)

@@ -82,11 +82,10 @@ def _numbers(row: Difference) -> list[TableCell]:
     """
     if row.a.value is None or row.b.value is None or row.difference is None:
         return [TableCell(ABSENT)] * 3
-    half_widths = [
-        (interval.high - interval.low) / 2
-        for interval in (row.images, row.training)
-        if interval.low is not None and interval.high is not None
-    ]
+    half_widths = []
+    for interval in (row.images, row.training):
+        if interval.low is not None and interval.high is not None:
+            half_widths.append((interval.high - interval.low) / 2)
     decimals = decimals_for(row.difference or row.a.value, min(half_widths, default=None))
     return [
         TableCell(fixed(row.a.value, decimals)),
@@ -101,8 +100,9 @@ def _p_text(p: float | None) -> str:
         return ""
     if p < 0.001:
         return "(p < 0.001)"
-    decimals = decimals_for(p, p) if p < 0.995 else 0
-    return f"(p = {fixed(p, decimals)})"
+    if p >= 0.995:
+        return "(p = 1)"
+    return f"(p = {fixed(p, decimals_for(p, p))})"
 
 
 def _interval(of: Uncertainty) -> str:
@@ -191,18 +191,17 @@ def compare(
         resamples: R.
     """
     values_a, values_b = _by_place(a), _by_place(b)
-    tested = [
-        contrast(values_a[place], values_b[place], read, resamples=resamples)
-        for place in values_a
-        if place in values_b
-    ]
+    tested = []
+    for place, value in values_a.items():
+        if place in values_b:
+            tested.append(contrast(value, values_b[place], read, resamples=resamples))
     name_a, name_b = _names(a[0], b[0])
     judged = []
     for row in adjusted(tested):
         a_wins = ((row.difference or 0.0) > 0) == (row.better != "lower")
-        winner, wins = name_a if a_wins else name_b, "better" if row.better else "higher"
-        verdict = conclusion(row, f"{winner} {wins}", f"{winner} {wins}")
-        judged.append(replace(row, verdict=verdict))
+        winner = name_a if a_wins else name_b
+        wins = f"{winner} better" if row.better else f"{winner} higher"
+        judged.append(replace(row, verdict=conclusion(row, wins, wins)))
     return Comparison(a[0], b[0], tuple(judged), resamples)
 
 
@@ -214,7 +213,7 @@ def _by_place(rows: Sequence[Row]) -> dict[tuple[str, str], BySeed]:
 def of_comparison(comparison: Comparison) -> Document:
     """Return a comparison for people and for programs."""
     a, b, rows, resamples = comparison
-    seeds = tuple(sorted({seed for row in rows for seed in row.seeds}))
+    seeds = tuple(sorted(set[int]().union(*(row.seeds for row in rows))))
     lines = []
     for row in rows:
         remarks = [row.reason]
@@ -222,15 +221,9 @@ def of_comparison(comparison: Comparison) -> Document:
             remarks.append(f"{_seeds_text(row.seeds)} alone")
         lines.append(Line((value_name(row, rows),), row, tuple(remarks)))
 
-    models = a.name if a.name == b.name else f"{a.name} and {b.name}"
-    title = " · ".join(
-        (
-            models,
-            f"dataset {a.dataset_name}",
-            recipes_text(a.recipe, b.recipe),
-            _seeds_text(seeds),
-        )
-    )
+    models = " and ".join(dict.fromkeys((a.name, b.name)))
+    recipes = recipes_text(a.recipe, b.recipe)
+    title = f"{models} · dataset {a.dataset_name} · {recipes} · {_seeds_text(seeds)}"
     return Document(
         [table(title, ["value"], comparison.names, lines, *legend(rows, resamples))],
         list(map(Difference.as_dict, rows)),

@@ -102,8 +102,8 @@ def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """
     stream = io.StringIO()
     writer = csv.DictWriter(stream, fields, lineterminator="\n")
-    writer.writerow({name: _inert(name) for name in fields})
-    writer.writerows({key: _inert(value) for key, value in encode(row).items()} for row in rows)
+    for row in (dict(zip(fields, fields, strict=True)), *rows):
+        writer.writerow({key: _inert(value) for key, value in encode(row).items()})
     return stream.getvalue()
 
 
@@ -146,8 +146,10 @@ def to_parquet(document: Document) -> bytes:
         problem = f"Parquet needs pyarrow, which cannot be imported ({error})."
         remedy = 'Install it: pip install "jembench[parquet]"; or write CSV.'
         raise Unavailable(f"{problem} {remedy}") from error
-    records = list(document.records())
-    columns = {name: [_joined(row.get(name)) for row in records] for name in document.fields}
+    records = document.records()
+    columns = {}
+    for name in document.fields:
+        columns[name] = [_joined(record.get(name)) for record in records]
     stream = io.BytesIO()
     write_table(pyarrow.table(columns), stream)
     return stream.getvalue()
@@ -189,8 +191,11 @@ def markdown(document: Document) -> str:
 def _table(table: Table) -> str:
     blocks = [f"### {in_markdown(table.title)}"]
     if table.rows:
-        lines = [[in_markdown(heading.in_one_line) for heading in table.headings]]
-        lines.append(["---" if heading.identifies else "---:" for heading in table.headings])
+        names, rulers = [], []
+        for heading in table.headings:
+            names.append(in_markdown(heading.in_one_line))
+            rulers.append("---" if heading.identifies else "---:")
+        lines = [names, rulers]
         lines += [list(map(_text, row)) for row in table.rows]
         blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
     notes = []

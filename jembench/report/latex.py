@@ -69,14 +69,17 @@ def _labels(titles: Sequence[str], label: str) -> list[str]:
         else:
             name = prefix
         numbers[name] += 1
-        labels.append(f"{name}-{numbers[name]}" if numbers[name] > 1 else name)
+        if numbers[name] > 1:
+            name = f"{name}-{numbers[name]}"
+        labels.append(name)
     return labels
 
 
 def _float(table: Table, width: str, interval: Interval, label: str, *, notes: bool) -> str:
     caption = table.title.replace(" · ", ": ", 1).replace(" · ", ", ")
-    is_wide = width == "column" and len(table.headings) > _MOST_IN_COLUMN
-    environment = "table*" if width == "page" or is_wide else "table"
+    environment = "table"
+    if width == "page" or (width == "column" and len(table.headings) > _MOST_IN_COLUMN):
+        environment = "table*"
     lines = [
         rf"\begin{{{environment}}}[tp]",
         r"\centering\footnotesize",
@@ -96,11 +99,14 @@ def _float(table: Table, width: str, interval: Interval, label: str, *, notes: b
 
 
 def _tabular(table: Table, interval: Interval) -> Iterator[str]:
-    alignment = "".join("l" if heading.identifies else "r" for heading in table.headings)
+    alignment, upper, lower = "", [], []
+    for heading in table.headings:
+        alignment += "l" if heading.identifies else "r"
+        upper.append(_protected(escaped(heading.label)))
+        lower.append(escaped(heading.detail))
     yield rf"\begin{{tabular}}{{@{{}}{alignment}@{{}}}}"
     yield r"\toprule"
-    names = [_protected(escaped(heading.label)) for heading in table.headings]
-    yield from _lines(names, [escaped(heading.detail) for heading in table.headings])
+    yield from _lines(upper, lower)
     yield r"\midrule"
     for row in table.rows:
         upper, lower = [], []
@@ -157,11 +163,11 @@ def _notes(tables: Sequence[Table], interval: Interval, heading: str = "") -> li
 
     Each note appears once, the numbered ones last.
     """
-    notes = list(dict.fromkeys(note for table in tables for note in table.footnotes))
-    notes.sort(key=lambda note: bool(note.mark))
+    footnotes = dict.fromkeys(note for table in tables for note in table.footnotes)
+    notes = sorted(footnotes, key=lambda note: bool(note.mark))
     if interval == "pm":
         notes = [note for note in notes if note.text not in (NOTES["interval"], NOTES["ends"])]
-        if any(cell.half for table in tables for row in table.rows for cell in row):
+        if any(cell.half for table in tables for cell in table.cells):
             notes.insert(0, Footnote(NOTES["half"]))
     if not notes:
         return []

@@ -72,23 +72,25 @@ class Report(Document):
     ) -> None:
         self.cells, self.names = cells, names
         self._joint, self._read, self._page = joint, read, page
+        self._order: list[str] = []
+        self._parts, self._published = list(parts), list(published)
         seeds = rows(cells, names)
-        columns = select("column", selection.columns, [row.column for row in seeds], str)
-        labels = list(dict.fromkeys(columns))
+        in_order = select("column", selection.columns, seeds, lambda row: row.column)
+        labels = list(dict.fromkeys(row.column for row in in_order))
         self.seeds = [row for row in seeds if row.column in labels]
         means = _means(self.seeds, parts, names, selection.metrics)
-        self._parts, self._published = list(parts), list(published)
         if selection.metrics is not None:
             metrics = dict.fromkeys(row.metric for row in means)
             self._parts = [_part_of(part, metrics) for part in parts]
         if selection.columns is not None:
+            self._order = labels
             means = [row for row in means if row.column in labels]
             means.sort(key=lambda row: labels.index(row.column))
-        fits = list(dict.fromkeys(row.fit for row in self.seeds))
-        self.rows = sorted(means, key=lambda row: fits.index(row.fit))
         if selection.metrics is not None or selection.columns is not None:
             self._published = [number for number in published if number.quantity in labels]
-        self._order = labels if selection.columns else []
+
+        fits = list(dict.fromkeys(row.fit for row in self.seeds))
+        self.rows = sorted(means, key=lambda row: fits.index(row.fit))
 
     def tables(self, *, paper: bool = False) -> list[Table]:
         """Return our tables, then the published tables that were asked for.
@@ -198,12 +200,22 @@ def _not_run(rows: Sequence[Row], parts: Iterable[Part], names: DisplayNames) ->
     """Yield a row for each metric that a model lacks."""
     present = {(row.fit, row.metric) for row in rows}
     fits = {row.fit: row for row in rows}
-    asked = [(fit, metric) for part in parts for fit in part.rows for metric in part.rows[fit]]
-    for fit, metric in dict.fromkeys(asked):
-        if fit in fits and (fit, metric) not in present:
-            model: dict[str, Any] = {name: getattr(fits[fit], name) for name in _MODEL}
-            yield headed(Row(**model, metric=metric, status="not run"), names)
+    for part in parts:
+        for fit, metrics in part.rows.items():
+            for metric in metrics:
+                if fit in fits and (fit, metric) not in present:
+                    present.add((fit, metric))
+                    yield headed(_without_value(fits[fit], metric), names)
 
 
-_MODEL = ("model", "name", "dataset", "recipe", "dataset_name")
-"""The fields of a row that are of its model."""
+def _without_value(row: Row, metric: str) -> Row:
+    """Return the row of a metric that was not run, of the model of another row."""
+    return Row(
+        model=row.model,
+        name=row.name,
+        dataset=row.dataset,
+        recipe=row.recipe,
+        metric=metric,
+        status="not run",
+        dataset_name=row.dataset_name,
+    )

@@ -35,20 +35,20 @@ def peculiarities(protocols: Sequence[str]) -> list[str]:
 
     Protocols that are no specs appear as a whole.
     """
-    specs = [dict(whole.options) for whole in map(parsed, protocols) if whole]
+    parts = list(map(parts_of, protocols))
     differing = []
-    for key in sorted({key for arguments in specs for key in arguments}):
-        if len({arguments.get(key) for arguments in specs}) > 1:
-            differing.append(key)
+    for name in sorted(set[str]().union(*parts)):
+        if len({own.get(name) for own in parts}) > 1:
+            differing.append(name)
     # digests are left out where names tell the protocols apart
-    named = [key for key in differing if key not in ("content", "data_content")]
-    if len({tuple(map(arguments.get, named)) for arguments in specs}) == len({*protocols}):
+    named = [name for name in differing if name not in ("content", "data_content")]
+    if len({tuple(map(own.get, named)) for own in parts}) == len({*protocols}):
         differing = named
-    if not differing or len(specs) < len(protocols):
+    if not differing or not all(map(parsed, protocols)):
         return list(protocols)
     texts = []
-    for arguments in specs:
-        texts.append(", ".join(f"{key}={arguments.get(key, 'none')}" for key in differing))
+    for own in parts:
+        texts.append(", ".join(f"{name}={own.get(name, 'none')}" for name in differing))
     return texts
 
 
@@ -92,7 +92,7 @@ def in_common(protocols: Iterable[str]) -> str:
     Returns:
         "" if other metrics are among them.
     """
-    attacks = [parts_of(protocol) for protocol in protocols if protocol]
+    attacks = list(map(parts_of, filter(None, protocols)))
     if not all("refine" in parts for parts in attacks):
         return ""
     shared = []
@@ -113,8 +113,9 @@ _NAMES: Mapping[str, str] = headings.table_of("protocols.toml")
 
 def part_in_words(name: str, value: str) -> str:
     """Return a part of a protocol in words: ``averaged chains 5``."""
-    text = headings.in_words(value) if value.isidentifier() else value
-    return f"{in_words([name])} {text}"
+    if value.isidentifier():
+        value = headings.in_words(value)
+    return f"{in_words([name])} {value}"
 
 
 def in_words(parts: Iterable[str]) -> str:
@@ -154,11 +155,13 @@ def compare(published: str, ours: str, metric: str) -> Match | None:
     stated, parts = theirs.options, own.options
     silent = parts.keys() - stated.keys() - TACIT
     differs = silent & Spec(metric).options.keys()
+    unstated = silent - differs
     for part, value in stated.items():
         if part not in parts or not _same(value, parts[part]):
             differs.add(part)
-    vague = {part for part, value in stated.items() if "*" in value}
-    return Match(differs, (silent | vague) - differs)
+        elif "*" in value:
+            unstated.add(part)
+    return Match(differs, unstated)
 
 
 def _same(published: str, ours: str) -> bool:

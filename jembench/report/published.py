@@ -98,8 +98,9 @@ def published_numbers(
     names = of_suite if requested is None else [name for name in requested if name != "none"]
     tables: dict[str, list[Published]] = {}
     for stem in dict.fromkeys(name.partition("/")[0] for name in names):
-        for number in read_file(stem, files[stem]) if stem in files else ():
-            tables.setdefault(number.table, []).append(number)
+        if stem in files:
+            for of_table in grouped(read_file(stem, files[stem]), lambda number: number.table):
+                tables[of_table[0].table] = of_table
     numbers: list[Published] = []
     for name in names:
         if name not in tables:
@@ -217,17 +218,19 @@ def beside(
         differs: set[str] = set()
         placed = 0
         for number in table:
-            matches = list(_matches(number, columns))
-            in_columns = [
-                _in_column(number, own, match.unstated, ours)
-                for own, match in matches
-                if not match.differs and (own.label, own.unit) == (number.quantity, number.row.unit)
-            ]
+            in_columns = []
+            nearest: Set[str] | None = None
+            for own, match in _matches(number, columns):
+                is_value = (own.label, own.unit) == (number.quantity, number.row.unit)
+                if is_value and not match.differs:
+                    in_columns.append(_in_column(number, own, match.unstated, ours))
+                if nearest is None or len(match.differs) < len(nearest):
+                    nearest = match.differs
             rows += in_columns
             if in_columns:
                 placed += 1
-            elif matches:
-                differs |= min((match.differs for _, match in matches), key=len)
+            elif nearest:
+                differs |= nearest
         if placed < len(table):
             elsewhere.append(Elsewhere(table, differs))
     return rows, elsewhere
@@ -240,11 +243,14 @@ def _matches(
     if not number.row.protocol:
         return
     for own, protocols in columns:
-        compared = [compare(number.row.protocol, protocol, own.metric) for protocol in protocols]
-        matches = [match for match in compared if match is not None]
-        if len(matches) == len(compared):  # it must agree with all of ours
-            differs = set[str]().union(*(match.differs for match in matches))
-            unstated = set[str]().union(*(match.unstated for match in matches))
+        differs, unstated = set[str](), set[str]()
+        for protocol in protocols:  # it must agree with all of ours
+            match = compare(number.row.protocol, protocol, own.metric)
+            if match is None:
+                break
+            differs |= match.differs
+            unstated |= match.unstated
+        else:
             yield own, Match(differs, unstated)
 
 

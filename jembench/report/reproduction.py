@@ -41,11 +41,10 @@ def compare(pairs: Sequence[Pair]) -> list[comparison.Difference]:
     Times are not judged: they are of one machine. A value without an interval, of fewer than three
     seeds, is ``not testable`` unless it is equal.
     """
-    measured_again = [
-        replace(pair.ours, fit=pair.theirs.fit, metric=pair.theirs.metric)
-        for pair in pairs
-        if pair.ours
-    ]
+    measured_again = []
+    for theirs, ours in pairs:
+        if ours:
+            measured_again.append(replace(ours, fit=theirs.fit, metric=theirs.metric))
     again = sides(rows(measured_again))
     before = sides(rows(pair.theirs for pair in pairs))
     differences = [_difference(again.get(key, {}), before[key], pairs) for key in before]
@@ -87,12 +86,11 @@ def _difference(ours: BySeed, theirs: BySeed, pairs: Sequence[Pair]) -> comparis
 def _missing(theirs: BySeed, pairs: Sequence[Pair]) -> comparison.Difference:
     """Return the row of a value that was not measured again."""
     places = {(row.fit, row.metric) for row in theirs.values()}
-    reasons = [
-        pair.ours.outcome.reason
-        for pair in pairs
-        if pair.ours and (pair.theirs.fit.names, pair.theirs.metric) in places
-    ]
-    reason = "; ".join(dict.fromkeys(filter(None, reasons))) or "it was not measured again"
+    reasons = {}
+    for cell, again in pairs:
+        if again and (cell.fit.names, cell.metric) in places:
+            reasons[again.outcome.reason] = True
+    reason = "; ".join(filter(None, reasons)) or "it was not measured again"
     described = comparison.described(theirs, theirs)
     return replace(described, seeds=(), verdict="missing", reason=reason)
 

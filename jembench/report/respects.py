@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import chain, permutations
 from typing import TYPE_CHECKING
 
 from jembench.catalog.spec import Spec
@@ -45,8 +46,10 @@ def rows_of(means: Sequence[Row], placed: Sequence[Row]) -> list[Row]:
         means: over the seeds.
         placed: the published rows in the columns of the means.
     """
-    lines = grouped(placed, lambda row: (row.fit, row.name))
-    return [*means, *(replace(row, source=line[0].source) for line in lines for row in line)]
+    rows = list(means)
+    for line in grouped(placed, lambda row: (row.fit, row.name)):
+        rows += [replace(row, source=line[0].source) for row in line]
+    return rows
 
 
 def headline(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -61,26 +64,29 @@ def headline(rows: Sequence[Row]) -> dict[str, list[Row]]:
     Args:
         rows: means over seeds, and published rows.
     """
-    respects: dict[str, list[Row]] = {respect: [] for respect in _PREFERRED}
-    for of_dataset in grouped(rows, lambda row: row.dataset):
-        ours = (row for row in of_dataset if not row.source)
-        columns = grouped(measured(ours), lambda row: row.place)
-        for respect, wanted in _PREFERRED.items():
-            place = _preferred(columns, wanted)
-            respects[respect] += [row for row in of_dataset if row.place == place]
-    return {respect: of_respect for respect, of_respect in respects.items() if of_respect}
+    datasets = grouped(rows, lambda row: row.dataset)
+    respects = {}
+    for respect, wanted in _PREFERRED.items():
+        of_respect: list[Row] = []
+        for of_dataset in datasets:
+            of_respect += _preferred(of_dataset, wanted)
+        if of_respect:
+            respects[respect] = of_respect
+    return respects
 
 
-def _preferred(columns: Iterable[Sequence[Row]], wanted: Sequence[str]) -> tuple[str, str] | None:
-    """Return the place of the value for a respect, or None."""
+def _preferred(rows: Sequence[Row], wanted: Sequence[str]) -> list[Row]:
+    """Return the rows of one dataset that stand for a respect."""
+    ours = [row for row in measured(rows) if not row.source]
     ranked = []
-    for column in columns:
+    for column in grouped(ours, lambda row: row.place):
         rank = _rank(column[0], wanted)
         if rank is not None:
             ranked.append((-len(column), rank, _options(column[0]), column[0].place))
-    if ranked:
-        return min(ranked, key=lambda candidate: candidate[:3])[-1]
-    return None
+    if not ranked:
+        return []
+    *_, place = min(ranked, key=lambda candidate: candidate[:3])
+    return [row for row in rows if row.place == place]
 
 
 def _rank(row: Row, wanted: Sequence[str]) -> int | None:
@@ -115,15 +121,17 @@ def front(respects: Mapping[str, Sequence[Row]], better: Better) -> set[Trained]
         better: tests two values of one respect.
     """
     models = compared(respects)
-    below: dict[Trained, set[Trained]] = {}
-    for a in models:
-        rivals = [b for b in models if a[1] == b[1]]
-        below[a] = {b for b in rivals if _dominates(models[a], models[b], better)}
+    pairs = list(permutations(models, 2))
+    below: dict[Trained, set[Trained]] = {model: set() for model in models}
+    for a, b in pairs:
+        if a.dataset == b.dataset and _dominates(models[a], models[b], better):
+            below[a].add(b)
     for through in models:  # all that is reached over some models, one more in each step
         for a in models:
             if through in below[a]:
                 below[a] |= below[through]
-    return {b for b in models if all(a in below[b] for a in models if b in below[a])}
+    dominated = {b for a, b in pairs if b in below[a] and a not in below[b]}
+    return models.keys() - dominated
 
 
 def compared(respects: Mapping[str, Sequence[Row]]) -> dict[Trained, dict[str, Row]]:
@@ -180,7 +188,7 @@ def table(
         None if there are no values.
     """
     respects = headline(rows)
-    shown = [row for of_respect in respects.values() for row in of_respect]
+    shown = list(chain.from_iterable(respects.values()))
     metrics = list(dict.fromkeys(row.metric for row in shown))
     tables = Tables(rows, (), labels, None, names)
     plain = next(tables.main("All respects at once", metrics, shown), None)
@@ -188,8 +196,8 @@ def table(
         return plain
 
     in_front = front(respects, significance.is_better)
-    of_respects = [row for respect in RESPECTS for row in respects.get(respect, ())]
-    return _marked(plain, in_front, significance.leaders(of_respects))
+    without_costs = [row for respect in RESPECTS for row in respects.get(respect, ())]
+    return _marked(plain, in_front, significance.leaders(without_costs))
 
 
 def _marked(table: Table, in_front: Collection[Trained], leaders: Iterable[Sequence[Row]]) -> Table:

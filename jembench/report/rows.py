@@ -9,7 +9,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from jembench.catalog.spec import Spec
 from jembench.experiment.names import NO_NAMES, DisplayNames
@@ -199,10 +199,6 @@ def joined(texts: Iterable[str]) -> str:
     return "; ".join(text for text in texts if text)
 
 
-_COLUMN = ("label", "unit", "better", "headed")
-"""The fields of a row that are of its column."""
-
-
 def spread(rows: Sequence[Row], like: Callable[[Row], Hashable]) -> list[Row]:
     """Spread rows without a value over the labels of their column.
 
@@ -210,19 +206,21 @@ def spread(rows: Sequence[Row], like: Callable[[Row], Hashable]) -> list[Row]:
         rows: of values, and of what has none.
         like: a function from a row to what it has in common with the values whose labels it takes.
     """
-    labels: dict[Hashable, dict[str, Row]] = {}
+    columns: dict[Hashable, dict[str, Row]] = {}
     for row in measured(rows):
-        labels.setdefault(like(row), {}).setdefault(row.label, row)
+        columns.setdefault(like(row), {}).setdefault(row.label, row)
     spread_rows: list[Row] = []
     for row in rows:
-        columns = labels.get(like(row), {}) if row.value is None else {}
-        if row.label:
-            columns = {label: column for label, column in columns.items() if label == row.label}
-        for column in columns.values():
-            of_column = {name: getattr(column, name) for name in _COLUMN}
-            spread_rows.append(replace(row, **of_column))
-        if not columns:
+        by_label = columns.get(like(row), {})
+        labels = [row.label] if row.label else list(by_label)
+        if row.value is not None or by_label.keys().isdisjoint(labels):
             spread_rows.append(row)
+            continue
+        for label in labels:
+            column = by_label[label]
+            unit, better, headed = column.unit, column.better, column.headed
+            of_label = replace(row, label=label, unit=unit, better=better, headed=headed)
+            spread_rows.append(of_label)
     return spread_rows
 
 
@@ -236,18 +234,16 @@ def headed(row: Row, names: DisplayNames) -> Row:
 
 def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:
     """Return the names of datasets in protocols; ambiguous: their specs."""
-    in_protocols: dict[str, set[str]] = {}
+    in_protocols: dict[Spec, set[str]] = {}
     for dataset, protocol in {(cell.fit.dataset, cell.outcome.protocol) for cell in cells}:
         names = in_protocols.setdefault(dataset, set())
         name = parts_of(protocol).get("data")
         if name:
             names.add(name)
-    return distinct(
-        {
-            dataset: next(iter(names)) if len(names) == 1 else dataset
-            for dataset, names in in_protocols.items()
-        }
-    )
+    short: dict[str, str] = {}
+    for dataset, names in in_protocols.items():
+        short[dataset] = names.pop() if len(names) == 1 else dataset
+    return distinct(short)
 
 
 def _added(fit: FitKey, name: str) -> Iterator[str]:
@@ -257,7 +253,7 @@ def _added(fit: FitKey, name: str) -> Iterator[str]:
         return
     added = sorted(whole.options.items() - named.options.items())
     if added:
-        options = ", ".join(f"{key}={value}" for key, value in added)
+        options = ", ".join(map("=".join, added))
         yield f"added by the recipe {fit.recipe}: {options}"
 
 
@@ -272,8 +268,9 @@ def _training(cell: Cell) -> Iterator[str]:
     repairs, stability = record.get("interventions"), record.get("stability") or {}
     iteration, ended_with = stability.get("diverged_at"), stability.get("ended_with")
     if repairs:
-        end = f"; it ended with {ended_with}" if ended_with else ""
-        yield f"{training} diverged and was repaired {'; '.join(repairs)}{end}"
+        if ended_with:
+            repairs = [*repairs, f"it ended with {ended_with}"]
+        yield f"{training} diverged and was repaired {'; '.join(repairs)}"
     elif iteration is not None:
         when = f"at iteration {iteration} ({stability['reason']})"
         yield f"{training} diverged {when} and was not repaired"
@@ -294,29 +291,45 @@ def mean(rows: Iterable[Row]) -> list[Row]:
     groups = grouped(rows, lambda row: (row.fit, row.place))
     seeds: dict[Trained, set[int]] = {}
     for group in groups:
-        seeds.setdefault(group[0].fit, set()).update(row.seeds[0] for row in group)
+        for row in group:
+            seeds.setdefault(row.fit, set()).update(row.seeds)
     means = []
     for group in groups:
         in_order = sorted(group, key=lambda row: row.seeds)
-        means.append(_mean(in_order, seeds[group[0].fit]))
+        means.append(_mean(in_order, sorted(seeds[group[0].fit])))
     return means
 
 
-def _mean(group: Sequence[Row], seeds: set[int]) -> Row:
+class _Gap(NamedTuple):
+    """The reason why a seed has no value."""
+
+    status: Status
+    reason: str = ""
+
+    def __str__(self) -> str:
+        word = "N/A" if self.status == "na" else self.status
+        if self.reason:
+            return f"{word}: {self.reason}"
+        return word
+
+
+def _mean(group: Sequence[Row], seeds: Sequence[int]) -> Row:
     """Return the mean over the seeds, or why there is none."""
+    gaps = dict.fromkeys(seeds, _Gap("not run"))
+    notes: dict[str, None] = {}
+    for row in group:
+        gaps[row.seeds[0]] = _Gap(row.status, row.reason)
+        notes |= dict.fromkeys(row.notes)
     valued = measured(group)
-    gaps = {row.seeds[0]: (row.status, row.reason) for row in group if row.value is None}
-    gaps |= dict.fromkeys(seeds - {row.seeds[0] for row in group}, ("not run", ""))
-    base = replace(
-        (valued or group)[0],
-        seeds=tuple(row.seeds[0] for row in valued) or tuple(sorted(seeds)),
-        notes=tuple(dict.fromkeys(note for row in group for note in row.notes)),
-        cell=None,
-    )
+    for row in valued:
+        gaps.pop(row.seeds[0], None)
+    base = replace((valued or group)[0], seeds=tuple(seeds), notes=tuple(notes), cell=None)
     if not valued:
-        worst = max((status for status, _ in gaps.values()), key=_SEVERITY.index)
-        reasons = {reason for status, reason in gaps.values() if status == worst}
+        worst = max(gaps.values(), key=lambda gap: _SEVERITY.index(gap.status)).status
+        reasons = {gap.reason for gap in gaps.values() if gap.status == worst}
         return replace(base, status=worst, reason=joined(sorted(reasons)))
+
+    base = replace(base, seeds=tuple(row.seeds[0] for row in valued))
     protocols = list(dict.fromkeys(row.protocol for row in valued))
     if len(protocols) > 1:
         differing = "; ".join(peculiarities(protocols))
@@ -339,31 +352,40 @@ def _mean(group: Sequence[Row], seeds: set[int]) -> Row:
     )
 
 
-def _of_seeds(
-    rows: Iterable[Row], gaps: Mapping[int, tuple[Status, str]], *, name_seeds: bool
-) -> str:
+def _of_seeds(rows: Iterable[Row], gaps: Mapping[int, _Gap], *, name_seeds: bool) -> str:
     """Return the remarks on seeds, and why some are missing."""
     remarks = {row.seeds[0]: row.reason for row in rows if row.reason}
-    for seed, (status, reason) in gaps.items():
-        word = "N/A" if status == "na" else status
-        remarks[seed] = f"{word}: {reason}" if reason else word
+    remarks |= {seed: str(gap) for seed, gap in gaps.items()}
     if not name_seeds:
         return "; ".join(remarks.values())
     return "; ".join(f"seed {seed} {text}" for seed, text in sorted(remarks.items()))
 
 
-def mean_of(rows: Sequence[Row]) -> tuple[float, float | None, float | None]:
+class Mean(NamedTuple):
+    """The means of values and of the ends of their intervals."""
+
+    value: float
+    low: float | None  # None: an interval is missing
+    high: float | None
+
+
+def mean_of(rows: Sequence[Row]) -> Mean:
     """Return the means of values and of the ends of intervals.
 
-    An end that is not known for all values is None. Of values that are not all finite the mean is
-    not finite, where ``statistics`` may raise.
+    Of values that are not all finite the mean is not finite, where ``statistics`` may raise.
     """
     values = values_of(rows)
-    lows = [row.low for row in rows if row.low is not None]
-    highs = [row.high for row in rows if row.high is not None]
-    low = sum(lows) / len(lows) if len(lows) == len(rows) else None
-    high = sum(highs) / len(highs) if len(highs) == len(rows) else None
-    return sum(values) / len(values), low, high
+    low = _mean_if_all([row.low for row in rows])
+    high = _mean_if_all([row.high for row in rows])
+    return Mean(sum(values) / len(values), low, high)
+
+
+def _mean_if_all(ends: Sequence[float | None]) -> float | None:
+    """Return the mean of the ends of intervals; None if one is missing."""
+    present = [end for end in ends if end is not None]
+    if len(present) < len(ends):
+        return None
+    return sum(present) / len(present)
 
 
 def sides(rows: Iterable[Row]) -> dict[tuple[Trained, str, str], BySeed]:
@@ -395,14 +417,13 @@ def mark_incomparable(rows: Sequence[Row]) -> list[Row]:
     protocols: dict[Hashable, list[str]] = {}
     for row in measured(rows):
         protocols.setdefault((row.dataset, row.place), []).append(row.protocol)
-    return [
-        row if row.value is None else _marked(row, protocols[row.dataset, row.place])
-        for row in rows
-    ]
+    return [_marked(row, protocols.get((row.dataset, row.place), ())) for row in rows]
 
 
 def _marked(row: Row, protocols: Sequence[str]) -> Row:
-    """Return a row that says whether most have its protocol."""
+    """Return a row that says, if it has a value, whether most have its protocol."""
+    if row.value is None:
+        return row
     counts = Counter(map(_like_kept_chains, protocols))
     own = counts.pop(_like_kept_chains(row.protocol))
     remark = ""

@@ -33,7 +33,11 @@ _KINDS: Mapping[str, Kind] = {"model": "models", "dataset": "datasets", "metric"
 
 
 def select(
-    field: str, wanted: Sequence[str] | None, items: Sequence[T], *of: Callable[[T], str | None]
+    field: str,
+    wanted: Sequence[str] | None,
+    items: Sequence[T],
+    value: Callable[[T], str],
+    alias: Callable[[T], str | None] = lambda item: None,
 ) -> list[T]:
     """Return the wanted items, in the order asked for.
 
@@ -41,17 +45,21 @@ def select(
         field: its name, for errors: model, dataset, metric, recipe, seed or column.
         wanted: texts that :func:`matching` understands; None: all items are returned.
         items: of a store; those that one text means stay in their order.
-        of: return the field of an item, and the other names under which it may be wanted.
+        value: returns the field of an item.
+        alias: returns another name under which an item may be wanted, or None.
 
     Raises:
         SpecError: for a text that matches none of the items.
     """
     if wanted is None:
         return list(items)
-    keys = [tuple(get(item) or "" for get in of) for item in items]
-    values = [key[0] for key in keys]
-    aliases = [name for key in keys for name in key[1:]]
-    ranks: dict[tuple[str, ...], int] = {}
+    groups: dict[tuple[str, str], list[T]] = {}
+    for item in items:
+        key = (value(item), alias(item) or value(item))
+        groups.setdefault(key, []).append(item)
+    values = [own for own, _ in groups]
+    aliases = [alias for _, alias in groups]
+    selected: dict[tuple[str, str], list[T]] = {}
     for text in wanted:
         meant = {*matching(_KINDS.get(field), text, values), *matching(None, text, aliases)}
         if field == "column" and not meant:
@@ -59,11 +67,10 @@ def select(
         if not meant:
             names = set(map(bare_name, values)) if field == "metric" else {*values, *aliases}
             raise unknown(f"{field} among these results", text, names, "")
-        for key in keys:
+        for key in groups:
             if not meant.isdisjoint(key):
-                ranks.setdefault(key, len(ranks))
-    order = sorted((ranks[key], index) for index, key in enumerate(keys) if key in ranks)
-    return [items[index] for _, index in order]
+                selected[key] = groups[key]
+    return list(chain.from_iterable(selected.values()))
 
 
 def find_pair(
@@ -92,38 +99,40 @@ def find_pair(
     Raises:
         SpecError: if there is no such model or pair, or more than one.
     """
-    on_dataset = select("dataset", _only(dataset), fits, lambda fit: fit[1])
+    on_dataset = select("dataset", _only(dataset), fits, lambda fit: fit.dataset)
 
-    def chosen(model: str, label: str | None) -> list[Trained]:
+    def trained(model: str, label: str | None) -> list[Trained]:
         of_model = select(
             "model",
             [model],
             on_dataset,
-            lambda fit: fit[0],
+            lambda fit: fit.model,
             lambda fit: names.models.get((fit.model, fit.recipe)),
         )
-        return select("recipe", _only(label), of_model, lambda fit: fit[2])
+        return select("recipe", _only(label), of_model, lambda fit: fit.recipe)
 
-    fits_a, fits_b = chosen(a, recipe), chosen(b, recipe_b or recipe)
-    pairs, alike = list[tuple[Trained, Trained]](), list[tuple[Trained, Trained]]()
+    fits_a, fits_b = trained(a, recipe), trained(b, recipe_b or recipe)
+    pairs: list[tuple[Trained, Trained]] = []
+    alike: list[tuple[Trained, Trained]] = []
     for fit_a, fit_b in product(fits_a, fits_b):
-        if fit_a[1] == fit_b[1] and fit_a != fit_b:
+        if fit_a.dataset == fit_b.dataset and fit_a != fit_b:
             pairs.append((fit_a, fit_b))
-            if fit_a[2] == fit_b[2]:
+            if fit_a.recipe == fit_b.recipe:
                 alike.append((fit_a, fit_b))
-    candidates = pairs if recipe_b else alike or pairs
-    if len(candidates) == 1:
-        return candidates[0]
-    if candidates:
-        texts = []
-        for number, (fit_a, fit_b) in enumerate(candidates, 1):
-            texts.append(f"({number}) {_fit_text(fit_a)}, with {_fit_text(fit_b)}")
-        problem = f"More than one comparison is meant by {a} and {b}: {'; '.join(texts)}"
-    else:
+    if alike and not recipe_b:
+        pairs = alike
+    if len(pairs) == 1:
+        return pairs[0]
+
+    texts = []
+    for number, (fit_a, fit_b) in enumerate(pairs, 1):
+        texts.append(f"({number}) {_fit_text(fit_a)}, with {_fit_text(fit_b)}")
+    problem = f"More than one comparison is meant by {a} and {b}"
+    if not pairs:
         texts = list(map(_fit_text, dict.fromkeys(fits_a + fits_b)))
-        problem = f"{a} and {b} are not two models on one dataset: {'; '.join(texts)}"
+        problem = f"{a} and {b} are not two models on one dataset"
     remedy = "Say which with --dataset, --recipe and --recipe-b, or with a model's spec in full."
-    raise SpecError(f"{problem}. {remedy}")
+    raise SpecError(f"{problem}: {'; '.join(texts)}. {remedy}")
 
 
 def _only(text: str | None) -> list[str] | None:
@@ -133,8 +142,7 @@ def _only(text: str | None) -> list[str] | None:
 
 
 def _fit_text(fit: Trained) -> str:
-    model, dataset, recipe = fit
-    return f"{model} on {dataset}, recipe {recipe}"
+    return f"{fit.model} on {fit.dataset}, recipe {fit.recipe}"
 
 
 # --- what a store has -----------------------------------------------------------------------------
@@ -194,17 +202,22 @@ class Selection:
             raise SpecError(f"There are no results and no store {store.root} yet: {remedy}")
         left_out: list[str] = []
         current = newest(store.cells(problem), left_out.append)
-        suite = None
-        if self.suite:
-            suite, current = self._of_suite(self.suite, store, current, left_out)
+        suite = self.suite
+        if suite:
+            suite, current = self._of_suite(suite, store, current, left_out)
         cells = self._of_limit(current, left_out)
 
         # the suite gives the order of models, which the selected fields refine
         fits = {cell.fit.names: cell.fit for cell in cells}
-        parts, of_suite = presentation(suite, fits.values()) if suite else ((), NO_NAMES)
+        parts: tuple[Part, ...] = ()
+        of_suite, display = NO_NAMES, dict[str, str]()
+        if suite:
+            parts, of_suite = presentation(suite, fits.values())
+            display = suite.display  # for all results of the file
         ranks: dict[Trained, int] = {}
-        for fit in chain.from_iterable(part.rows for part in parts):
-            ranks.setdefault(fit, len(ranks))
+        for part in parts:
+            for fit in part.rows:
+                ranks.setdefault(fit, len(ranks))
         cells.sort(key=lambda cell: ranks.get(cell.fit.names, len(ranks)))
         specs = {names: _asked(fit, store) for names, fit in fits.items()}
         if cells:
@@ -213,15 +226,10 @@ class Selection:
         measured = {cell.metric for cell in cells}
         parts = tuple(_measured(part, measured) for part in parts)
         shown = {cell.fit.names: specs[cell.fit.names] for cell in cells}
-        display = suite.display if suite else {}  # for all results of the file
-        may_name_nothing = self.names if self.some_names else display
-        names = display_names(
-            {**display, **self.names},
-            shown,
-            of_suite,
-            _columns(cells, parts),
-            also=may_name_nothing,
-        )
+        stated = {**display, **self.names}
+        columns = _columns(cells, parts)
+        also = self.names if self.some_names else display
+        names = display_names(stated, shown, of_suite, columns, also)
         return Selected(cells, parts, names, tuple(left_out))
 
     def _of_suite(
@@ -232,7 +240,8 @@ class Selection:
             cells = [cell for cell in cells if bare_name(cell.metric) in suite.metric_names]
         suite = with_imports(suite, store)
         if not suite.datasets:  # those of --dataset
-            suite = suite.replaced(datasets=list(dict.fromkeys(cell.fit.dataset for cell in cells)))
+            datasets = dict.fromkeys(cell.fit.dataset for cell in cells)
+            suite = suite.replaced(datasets=list(datasets))
         if self.file:
             cells = self._of_experiment(cells, suite, left_out)
         return suite, cells
@@ -243,16 +252,16 @@ class Selection:
         Without a wish, that is the only number there is.
         """
         limits = Counter(cell.limit for cell in cells)
-        shown = next(iter(limits)) if self.limit is None and len(limits) == 1 else self.limit
+        if self.limit is None and len(limits) == 1:
+            return list(cells)
         for limit, count in limits.items():
-            if limit == shown:
+            if limit == self.limit:
                 continue
-            if limit is None:
-                images, how = "all test images", "without --limit"
-            else:
+            images, how = "all test images", "without --limit"
+            if limit is not None:
                 images, how = f"{limit} of the test images", f"with --limit {limit}"
             left_out.append(f"{outcomes(count)} on {images}; `jembench report` shows them {how}.")
-        return [cell for cell in cells if cell.limit == shown]
+        return [cell for cell in cells if cell.limit == self.limit]
 
     def nothing(self, store: Path, results: str = "") -> str:
         """Return the remedy for a store without the selected results.
@@ -289,7 +298,9 @@ class Selection:
             lambda cell: names.get(cell.fit.names),
         )
         among = select("dataset", self.dataset, among, lambda cell: cell.fit.dataset)
-        labels = [label for cell in among for label in (*cell.outcome.values, cell.metric)]
+        labels: list[str] = []
+        for cell in among:
+            labels += (*cell.outcome.values, cell.metric)
         try:
             select("column", self.columns, labels, str)  # refuses a label that no result has
         except SpecError as error:
@@ -333,10 +344,16 @@ class Selection:
 
 def _columns(cells: Sequence[Cell], parts: Sequence[Part]) -> set[str]:
     """Return the texts that name a column of these results and parts."""
-    places = {(metric, "") for part in parts for metric in part.metrics}
+    labels: dict[str, set[str]] = {}
+    for part in parts:
+        labels |= {metric: {""} for metric in part.metrics}
     for cell in cells:
-        places.update((cell.metric, label) for label in ("", *cell.outcome.values))
-    return {text for place in places for text in known_as(*place) if text}
+        labels.setdefault(cell.metric, {""}).update(cell.outcome.values)
+    texts: set[str] = set()
+    for metric, of_metric in labels.items():
+        for label in of_metric:
+            texts.update(known_as(metric, label))
+    return texts - {""}
 
 
 def _asked(fit: FitKey, store: Store) -> str:
@@ -353,10 +370,10 @@ def _measured(part: Part, measured: Set[str]) -> Part:
     """
     stand_ins = {without_sampler(metric): metric for metric in sorted(measured)}
 
+    stand_ins |= zip(measured, measured, strict=True)
+
     def replaced(metrics: Sequence[str]) -> tuple[str, ...]:
-        return tuple(
-            metric if metric in measured else stand_ins.get(metric, metric) for metric in metrics
-        )
+        return tuple(stand_ins.get(metric, metric) for metric in metrics)
 
     rows = {fit: replaced(metrics) for fit, metrics in part.rows.items()}
     return part._replace(metrics=replaced(part.metrics), rows=rows)
@@ -377,8 +394,10 @@ def outcomes(count: int) -> str:
 
 
 def _remedy(store: Path, suite: str | None = None, limit: int | None = None) -> str:
-    subset = "" if limit is None else f" --limit {limit}"
-    return f"`jembench run {suite or 'hybrid'}{subset}{store_option(store)}` makes some."
+    command = f"jembench run {suite or 'hybrid'}"
+    if limit is not None:
+        command += f" --limit {limit}"
+    return f"`{command}{store_option(store)}` makes some."
 
 
 def store_option(store: Path) -> str:

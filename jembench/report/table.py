@@ -6,6 +6,7 @@ A number shows two significant digits of its uncertainty.
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, starmap
 from typing import NamedTuple
 
 from jembench.report import headings
@@ -87,6 +88,11 @@ class Table:
     rows: tuple[tuple[TableCell, ...], ...] = ()
     footnotes: tuple[Footnote, ...] = ()
 
+    @property
+    def cells(self) -> list[TableCell]:
+        """The cells of all rows."""
+        return list(chain.from_iterable(self.rows))
+
     def blocks(self, widths: Sequence[int], gap: int, most: int) -> list[list[int]]:
         """Return its columns in as few blocks as fit.
 
@@ -138,7 +144,7 @@ def numbered(tables: Iterable[Table]) -> list[Table]:
             if note.mark or note.text not in said:
                 footnotes.append(note)
         said.update(note.text for note in footnotes)
-        footnotes += [Footnote(text, mark) for text, mark in numbers.items()][count:]
+        footnotes += list(starmap(Footnote, numbers.items()))[count:]
         marked_tables.append(replace(table, rows=rows, footnotes=tuple(footnotes)))
     return marked_tables
 
@@ -174,11 +180,14 @@ def pivot(
 
     lines = []
     for group in grouped(rows, line_of):
-        notes = dict.fromkeys(note for row in group for note in row.notes)
+        values: dict[Heading, Row] = {}
+        notes: dict[str, None] = {}
+        for row in group:
+            values[column(row)] = row
+            notes |= dict.fromkeys(row.notes)
         cells = []
         for name, text in index.items():
             cells.append(TableCell(text(group[0]), notes=tuple(notes) if name == "model" else ()))
-        values = {column(row): row for row in group}
         for heading in columns:
             cell = row_cell(values.get(heading))
             cells.append(cell._replace(best=cell.row in best))
@@ -211,12 +220,15 @@ def row_cell(row: Row | None) -> TableCell:
     if row.low is not None and row.high is not None:
         of_interval = decimals_for(row.value, (row.high - row.low) / 2)
         interval = f"[{fixed(row.low, of_interval)}, {fixed(row.high, of_interval)}]"
-        decimals = min(max(decimals, of_interval), of_interval + 2) if row.sd else of_interval
+        decimals = of_interval
+        if row.sd:
+            decimals = min(max(decimals_for(row.value, row.sd), of_interval), of_interval + 2)
     value = fixed(row.value, decimals)
     if row.sd is not None:
         value += f" ± {fixed(row.sd, decimals)}"
-    marks = (DAGGER,) if row.comparable is False else ()
-    return TableCell(value, interval, marks, notes, row)
+    if row.comparable is False:
+        return TableCell(value, interval, (DAGGER,), notes, row)
+    return TableCell(value, interval, (), notes, row)
 
 
 def flat(text: str) -> str:
@@ -247,7 +259,9 @@ def decimals_for(value: float, uncertainty: float | None) -> int:
     """
     if uncertainty is not None and math.isfinite(uncertainty) and uncertainty > 0:
         return max(0, 1 - math.floor(math.log10(uncertainty)))
-    magnitude = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+    magnitude = 0
+    if value and math.isfinite(value):
+        magnitude = math.floor(math.log10(abs(value)))
     return max(0, _WITHOUT_UNCERTAINTY - 1 - magnitude)
 
 

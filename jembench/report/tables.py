@@ -58,15 +58,18 @@ class Tables:
 
     def _of_kinds(self) -> Iterator[Table]:
         """Yield a table of metrics with one value, then the others."""
-        places = dict.fromkeys(row.place for row in self.rows)
-        kinds = grouped(places, lambda place: bare_name(place[0]))
-        single = [places[0][0] for places in kinds if len(places) == 1]
+        single: list[str] = []
+        several: list[list[str]] = []
+        for of_kind in grouped(self.rows, _metric):
+            metrics = list(dict.fromkeys(row.metric for row in of_kind))
+            if {row.place for row in of_kind} == {of_kind[0].place}:
+                single += metrics
+            else:
+                several.append(metrics)
         yield from self.main("Results", single, self.rows)
-        for places_of_kind in kinds:
-            if len(places_of_kind) > 1:
-                metrics = list(dict.fromkeys(metric for metric, _ in places_of_kind))
-                title = headings.in_words(bare_name(metrics[0]))
-                yield from self.by_options(title, metrics, self.rows)
+        for metrics in several:
+            title = headings.in_words(bare_name(metrics[0]))
+            yield from self.by_options(title, metrics, self.rows)
 
     def main(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table with a column for each value of some metrics."""
@@ -99,11 +102,12 @@ class Tables:
 
         # an option has a column if it tells apart what the columns before it do not
         chosen: list[str] = []
+        lines: dict[str, RowText] = {}
         names = dict.fromkeys(name for row in shown for name in row.options)
         for name in sorted(names, key=_defence_rank):
             if count_distinct([*chosen, name]) > count_distinct(chosen):
                 chosen.append(name)
-        lines = {in_words([name]): _option_of(options, name) for name in chosen}
+                lines[in_words([name])] = _option_of(options, name)
         columns = _headings(shown, lambda row: row.label)
         yield from self._table([title], metrics, shown, lines, lambda row: columns[row.label])
 
@@ -131,11 +135,10 @@ class Tables:
             wanted = self.labels or grid.values or [label]
             if first.label and not _is_among(label, wanted):
                 continue
-            value = " ".join(filter(None, heading_of(first)[:2]))
+            heading = heading_of(first)
+            title = [grid.title, f"{heading.label} {heading.detail}".strip(), *titles]
             column = _grid_heading(grid, places, label)
-            yield from self._table(
-                [grid.title, value, *titles], list(places), of_label, lines, column
-            )
+            yield from self._table(title, list(places), of_label, lines, column)
 
     def _rank(self, row: Row) -> int:
         if row.label in self.labels:
@@ -168,19 +171,20 @@ class Tables:
         shown = _by_options(shown, by_metric, options.values())
 
         # what all models share stands in the title, the rest in columns
-        shared, differing = [], dict[str, RowText]()
+        title = [*titles, in_common(row.protocol for row in ours)]
+        index = {**options, "model": lambda row: row.name}
         for name, text in self._context().items():
             texts = list(dict.fromkeys(map(text, ours)))
             if len(texts) > 1:
-                differing[name] = text
+                index[name] = text
+            elif name == "seeds" and "," not in texts[0]:
+                title.append(f"seed {texts[0]}")
             else:
-                noun = "seed" if name == "seeds" and "," not in texts[0] else name
-                shared.append(f"{noun} {texts[0]}")
-        title = [*titles, in_common(row.protocol for row in ours), *shared]
+                title.append(f"{name} {texts[0]}")
         best = self.best(ours) if self.best else ()
         table = pivot(
             shown,
-            {**options, "model": lambda row: row.name, **differing},
+            index,
             dict.fromkeys(map(heading, sorted(by_metric, key=self._rank))),
             heading,
             title=" · ".join(filter(None, title)),
@@ -204,7 +208,7 @@ class Tables:
             label = heading(row).label
             if label.endswith("*"):
                 yield f"{label}: {row.metric}."
-        yield from remarks(rows, [cell.value for line in table.rows for cell in line])
+        yield from remarks(rows, [cell.value for cell in table.cells])
         recipes = {row.recipe for row in rows}
         named = [label for label in self.names.recipes if label in recipes]
         for alike in grouped(named, self.names.recipes.__getitem__):
@@ -249,8 +253,13 @@ def _metric(row: Row) -> str:
 
 
 def _is_among(label: str, names: Iterable[str]) -> bool:
+    """Return whether a label is one of the names or a variant of one."""
+    return any(_is_variant(label, name) for name in names)
+
+
+def _is_variant(label: str, name: str) -> bool:
     """Return whether a label is a name or its variant: ``fid-cnn``."""
-    return any(f"{label}-".startswith(f"{name}-") for name in names)
+    return f"{label}-".startswith(f"{name}-")
 
 
 def _defence_rank(name: str) -> int:
@@ -271,10 +280,10 @@ def outliers_in(protocol: str) -> str:
         "" where it has none.
     """
     parts = parts_of(protocol)
-    sets = parts.get("set", "")
+    score, sets = parts.get("score", ""), parts.get("set", "")
     if "+" in sets:
         sets = f"{sets.count('+') + 1} sets"
-    return ", ".join(filter(None, (parts.get("score"), sets)))
+    return ", ".join(filter(None, (score, sets)))
 
 
 def heading_of(row: Row, about: str = "") -> Heading:
@@ -310,10 +319,8 @@ def _grid_heading(grid: Grid, places: Mapping[str, Place], label: str) -> Callab
     """Return a function from a row to its column in a grid."""
 
     def heading(row: Row) -> Heading:
-        texts = []
-        axes = zip(grid.columns.items(), places[row.metric].column, strict=True)
-        for (name, values), value in axes:
-            texts.append(_option_text(name, value, values))
+        column = places[row.metric].column
+        texts = map(_option_text, grid.columns, column, grid.columns.values())
         return Heading(" ".join(texts) or label)
 
     return heading
@@ -325,7 +332,9 @@ def _option_of(options: Mapping[str, Mapping[str, str]], name: str) -> RowText:
     Samplers and sets appear by their names, where these tell them apart.
     """
     values = {metric: chosen.get(name, ABSENT) for metric, chosen in options.items()}
-    names = headings.without_options(values.values()) if name in ("sampler", "set") else {}
+    names: dict[str, str] = {}
+    if name in ("sampler", "set"):
+        names = headings.without_options(values.values())
 
     def option(row: Row) -> str:
         value = values[row.metric]
@@ -350,15 +359,19 @@ def _option_text(name: str, value: str, values: Sequence[str]) -> str:
 def _differing_protocols(rows: Iterable[Row]) -> Iterator[Footnote]:
     """Yield how protocols differ in columns that must not be compared."""
     for column in grouped(measured(rows), lambda row: (row.dataset, row.place)):
-        protocols = {row.name: row.protocol for row in column if not row.comparable}
+        protocols: dict[str, str] = {}
+        usual: dict[str, str] = {}
+        for row in column:
+            if row.comparable:
+                usual.setdefault("the others", row.protocol)
+            else:
+                protocols[row.name] = row.protocol
         if not protocols:
             continue
-        usual = next((row.protocol for row in column if row.comparable), None)
-        if usual is not None:
-            protocols["the others"] = usual
+        protocols |= usual
         texts = zip(protocols, peculiarities(list(protocols.values())), strict=True)
-        which = "; ".join(f"{name}: {text}" for name, text in texts)
-        heading = " ".join(filter(None, column[0].heading))
+        which = "; ".join(map(": ".join, texts))
+        heading = " ".join(column[0].heading).strip()
         what = f"{heading} was measured under different protocols, do not compare"
         yield Footnote(f"{what}: {which}", DAGGER)
 
@@ -368,7 +381,7 @@ def _origins(row: Row) -> Iterator[str]:
     parts = parts_of(row.protocol)
     sampler = parsed(parts.get("source", "")) if "sampler" in row.options else None
     if sampler and sampler.options:
-        how = ", ".join(" ".join(option) for option in sampler.options.items())
+        how = ", ".join(map(" ".join, sampler.options.items()))
         yield NOTES["sampler"].format(f"{sampler.name}, {how}")
     own_features = "features" not in row.options and "-cnn@" in parts.get("features", "")
     if "data_content" in parts and own_features:
@@ -385,25 +398,31 @@ def remarks(rows: Sequence[Row], texts: Collection[str]) -> Iterator[str]:
         rows: of the table.
         texts: of its cells.
     """
-    origins = [(text, row.heading[0]) for row in rows for text in _origins(row)]
-    for alike in grouped(origins, lambda origin: origin[0]):
-        columns = dict.fromkeys(column for _, column in alike)
-        yield f"{', '.join(columns)}: {alike[0][0]}"
+    columns: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for origin in _origins(row):
+            columns.setdefault(origin, {})[row.heading[0]] = None
+    for origin, names in columns.items():
+        yield f"{', '.join(names)}: {origin}"
     with_interval = [row for row in rows if row.low is not None]
     if with_interval:
         yield NOTES["interval"]
     labels = [row.label for row in with_interval if not row.label.startswith("fid-infinity")]
-    for remark, names in NOTES["labels"].items():
-        present = [name for name in names if any(_is_among(label, [name]) for label in labels)]
+    for remark, names_of_remark in NOTES["labels"].items():
+        present = []
+        for name in names_of_remark:
+            if any(_is_variant(label, name) for label in labels):
+                present.append(headings.in_words(name))
         if present:
-            yield NOTES["of-labels"][remark].format(", ".join(map(headings.in_words, present)))
+            yield NOTES["of-labels"][remark].format(", ".join(present))
     if any(label.endswith("-expected") for label in labels):
         yield NOTES["expected"]
-    if any(row.sd is not None for row in rows):
+    deviating = [row for row in rows if row.sd is not None]
+    if deviating:
         yield NOTES["deviation"]
-    if any(row.sd is not None for row in with_interval):
+    if any(row.low is not None for row in deviating):
         yield NOTES["ends"]
-    if any(row.status == "not run" for row in rows):
+    if "not run" in {row.status for row in rows}:
         yield NOTES["not-run"]
     if ABSENT in texts:
         yield NOTES["absent"]

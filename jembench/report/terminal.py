@@ -5,6 +5,7 @@ What does not fit into the width goes on below.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from textwrap import wrap
 from typing import NamedTuple
 
@@ -66,9 +67,9 @@ def _in_order(table: Table, width: int, numbers: dict[str, str]) -> Table:
     """
     for columns in _layout(table, width).blocks:
         for row in table.rows:
-            for mark in (mark for index in columns for mark in row[index].marks):
-                if mark.isdecimal():
-                    numbers.setdefault(mark, str(len(numbers) + 1))
+            marks = chain.from_iterable(row[index].marks for index in columns)
+            for mark in filter(str.isdecimal, marks):
+                numbers.setdefault(mark, str(len(numbers) + 1))
 
     def renumbered(cell: TableCell) -> TableCell:
         return cell._replace(marks=tuple(numbers.get(mark, mark) for mark in cell.marks))
@@ -106,8 +107,10 @@ def _layout(table: Table, width: int) -> _Layout:
             rows.append([_cell(cell, heading.identifies, separator) for cell, heading in pairs])
         widths = []
         for index, heading in enumerate(table.headings):
-            widest = max(map(_width, (headings[index], *(row[index] for row in rows))))
-            widths.append(min(widest, _NAMES_AT_MOST) if heading.identifies else widest)
+            widest = max(_width(row[index]) for row in (headings, *rows))
+            if heading.identifies:
+                widest = min(widest, _NAMES_AT_MOST)
+            widths.append(widest)
         excess = sum(widths) + _GAP * (len(widths) - 1) - width
         if excess <= 0:
             break

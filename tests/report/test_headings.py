@@ -5,6 +5,7 @@ heading.
 import pytest
 
 from jembench.errors import SpecError
+from jembench.experiment.names import DisplayNames
 from jembench.experiment.plan import Part
 from jembench.interfaces import Value
 from jembench.report.headings import in_words, known_as, split
@@ -64,7 +65,8 @@ def test_columns_of_one_label_are_told_apart_and_explained(cells):
 
 @pytest.mark.parametrize("text", ["is-digits-cnn", "is", "Inception score digits CNN"])
 def test_a_heading_is_given_by_each_text_that_names_the_column(cells, text):
-    assert columns(Report(cells[1:], names={("", text): "IS"})) == [("IS", "↑"), ("ECE", "↑")]
+    names = DisplayNames(headings={text: "IS"})
+    assert columns(Report(cells[1:], names=names)) == [("IS", "↑"), ("ECE", "↑")]
     assert select("column", [text], ["ece", "is-digits-cnn"], str) == ["is-digits-cnn"]
 
 
@@ -75,7 +77,5 @@ def test_a_metric_without_values_is_headed_by_its_name(cell):
 
 
 def test_equal_headings_do_not_join_columns(cells):
-    assert columns(Report(cells[1:], names={("", "is"): "A", ("", "ece"): "A"})) == [
-        ("A", "↑"),
-        ("A*", "↑"),
-    ]
+    names = DisplayNames(headings={"is": "A", "ece": "A"})
+    assert columns(Report(cells[1:], names=names)) == [("A", "↑"), ("A*", "↑")]

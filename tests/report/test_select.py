@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import itertools
 
 import pytest
 
@@ -12,6 +13,7 @@ from jembench.catalog.spec import stable_hash
 from jembench.errors import SpecError
 from jembench.interfaces import Value
 from jembench.report.select import find_pair
+from jembench.store.outcome import Trained
 from jembench.store.store import Store
 
 
@@ -138,7 +140,7 @@ def test_what_is_not_there_is_refused_with_the_nearest_name(store, which, messag
 def test_a_bare_name_has_its_display_name_whatever_the_spec_on_another_dataset(store):
     which = selection(models="baseline*", names={"baseline": "Classifier"})
     names = which.of(store).names
-    assert names == {
+    assert names.models == {
         ("baseline", "digits"): "Classifier",
         ("baseline:norm=batch", "fast"): "Classifier",
     }
@@ -165,16 +167,14 @@ def test_the_values_of_each_seed(store):
         found.per_seed().table("markdown")
 
 
-JEM, BASELINE, BATCH = (
-    ("jem", "digits", "digits"),
-    ("baseline", "digits", "digits"),
-    ("baseline:norm=batch", "digits", "digits"),
+JEM = Trained("jem", "digits", "digits")
+BASELINE = Trained("baseline", "digits", "digits")
+BATCH = Trained("baseline:norm=batch", "digits", "digits")
+IN_FOLDER = (
+    Trained("jem:net=small-12", "imagefolder:root=/a", "fast"),
+    Trained("baseline", "imagefolder:root=/a", "fast"),
 )
-OTHERS = (
-    ("jem:net=small-12", "imagefolder:root=/a", "fast"),
-    ("baseline", "imagefolder:root=/a", "fast"),
-)
-KNOWN = [JEM, BASELINE, BATCH, *OTHERS]
+FITS = [JEM, BASELINE, BATCH, *IN_FOLDER]
 
 
 @pytest.mark.parametrize(
@@ -185,38 +185,33 @@ KNOWN = [JEM, BASELINE, BATCH, *OTHERS]
         ("jem", "baseline:norm=batch", (JEM, BATCH)),
         # a default, and the distribution
         ("jembench-jem/jem:net=auto", "baseline: norm=batch", (JEM, BATCH)),
-        ("jem:net=small-12", "baseline", OTHERS),
+        ("jem:net=small-12", "baseline", IN_FOLDER),
     ],
 )
 def test_a_spec_however_it_is_written(a, b, expected):
-    assert find_pair(KNOWN, a, b) == expected
+    assert find_pair(FITS, a, b) == expected
 
 
 def test_the_same_recipe_goes_before_others():
-    known = [("jem", "digits", "a"), ("jem", "digits", "b"), ("baseline", "digits", "b")]
-    assert [fit[2] for fit in find_pair(known, "jem", "baseline")] == ["b", "b"]
-    assert [fit[2] for fit in find_pair(known, "jem", "baseline", recipe="a", recipe_b="b")] == [
-        "a",
-        "b",
-    ]
-    assert [fit[2] for fit in find_pair(known, "jem", "jem", recipe="a", recipe_b="b")] == [
-        "a",
-        "b",
-    ]
-    assert [fit[2] for fit in find_pair([known[0], known[2]], "jem", "baseline")] == ["a", "b"]
+    first = Trained("jem", "digits", "a")
+    second = Trained("jem", "digits", "b")
+    baseline = Trained("baseline", "digits", "b")
+    fits = [first, second, baseline]
+    assert find_pair(fits, "jem", "baseline") == (second, baseline)
+    assert find_pair(fits, "jem", "baseline", recipe="a", recipe_b="b") == (first, baseline)
+    assert find_pair(fits, "jem", "jem", recipe="a", recipe_b="b") == (first, second)
+    assert find_pair([first, baseline], "jem", "baseline") == (first, baseline)
 
 
 def test_a_dataset_tells_pairs_apart():
-    known = [
-        (model, data, "r")
-        for data in ("digits", "imagefolder:root=/a")
-        for model in ("jem", "baseline")
-    ]
+    datasets = ("digits", "imagefolder:root=/a")
+    fits = [Trained(*names, "r") for names in itertools.product(("jem", "baseline"), datasets)]
     with pytest.raises(
         SpecError, match=r"\(1\) jem on digits, recipe r, with baseline on digits, recipe r; \(2\) "
     ):
-        find_pair(known, "jem", "baseline")
-    assert find_pair(known, "jem", "baseline", dataset="imagefolder")[0][1] == "imagefolder:root=/a"
+        find_pair(fits, "jem", "baseline")
+    a, b = find_pair(fits, "jem", "baseline", dataset="imagefolder")
+    assert a.dataset == b.dataset == "imagefolder:root=/a"
 
 
 @pytest.mark.parametrize(
@@ -241,4 +236,4 @@ def test_a_dataset_tells_pairs_apart():
 )
 def test_no_pair_or_several_are_refused(a, b, which, message):
     with pytest.raises(SpecError, match=message):
-        find_pair(KNOWN, a, b, **which)
+        find_pair(FITS, a, b, **which)

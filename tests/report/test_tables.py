@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jembench.experiment.names import DisplayNames
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, compares_with_itself, covers
 from jembench.interfaces import Value
@@ -179,7 +180,7 @@ def test_a_variant_is_called_by_its_name_with_its_recipe_below(cell):
         cell(recipe=recipe, accuracy=Value(9.0, 8.0, 10.0, 9))
         for recipe in ("digits", "digits+epochs=7")
     ]
-    names = {("", "digits+epochs=7"): "longer"}
+    names = DisplayNames(recipes={"digits+epochs=7": "longer"})
     table = only(Report(cells, parts=[part(cells, "accuracy")], names=names).tables())
     assert texts(table)[1][:2] == ["jem", "longer"]
     assert "longer: recipe digits+epochs=7." in [note.text for note in table.footnotes]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from jembench import drawing
 from jembench.catalog.spec import Spec
+from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.report.figures import base
 from jembench.store.outcome import FitKey
 
@@ -69,21 +70,28 @@ def test_no_two_files_have_one_name(fits):
 def test_a_model_has_its_recipe_where_another_has_its_name():
     paper, short = fit(recipe="paper"), fit(recipe="digits+epochs=5")
     for names, expected in (
-        ({}, ["jem (paper)", "jem (digits+epochs=5)"]),
+        (NO_NAMES, ["jem (paper)", "jem (digits+epochs=5)"]),
         (
-            {("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM"},
+            DisplayNames(models={("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM"}),
             ["JEM (paper)", "JEM (digits+epochs=5)"],
         ),
         (
-            {("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM, short"},
+            DisplayNames(
+                models={("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM, short"}
+            ),
             ["JEM", "JEM, short"],
         ),
-        ({("", "digits+epochs=5"): "five epochs"}, ["jem (paper)", "jem (five epochs)"]),
+        (
+            DisplayNames(recipes={"digits+epochs=5": "five epochs"}),
+            ["jem (paper)", "jem (five epochs)"],
+        ),
     ):
         shown = base.display_names([paper, short], names)
         assert [base.model_of(one, shown) for one in (paper, short)] == expected
     assert (
-        base.model_of(short, base.display_names([short, dataclasses.replace(short, seed=1)], {}))
+        base.model_of(
+            short, base.display_names([short, dataclasses.replace(short, seed=1)], NO_NAMES)
+        )
         == "jem"
     )
 
@@ -102,6 +110,7 @@ def test_a_legend_of_long_names_stays_within_its_figure_and_has_room_below_the_a
 
 def test_a_dataset_has_its_options_where_another_has_its_name():
     folders = [fit(dataset=f"imagefolder:root=/{name}") for name in "ab"]
-    one, both = base.display_names(folders[:1], {}), base.display_names(folders, {})
-    assert base.title_of(folders[0], one) == "jem on imagefolder, seed 0"
+    alone = base.display_names(folders[:1], NO_NAMES)
+    both = base.display_names(folders, NO_NAMES)
+    assert base.title_of(folders[0], alone) == "jem on imagefolder, seed 0"
     assert base.title_of(folders[0], both) == "jem on imagefolder:root=/a, seed 0"
