@@ -10,7 +10,6 @@ from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan, plan_again
 from jembench.experiment.suite import Suite
-from jembench.experiment.sweep import bare_name
 from jembench.experiment.twins import between
 from jembench.report.reproduction import Pair
 from jembench.report.select import warn
@@ -54,7 +53,7 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
             "shows what it holds."
         )
     _check_installed(store, cells)
-    replaced = {bare_name(dataset): dataset for dataset in datasets}
+    replaced = {Spec(dataset).bare: dataset for dataset in datasets}
     fits: dict[str, FitPlan] = {}
     planned, differing = list[CellPlan](), list[str]()
     for cell in cells:
@@ -66,7 +65,7 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
                 raise SpecError(
                     f"The store {source} has results of {key}, but no record of how it was trained."
                 )
-            dataset = replaced.get(bare_name(key.dataset), key.dataset)
+            dataset = replaced.get(key.dataset.bare, key.dataset)
             fit = plan_again(record, dataset, str(store.fit_folder(key)), ())
             fits[key.id] = fit
             if fit.key.id != key.id:

@@ -38,7 +38,6 @@ from jembench.experiment.names import DisplayNames, display_names
 from jembench.experiment.plan import Plan
 from jembench.experiment.stored import plan_named, started, with_imports
 from jembench.experiment.suite import Suite
-from jembench.experiment.sweep import bare_name
 from jembench.report.headings import known_as
 from jembench.report.published import Published, published_numbers
 from jembench.running import session
@@ -214,10 +213,10 @@ def _sampler_settings(suite: Suite, sampler: str | None) -> list[str]:
 def _named(plan: Plan, names: Mapping[str, str], optional: Collection[str] = ()) -> Plan:
     """Return the plan with display names by specs of models, and headings by metrics."""
     columns = set[str]()
-    for metric in {str(cell.metric) for cell in plan.cells}:
+    for metric in {cell.metric.spec for cell in plan.cells}:
         columns.update(filter(None, known_as(metric)))
         # values that are known after the run alone: ece-classwise
-        prefix = f"{bare_name(metric)}-"
+        prefix = f"{metric.bare}-"
         columns.update(text for text in names if text.startswith(prefix))
     asked = {fit.key.names: fit.asked for fit in plan.fits}
     shown_names = display_names(names, asked, plan.names, columns, optional)

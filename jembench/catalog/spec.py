@@ -94,6 +94,10 @@ def _written(name: str, options: Mapping[str, str]) -> str:
     return _SHORT.sub(r"\1:", f"{name}:{','.join(written)}")
 
 
+NO_SPEC = Spec.of("", {})
+"""The spec of nothing, whose text is empty."""
+
+
 @functools.lru_cache(maxsize=10_000)
 def _parse(text: str) -> Spec:
     """Parse a text once."""

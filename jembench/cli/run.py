@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jembench.api import runs
+from jembench.catalog.spec import Spec
 from jembench.cli import options, show
 from jembench.cli.options import RunCommand
 from jembench.cli.output import emit, plugins_aside, print_json, print_table, say
@@ -25,7 +26,6 @@ from jembench.cli.parameters import DATASETS, METRICS, MODELS, PATH, SEEDS, SUIT
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import Plan
-from jembench.experiment.sweep import bare_name
 from jembench.files import write_atomically
 from jembench.report.published import Published, published_numbers
 from jembench.running import session
@@ -214,7 +214,7 @@ def _measuring(fit: FitPreview) -> str:
         if metrics:
             lines.append(f"{state}: {_counted(metrics)}")
     for state, reasons in (("N/A", fit.not_applicable), ("missing", fit.missing)):
-        groups = defaultdict[str, list[str]](list)
+        groups = defaultdict[str, list[Spec]](list)
         for metric, reason in reasons.items():
             groups[reason].append(metric)
         for reason, metrics in groups.items():
@@ -224,15 +224,13 @@ def _measuring(fit: FitPreview) -> str:
     return "\n".join(lines)
 
 
-def _counted(metrics: Sequence[str]) -> str:
+def _counted(metrics: Sequence[Spec]) -> str:
     """Return the metrics in words, those of a grid as ``42 of ood``."""
-    counts = Counter(map(bare_name, metrics))
+    counts = Counter(metric.bare for metric in metrics)
     words = dict[str, None]()
     for metric in metrics:
-        name = bare_name(metric)
-        if counts[name] > NAMED:
-            metric = f"{counts[name]} of {name}"
-        words[metric] = None
+        count = counts[metric.bare]
+        words[f"{count} of {metric.bare}" if count > NAMED else metric] = None
     return ", ".join(words)
 
 

@@ -9,7 +9,6 @@ from jembench.catalog.options import options_of
 from jembench.catalog.spec import Spec
 from jembench.errors import unknown
 from jembench.experiment.suite import Run, Suite
-from jembench.experiment.sweep import bare_name
 
 ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal")
 """The attacks of core. An attack of a plugin is named by its metric."""
@@ -34,7 +33,7 @@ def attack_suite(attack: str, options: Mapping[str, Any], datasets: Sequence[str
     """
     title, runs = f"Robustness: {attack}", list[Run]()
     for dataset in datasets:
-        own = title if len(datasets) == 1 else f"{title}, {bare_name(dataset)}"
+        own = title if len(datasets) == 1 else f"{title}, {Spec(dataset).bare}"
         runs.append(Run(title=own, datasets=(dataset,), metrics=_metrics(attack, options, dataset)))
     return Suite(name="robustness", title=title, runs=tuple(runs), datasets=tuple(datasets))
 
@@ -44,7 +43,7 @@ def _metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tuple[str
     known = {component.name for component in discovery.components("metrics")}
     own = Spec(attack)
     name = own.name
-    if ":" not in name and bare_name(name) not in known:
+    if ":" not in name and own.bare not in known:
         raise unknown("attack", name, ATTACKS, "jembench attack --help")
     takes = options_of(discovery.load(discovery.find("metrics", name)))
     given = {
@@ -55,7 +54,7 @@ def _metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tuple[str
     }
     if "budget" in takes:
         # digits are for CPUs; other datasets have the budget of the paper
-        combined.setdefault("budget", ["quick" if bare_name(dataset) == "digits" else "paper"])
+        combined.setdefault("budget", ["quick" if Spec(dataset).bare == "digits" else "paper"])
     if "refine" in combined and "refine" in takes and takes["refine"].default == 0:
         combined["refine"] = ["0", *combined["refine"]]
     combinations = [

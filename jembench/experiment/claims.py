@@ -16,6 +16,7 @@ from importlib.resources.abc import Traversable
 from typing import Any, Literal, NamedTuple
 
 from jembench.catalog import packages, validation
+from jembench.catalog.spec import Spec
 from jembench.errors import PluginError, SpecError
 
 
@@ -46,13 +47,13 @@ class Claim:
     paper: Paper
     text: str
     where: str  # in the paper: "Table 1"; "": of an experiment
-    metric: tuple[str, ...] = ()  # specs, each judged separately; (): it cannot be measured
+    metric: tuple[Spec, ...] = ()  # each judged separately; (): it cannot be measured
     label: str = ""  # of the metric's values; "": its only one
     direction: Literal["higher", "lower"] = "higher"
     fits: tuple[Fit, ...] = ()  # with the higher or lower value
     than: tuple[Fit, ...] = ()  # with the other value of each; (): the same fits
     number: float | None = None  # instead of ``than``
-    than_metric: tuple[str, ...] = ()  # specs, one for each ``metric``; (): the same
+    than_metric: tuple[Spec, ...] = ()  # one for each ``metric``; (): the same
     than_label: str = ""  # of its values; "": ``label``
     # parts of the protocol that must be the same; (): all, or none of two metrics
     alike: tuple[str, ...] = ()

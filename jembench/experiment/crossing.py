@@ -14,7 +14,7 @@ from jembench.experiment import recipe as recipes
 from jembench.experiment.names import DisplayNames
 from jembench.experiment.plan import CellPlan, FitPlan, Part, Plan, clear_caches, fit_of
 from jembench.experiment.suite import Run, Suite
-from jembench.experiment.sweep import bare_name, compares_with_itself, covers, with_options
+from jembench.experiment.sweep import compares_with_itself, covers
 from jembench.store.outcome import FitKey, Trained
 
 
@@ -127,8 +127,8 @@ def _with_settings(suite: Suite, settings: Sequence[str] = (), limit: int | None
                 options[owner][option] = value
             else:
                 of_recipes.append(setting)
-        stated = [with_options(text, options[Spec(text).name]) for text in run.metrics]
-        metrics = tuple(str(registry.resolve("metrics", text)) for text in stated)
+        stated = [spec.with_(**options[spec.name]) for spec in map(Spec, run.metrics)]
+        metrics = tuple(registry.resolve("metrics", spec).spec for spec in stated)
         grid = tuple(one.pinned(options[Spec(one.metric).name]) for one in run.grid)
         blocks.append(
             dataclasses.replace(run, metrics=metrics, grid=grid, settings=tuple(of_recipes))
@@ -152,12 +152,12 @@ def _fit_of_block(run: Run, dataset: str, model: str, recipe: str | None = None)
     return dataclasses.replace(fit_of(model, dataset, chosen, run.settings), imported=run.imported)
 
 
-def _metrics_on(run: Run, dataset: str) -> list[str]:
+def _metrics_on(run: Run, dataset: Spec) -> list[Spec]:
     """Return the metrics of a block on a dataset, followed by those of its grids."""
-    of_grids = (place.metric for grid in run.grid for place in grid.places)
-    return [
-        metric for metric in (*run.metrics, *of_grids) if not compares_with_itself(metric, dataset)
-    ]
+    metrics = list(map(Spec, run.metrics))
+    for grid in run.grid:
+        metrics += [place.metric for place in grid.places]
+    return [metric for metric in metrics if not compares_with_itself(metric, dataset)]
 
 
 # --- the tables of a suite ------------------------------------------------------------------------
@@ -193,10 +193,10 @@ def _sorted(fits: Iterable[Trained], own: Sequence[Trained]) -> list[Trained]:
 
     A fit that the suite lacks stands where its model does, on the dataset or on any.
     """
-    names = [bare_name(model) for model, _, _ in own]
+    names = [model.bare for model, _, _ in own]
 
     def rank(fit: Trained) -> int:
-        alike = [rank for rank, name in enumerate(names) if name == bare_name(fit[0])]
+        alike = [rank for rank, name in enumerate(names) if name == fit[0].bare]
         on = [rank for rank in alike if own[rank][1] == fit[1]]
         return next((rank for rank in on if own[rank] == fit), [*on, *alike, len(own)][0])
 
@@ -218,9 +218,8 @@ def absent_of(suite: Suite) -> dict[tuple[str, str], tuple[set[int], str]]:
         try:
             _ = _fit_of_block(run, dataset, model).names
         except JembenchError as error:
-            seeds, _ = absent.setdefault(
-                (bare_name(model), bare_name(dataset)), (set(), str(error))
-            )
+            names = (Spec(model).bare, Spec(dataset).bare)
+            seeds, _ = absent.setdefault(names, (set(), str(error)))
             seeds.update(run.seeds)
     return absent
 
@@ -239,7 +238,7 @@ def _parts(suite: Suite, rows: Iterable[tuple[Run, Trained]]) -> tuple[Part, ...
     parts: dict[str, Part] = {}
     for run in suite.runs:
         part = parts.get(run.title, Part(run.title, (), (), {}))
-        metrics = tuple(dict.fromkeys((*part.metrics, *run.metrics)))
+        metrics = tuple(dict.fromkeys((*part.metrics, *map(Spec, run.metrics))))
         grids = (*part.grids, *(grid for grid in run.grid if grid not in part.grids))
         parts[run.title] = part._replace(metrics=metrics, grids=grids)
     for run, names in rows:

@@ -5,9 +5,9 @@ They are refused: the training would be the same, under another id.
 
 from collections.abc import Mapping
 
+from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 from jembench.experiment.recipe import Recipe
-from jembench.experiment.sweep import bare_name
 
 
 def check(recipe: Recipe) -> None:
@@ -18,7 +18,7 @@ def check(recipe: Recipe) -> None:
     Raises:
         SpecError: if one has none.
     """
-    optimizer, schedule, data = bare_name(recipe.optimizer.name), recipe.schedule, recipe.data
+    optimizer, schedule, data = Spec(recipe.optimizer.name).bare, recipe.schedule, recipe.data
     inert = {
         "optimizer.betas": (optimizer == "sgd", "sgd has momentum. Set optimizer.momentum"),
         "optimizer.momentum": (optimizer == "adam", "adam has betas. Set optimizer.betas"),

@@ -75,7 +75,7 @@ def display_names(
 def _as_asked(shown: Mapping[Trained, str]) -> dict[tuple[str, str], str]:
     """Return the names that models were asked for by, where they mean one model of a recipe."""
     uses = Counter((name, fit.dataset, fit.recipe) for fit, name in shown.items())
-    names = {}
+    names: dict[tuple[str, str], str] = {}
     for fit, name in shown.items():
         if name != fit.model and uses[name, fit.dataset, fit.recipe] == 1:
             names[fit.model, fit.recipe] = name
@@ -100,10 +100,10 @@ def _called(
 
 def _refuse_one_name_of_two(names: DisplayNames, shown: Iterable[Trained]) -> None:
     """Raise the error for two models of a dataset and a recipe that would have the same name."""
-    owners: dict[Trained, str] = {}
+    owners: dict[tuple[str, str, str], str] = {}
     for model, dataset, recipe in shown:
         name = names.model(model, recipe)
-        owner = owners.setdefault(Trained(name, dataset, recipe), model)
+        owner = owners.setdefault((name, dataset, recipe), model)
         if owner != model:
             raise SpecError(
                 f"{name!r} would be the name of {owner} and of {model}. Give each model its own."

@@ -158,9 +158,9 @@ class Part(NamedTuple):
     """A part of a report: the blocks of one title, or all work."""
 
     title: str
-    metrics: tuple[str, ...]  # canonical specs
+    metrics: tuple[Spec, ...]  # canonical
     grids: tuple[Grid, ...]
-    rows: dict[Trained, tuple[str, ...]]  # the metrics of each fit
+    rows: dict[Trained, tuple[Spec, ...]]  # the metrics of each fit
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Option, Range, parse, read, read_untyped
 from jembench.errors import JembenchError, Remark, SpecError
-from jembench.experiment.sweep import bare_name
 
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
@@ -378,7 +377,7 @@ def default(
     """
     if isinstance(stated, str):
         return stated
-    name, data, installed = bare_name(model), bare_name(dataset), packages.files("recipes")
+    name, data, installed = Spec(model).bare, Spec(dataset).bare, packages.files("recipes")
     own = [
         recipe for recipe in (f"{name}-{data}-quick", f"{name}-{data}", name) if recipe in installed
     ]

@@ -21,7 +21,7 @@ from jembench.errors import SpecError, unknown
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
 from jembench.experiment.recipe import AtLeast1, Positive
-from jembench.experiment.sweep import Grid, bare_name, covers
+from jembench.experiment.sweep import Grid, covers
 
 Recipes = Mapping[str, Option] | Filled
 """The recipe of all models, or recipes of models without their own, by the dataset's name or
@@ -64,17 +64,11 @@ class Run:
 
         A block with models of its own keeps those whose names are among the other ones.
         """
-        names = set(map(bare_name, models))
-        chosen = (
-            [model for model in self.models if bare_name(model) in names]
-            if self.own_models
-            else models
-        )
-        return (
-            [dataclasses.replace(self, models=tuple(chosen))]
-            if chosen or not self.own_models
-            else []
-        )
+        if not self.own_models:
+            return [dataclasses.replace(self, models=tuple(models))]
+        names = {Spec(model).bare for model in models}
+        chosen = tuple(model for model in self.models if Spec(model).bare in names)
+        return [dataclasses.replace(self, models=chosen)] if chosen else []
 
     def under(self, block: Run, stated: Set[str]) -> list[Run]:
         """Return the block included by another one, whose ``stated`` fields replace its own.
@@ -329,7 +323,7 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
     ]
     for claim in stated:
         for metric in (*claim.metric, *claim.than_metric):
-            if Spec(metric).name not in suite.metric_names:
+            if metric.name not in suite.metric_names:
                 raise SpecError(
                     f"The claim {claim.id} of {where} is about {metric}, which is not measured. "
                     f"The metrics are {', '.join(sorted(suite.metric_names))}."

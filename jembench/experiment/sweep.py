@@ -20,7 +20,7 @@ Axes = Mapping[str, tuple[Option, ...]]
 class Place(NamedTuple):
     """A metric of a grid, and its place: the values of the options of its row and its column."""
 
-    metric: str  # canonical spec
+    metric: Spec  # canonical
     row: tuple[str, ...]
     column: tuple[str, ...]
 
@@ -46,27 +46,27 @@ class Grid:
         Raises:
             SpecError: if the metric, an option or a value does not exist.
         """
-        found, axes = list[Place](), {**self.rows, **self.columns}
+        places, axes = list[Place](), {**self.rows, **self.columns}
         for values in itertools.product(*axes.values()):
-            text = with_options(self.metric, {**self.fixed, **dict(zip(axes, values, strict=True))})
+            options = {**self.fixed, **dict(zip(axes, values, strict=True))}
+            metric = registry.resolve("metrics", Spec(self.metric).with_(**options)).spec
             row, column = values[: len(self.rows)], values[len(self.rows) :]
-            found.append(Place(str(registry.resolve("metrics", text)), row, column))
-        return found
+            places.append(Place(metric, row, column))
+        return places
 
     def pinned(self, options: Mapping[str, str]) -> Grid:
         """Return the grid with options of its metric set.
 
         An option that the grid crosses keeps only that value.
         """
-        crossed = {*self.rows, *self.columns}
-        fixed = {
-            **self.fixed,
-            **{key: value for key, value in options.items() if key not in crossed},
-        }
-        rows, columns = (
-            {key: (options[key],) if key in options else values for key, values in axes.items()}
-            for axes in (self.rows, self.columns)
-        )
+        rows, columns, fixed = dict(self.rows), dict(self.columns), dict(self.fixed)
+        for key, value in options.items():
+            if key in rows:
+                rows[key] = (value,)
+            elif key in columns:
+                columns[key] = (value,)
+            else:
+                fixed[key] = value
         return dataclasses.replace(self, rows=rows, columns=columns, fixed=fixed)
 
 
@@ -77,36 +77,20 @@ def covers(datasets: Sequence[str], dataset: str) -> bool:
         datasets: specs; ``!digits`` means all but digits. Empty: all datasets.
         dataset: the spec of the dataset.
     """
-    name = bare_name(dataset)
-    named = [bare_name(one) for one in datasets if not one.startswith("!")]
-    return f"!{name}" not in datasets and (not named or name in named)
+    name = Spec(dataset).bare
+    included = [Spec(text).bare for text in datasets if not text.startswith("!")]
+    return f"!{name}" not in datasets and (not included or name in included)
 
 
-def bare_name(text: str) -> str:
-    """Return a component's name without its distribution.
-
-    It is ``cifar10`` for ``jembench/cifar10:root=/data``.
-    """
-    return Spec(text).bare
-
-
-def compares_with_itself(metric: str, dataset: str) -> bool:
+def compares_with_itself(metric: Spec, dataset: Spec) -> bool:
     """Return whether a metric's OOD set is the dataset itself, so that there are no outliers.
 
     Specs with different values of an option mean different datasets, such as two folders of images.
     """
-    outliers = Spec(metric).options.get("set")
-    if outliers is None or bare_name(outliers) != bare_name(dataset):
+    if "set" not in metric.options:
         return False
-    stated, of_dataset = Spec(outliers).options, Spec(dataset).options
-    return all(stated[key] == of_dataset[key] for key in stated.keys() & of_dataset.keys())
-
-
-def without_sampler(metric: str) -> str:
-    """Return the spec of a metric without the sampler that a command adds to metrics of samples."""
-    return Spec(metric).without("sampler")
-
-
-def with_options(text: str, options: Mapping[str, str]) -> str:
-    """Return a spec with some of its options set."""
-    return Spec(text).with_(**options)
+    outliers = Spec(metric.options["set"])
+    shared = outliers.options.keys() & dataset.options.keys()
+    return outliers.bare == dataset.bare and all(
+        outliers.options[key] == dataset.options[key] for key in shared
+    )

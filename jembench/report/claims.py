@@ -13,7 +13,6 @@ from jembench.catalog import discovery, registry
 from jembench.catalog.spec import Spec
 from jembench.experiment.claims import Claim, Fit, Paper
 from jembench.experiment.plan import trained_spec
-from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import comparison
 from jembench.report.differences import Line, legend, recipes_text, table
 from jembench.report.formats import Document
@@ -36,7 +35,7 @@ class Finding(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-Values = Mapping[tuple[Trained, str, str], BySeed]
+Values = Mapping[tuple[Trained, Spec, str], BySeed]
 """The values of a store, by fit, metric and label."""
 
 
@@ -113,16 +112,16 @@ class _Judge(NamedTuple):
 
     def _measured(
         self, claim: Claim, a: Trained, b: Trained
-    ) -> Iterator[tuple[str, BySeed, BySeed]]:
+    ) -> Iterator[tuple[Spec, BySeed, BySeed]]:
         """Yield a claim's metrics and values that share seeds."""
         of_a = [metric for fit, metric, _ in self.values if fit == a]
         than_metrics = claim.than_metric or claim.metric
         for metric, than_metric in zip(claim.metric, than_metrics, strict=True):
             for options in _free_options(claim, metric, of_a):
-                ours = self._value(a, with_options(metric, options), claim.label)
+                ours = self._value(a, metric.with_(**options), claim.label)
                 if claim.number is None:
                     label = claim.than_label or claim.label
-                    than = self._value(b, with_options(than_metric, options), label)
+                    than = self._value(b, than_metric.with_(**options), label)
                 else:
                     than = comparison.number(claim.number, ours)
                 if ours.keys() & than.keys():
@@ -157,7 +156,7 @@ def _departures(claim: Claim, a: Trained, b: Trained) -> Iterator[str]:
     """Yield how models depart from a stated protocol of the paper."""
     paper = claim.paper
     departs = []
-    if bare_name(a.dataset) not in paper.datasets:
+    if a.dataset.bare not in paper.datasets:
         departs.append(f"dataset {a.dataset}")
     recipes = {a.recipe: None, b.recipe: None}
     for recipe in paper.recipes:
@@ -178,7 +177,7 @@ def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
         partly: there are values under some, of those that digits can judge.
     """
     installed = {component.name for component in discovery.components("models")}
-    models = dict.fromkeys(map(bare_name, claim.models))
+    models = dict.fromkeys(Spec(model).bare for model in claim.models)
     absent = [model for model in models if model not in installed]
     if absent:
         return f"no model {' or '.join(absent)} is installed"
@@ -223,7 +222,7 @@ def _is(fit: Trained, named: Fit, claim: Claim) -> bool:
 _CHANGE = re.compile(r"\+(?=[\w.]+=)")  # in the label of a recipe: "digits+epochs=9"
 
 
-def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[dict[str, str]]:
+def _free_options(claim: Claim, metric: Spec, measured: Iterable[Spec]) -> list[dict[str, str]]:
     """Return the measured combinations of the options that a claim leaves free."""
     combinations: list[dict[str, str]] = [{}]
     if not claim.free:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench.catalog import registry, trust
-from jembench.catalog.spec import Spec, stable_hash
+from jembench.catalog.spec import NO_SPEC, Spec, stable_hash
 from jembench.errors import JembenchError, Unavailable
 from jembench.interfaces import Resampling
 from jembench.interfaces.metrics import Resampled
@@ -206,7 +206,7 @@ def number(value: float, beside: BySeed) -> BySeed:
     """Return a number as a value of each seed of a model."""
     numbers = {}
     for seed, row in beside.items():
-        numbers[seed] = replace(row, model="", value=value, low=value, high=value, cell=None)
+        numbers[seed] = replace(row, model=NO_SPEC, value=value, low=value, high=value, cell=None)
     return numbers
 
 

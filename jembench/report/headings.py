@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any
 
-from jembench.experiment.sweep import bare_name
+from jembench.catalog.spec import Spec
 
 
 def table_of(file: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def in_words(label: str) -> str:
     return words
 
 
-def known_as(metric: str, label: str = "") -> tuple[str, ...]:
+def known_as(metric: Spec, label: str = "") -> tuple[str, ...]:
     """Return the texts that name a column.
 
     They are its label, with and without a feature network, its words and its metric.
@@ -56,8 +56,13 @@ def known_as(metric: str, label: str = "") -> tuple[str, ...]:
         metric: the spec.
         label: of the value; "": not known.
     """
-    text, network = split(label or bare_name(metric))
-    return label, text, f"{in_words(text)} {in_words(network)}".strip(), metric
+    return *label_names(label or metric.bare), metric
+
+
+def label_names(label: str) -> tuple[str, ...]:
+    """Return a label, without its feature network, and in words."""
+    text, network = split(label)
+    return label, text, f"{in_words(text)} {in_words(network)}".strip()
 
 
 def without_options(specs: Iterable[str]) -> dict[str, str]:

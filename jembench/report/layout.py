@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.experiment.plan import Part
@@ -191,7 +192,7 @@ def _means(
     return []
 
 
-def _part_of(part: Part, metrics: Iterable[str]) -> Part:
+def _part_of(part: Part, metrics: Collection[Spec]) -> Part:
     """Return a part of a suite with its selected metrics."""
     return part._replace(metrics=tuple(metric for metric in metrics if metric in part.metrics))
 
@@ -208,7 +209,7 @@ def _not_run(rows: Sequence[Row], parts: Iterable[Part], names: DisplayNames) ->
                     yield headed(_without_value(fits[fit], metric), names)
 
 
-def _without_value(row: Row, metric: str) -> Row:
+def _without_value(row: Row, metric: Spec) -> Row:
     """Return the row of a metric that was not run, of the model of another row."""
     return Row(
         model=row.model,

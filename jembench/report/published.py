@@ -66,7 +66,7 @@ class _Table(NamedTuple):
 class _Row(NamedTuple):
     """A row of a table, with values by the labels of columns."""
 
-    model: str
+    model: Spec
     label: str
     values: Mapping[str, Printed]
     where: str = ""  # "": that of the table
@@ -157,7 +157,7 @@ def _row(stem: str, written: Mapping[str, Any], table: _Table, file: _File) -> I
             row=Row(
                 model=row.model,
                 name=row.label,
-                dataset=dataset,
+                dataset=Spec.of(dataset, {}),
                 label=column.label,
                 value=row.values[column.label],
                 unit=column.unit,

@@ -11,9 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple
 
-from jembench.catalog.spec import Spec
+from jembench.catalog.spec import NO_SPEC, Spec
 from jembench.experiment.names import NO_NAMES, DisplayNames
-from jembench.experiment.sweep import bare_name
 from jembench.report.headings import distinct, in_words, known_as, split
 from jembench.report.protocols import parsed, parts_of, peculiarities
 from jembench.report.select import T
@@ -33,12 +32,12 @@ class Row:
     is the standard deviation of the value over the seeds. The two answer different questions.
     """
 
-    model: str = ""  #: canonical spec
+    model: Spec = NO_SPEC  #: canonical
     name: str  #: of the model: its display name, or its name in a published table
-    dataset: str  #: canonical spec
+    dataset: Spec  #: canonical, or the name in a published table
     recipe: str = ""  #: label
     seeds: tuple[int, ...] = ()  #: one, or those that the mean is of
-    metric: str = ""  #: canonical spec
+    metric: Spec = NO_SPEC  #: canonical
     label: str = ""  #: of the metric's values; "": it gave none anywhere
     status: Status = "ok"
     value: float | None = None
@@ -66,7 +65,7 @@ class Row:
         return Trained(self.model, self.dataset, self.recipe)
 
     @property
-    def place(self) -> tuple[str, str]:
+    def place(self) -> tuple[Spec, str]:
         """The metric and the label: the column of a table."""
         return self.metric, self.label
 
@@ -78,7 +77,7 @@ class Row:
     @property
     def heading(self) -> tuple[str, str]:
         """The heading of its column in words, and its feature network."""
-        text, network = split(self.label or bare_name(self.metric))
+        text, network = split(self.label or self.metric.bare)
         if self.headed:
             return (self.headed, "")
         return (in_words(text), in_words(network))
@@ -86,7 +85,7 @@ class Row:
     @property
     def options(self) -> dict[str, str]:
         """The options of the metric that are not at their defaults."""
-        return dict(Spec(self.metric).options)
+        return dict(self.metric.options)
 
     @property
     def at_chance(self) -> str:
@@ -388,9 +387,9 @@ def _mean_if_all(ends: Sequence[float | None]) -> float | None:
     return sum(present) / len(present)
 
 
-def sides(rows: Iterable[Row]) -> dict[tuple[Trained, str, str], BySeed]:
+def sides(rows: Iterable[Row]) -> dict[tuple[Trained, Spec, str], BySeed]:
     """Return the values of seeds by fit, metric and label."""
-    by_place: dict[tuple[Trained, str, str], dict[int, Row]] = {}
+    by_place: dict[tuple[Trained, Spec, str], dict[int, Row]] = {}
     for row in measured(rows):
         by_place.setdefault((row.fit, *row.place), {})[row.seeds[0]] = row
     return dict(by_place)

@@ -12,14 +12,14 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from jembench.catalog.discovery import Kind
+from jembench.catalog.spec import Spec
 from jembench.errors import Fallback, Remark, SpecError, unknown
 from jembench.experiment.crossing import absent_of, fit_names_of, presentation
 from jembench.experiment.names import NO_NAMES, DisplayNames, display_names, matching
 from jembench.experiment.plan import Part
 from jembench.experiment.stored import with_imports
 from jembench.experiment.suite import Suite
-from jembench.experiment.sweep import bare_name, without_sampler
-from jembench.report.headings import known_as
+from jembench.report.headings import known_as, label_names
 from jembench.store import fits
 from jembench.store.fits import UNREADABLE
 from jembench.store.latest import newest
@@ -63,9 +63,11 @@ def select(
     for text in wanted:
         meant = {*matching(_KINDS.get(field), text, values), *matching(None, text, aliases)}
         if field == "column" and not meant:
-            meant = {label for label in values if text in known_as(label, label)}
+            meant = {label for label in values if text in label_names(label)}
         if not meant:
-            names = set(map(bare_name, values)) if field == "metric" else {*values, *aliases}
+            names = {*values, *aliases}
+            if field == "metric":
+                names = {Spec(metric).bare for metric in values}
             raise unknown(f"{field} among these results", text, names, "")
         for key in groups:
             if not meant.isdisjoint(key):
@@ -237,7 +239,7 @@ class Selection:
     ) -> tuple[Suite, list[Cell]]:
         """Return a suite as the store completes it, and its results."""
         if not suite.joint:
-            cells = [cell for cell in cells if bare_name(cell.metric) in suite.metric_names]
+            cells = [cell for cell in cells if cell.metric.bare in suite.metric_names]
         suite = with_imports(suite, store)
         if not suite.datasets:  # those of --dataset
             datasets = dict.fromkeys(cell.fit.dataset for cell in cells)
@@ -330,7 +332,7 @@ class Selection:
             warnings.warn(f"{shown}: {reason}", Remark, stacklevel=2)
 
         def is_named(fit: FitKey) -> bool:
-            seeds, _ = absent.get((bare_name(fit.model), bare_name(fit.dataset)), (set[int](), ""))
+            seeds, _ = absent.get((fit.model.bare, fit.dataset.bare), (set[int](), ""))
             is_absent = fit.seed in seeds or (bool(seeds) and self.seeds is not None)
             return is_absent or tuple(compress((*fit.names, fit.seed), of_file)) in named
 
@@ -344,7 +346,7 @@ class Selection:
 
 def _columns(cells: Sequence[Cell], parts: Sequence[Part]) -> set[str]:
     """Return the texts that name a column of these results and parts."""
-    labels: dict[str, set[str]] = {}
+    labels: dict[Spec, set[str]] = {}
     for part in parts:
         labels |= {metric: {""} for metric in part.metrics}
     for cell in cells:
@@ -363,16 +365,15 @@ def _asked(fit: FitKey, store: Store) -> str:
     return fit.model
 
 
-def _measured(part: Part, measured: Set[str]) -> Part:
+def _measured(part: Part, measured: Set[Spec]) -> Part:
     """Return a part with metrics that an added sampler measured.
 
     They take the place of metrics without a sampler that were not measured.
     """
-    stand_ins = {without_sampler(metric): metric for metric in sorted(measured)}
-
+    stand_ins = {metric.without("sampler"): metric for metric in sorted(measured)}
     stand_ins |= zip(measured, measured, strict=True)
 
-    def replaced(metrics: Sequence[str]) -> tuple[str, ...]:
+    def replaced(metrics: Sequence[Spec]) -> tuple[Spec, ...]:
         return tuple(stand_ins.get(metric, metric) for metric in metrics)
 
     rows = {fit: replaced(metrics) for fit, metrics in part.rows.items()}

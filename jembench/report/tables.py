@@ -7,9 +7,10 @@ differ in their options alone (an attack) have a table with a line for each choi
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from jembench.catalog.spec import Spec
 from jembench.experiment.names import DisplayNames
 from jembench.experiment.plan import Part
-from jembench.experiment.sweep import Grid, Place, bare_name, covers
+from jembench.experiment.sweep import Grid, Place, covers
 from jembench.report import headings
 from jembench.report.protocols import DEFENCE, in_common, in_words, parsed, parts_of, peculiarities
 from jembench.report.rows import Row, grouped, measured, spread
@@ -48,7 +49,7 @@ class Tables:
         for part in self.parts:
             rows = [row for row in self.rows if row.source or row.fit in part.rows]
             title = part.title if part.title and len(self.parts) > 1 else "Results"
-            kinds = set(map(bare_name, part.metrics))
+            kinds = {metric.bare for metric in part.metrics}
             if len(kinds) == 1 and len(part.metrics) > 1:  # an attack under several options
                 yield from self.by_options(title, part.metrics, rows)
             else:
@@ -58,8 +59,8 @@ class Tables:
 
     def _of_kinds(self) -> Iterator[Table]:
         """Yield a table of metrics with one value, then the others."""
-        single: list[str] = []
-        several: list[list[str]] = []
+        single: list[Spec] = []
+        several: list[list[Spec]] = []
         for of_kind in grouped(self.rows, _metric):
             metrics = list(dict.fromkeys(row.metric for row in of_kind))
             if {row.place for row in of_kind} == {of_kind[0].place}:
@@ -68,10 +69,10 @@ class Tables:
                 several.append(metrics)
         yield from self.main("Results", single, self.rows)
         for metrics in several:
-            title = headings.in_words(bare_name(metrics[0]))
+            title = headings.in_words(metrics[0].bare)
             yield from self.by_options(title, metrics, self.rows)
 
-    def main(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
+    def main(self, title: str, metrics: Sequence[Spec], rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table with a column for each value of some metrics."""
         shown = _of_metrics(rows, metrics)
         in_order = sorted(shown, key=lambda row: metrics.index(row.metric))
@@ -85,7 +86,7 @@ class Tables:
         yield from self._table([title], metrics, shown, {}, lambda row: columns[row.place])
 
     def by_options(
-        self, title: str, metrics: Sequence[str], rows: Sequence[Row]
+        self, title: str, metrics: Sequence[Spec], rows: Sequence[Row]
     ) -> Iterator[Table]:
         """Yield a table of a metric, a line per choice of options.
 
@@ -93,7 +94,7 @@ class Tables:
         others, such as the chains of a refined model, have no column.
         """
         shown = spread(_of_metrics(rows, metrics), _metric)
-        options: dict[str, dict[str, str]] = {}
+        options: dict[Spec, dict[str, str]] = {}
         for row in sorted(shown, key=lambda row: row.protocol):
             options[row.metric] = parts_of(row.protocol) | row.options
 
@@ -249,7 +250,7 @@ def _of_metrics(rows: Iterable[Row], metrics: Collection[str]) -> list[Row]:
 
 
 def _metric(row: Row) -> str:
-    return bare_name(row.metric)
+    return row.metric.bare
 
 
 def _is_among(label: str, names: Iterable[str]) -> bool:
@@ -315,7 +316,7 @@ def _headings(
     return columns
 
 
-def _grid_heading(grid: Grid, places: Mapping[str, Place], label: str) -> Callable[[Row], Heading]:
+def _grid_heading(grid: Grid, places: Mapping[Spec, Place], label: str) -> Callable[[Row], Heading]:
     """Return a function from a row to its column in a grid."""
 
     def heading(row: Row) -> Heading:
@@ -326,7 +327,7 @@ def _grid_heading(grid: Grid, places: Mapping[str, Place], label: str) -> Callab
     return heading
 
 
-def _option_of(options: Mapping[str, Mapping[str, str]], name: str) -> RowText:
+def _option_of(options: Mapping[Spec, Mapping[str, str]], name: str) -> RowText:
     """Return a function from a row to an option of its metric.
 
     Samplers and sets appear by their names, where these tell them apart.

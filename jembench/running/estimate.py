@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 
+from jembench.catalog.spec import Spec
 from jembench.data.datasets import blank, make
 from jembench.errors import NotApplicable, SpecError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
@@ -134,17 +135,17 @@ def _timed(trainer: Trainer) -> float:
 class FitPreview(NamedTuple):
     """The remaining work of one fit."""
 
-    model: str
-    dataset: str
+    model: Spec
+    dataset: Spec
     recipe: str
     seed: int
     trained: bool  # also if it was trained elsewhere
     iterations: int | None  # None: unknown, since the dataset is missing
-    to_do: list[str]  # metrics
-    done: list[str]
-    not_applicable: dict[str, str]  # metric -> why
-    missing: dict[str, str]  # metric or dataset -> what is missing, with the remedy
-    passes: dict[str, int]  # attack -> network passes at one size of the change
+    to_do: list[Spec]  # metrics
+    done: list[Spec]
+    not_applicable: dict[Spec, str]  # metric -> why
+    missing: dict[Spec, str]  # metric or dataset -> what is missing, with the remedy
+    passes: dict[Spec, int]  # attack -> network passes at one size of the change
 
 
 def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook]:
@@ -179,7 +180,7 @@ def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook]:
 
 def _add(row: FitPreview, cell: CellPlan, outcome: Outcome | None, outlook: Outlook) -> None:
     """Add a cell to the work of its fit, by its stored outcome and its check."""
-    metric, reason = str(cell.metric), outlook.reason(cell)
+    metric, reason = cell.metric.spec, outlook.reason(cell)
     if outcome and outcome.status == "ok":
         row.done.append(metric)
     elif outcome:

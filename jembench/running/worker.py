@@ -22,7 +22,6 @@ from jembench.errors import (
     error_text,
 )
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
-from jembench.experiment.sweep import without_sampler
 from jembench.experiment.works import Work, planned
 from jembench.interfaces import Evaluation, Quantity
 from jembench.interfaces.running import Ended
@@ -269,7 +268,7 @@ class _Unit:
     ) -> tuple[Outcome, Arrays]:
         """Compute a cell or a part of it; ``used`` gets the metric's components."""
         name = f"The metric {cell.metric}"
-        with progress.phase(f"measuring {without_sampler(str(cell.metric))}"):
+        with progress.phase(f"measuring {cell.metric.spec.without('sampler')}"):
             evaluation = trained.evaluation(used, cell.metric.code, self.work.part)
             within = isolated(f"{name} of {self.fit.key.model}", self.training.note)
             try:
@@ -286,8 +285,8 @@ class _Unit:
         for cell in cells:
             if self.work.is_late:
                 raise OutOfTime(
-                    f"The time is up before {without_sampler(str(cell.metric))}. The same command "
-                    "goes on from there."
+                    f"The time is up before {cell.metric.spec.without('sampler')}. The same "
+                    "command goes on from there."
                 )
             with self.store.lease(cell.id) as mine:
                 all_mine &= bool(mine)

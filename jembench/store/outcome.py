@@ -49,8 +49,8 @@ SoundValue = Annotated[
 class Trained(NamedTuple):
     """A model, a dataset and a recipe, whose fits differ in their seeds alone."""
 
-    model: str  #: canonical spec
-    dataset: str  #: canonical spec
+    model: Spec  #: canonical
+    dataset: Spec  #: canonical
     recipe: str  #: its name and what was overridden
 
 

@@ -203,7 +203,7 @@ def test_what_the_command_line_makes_one_training_has_both_names(installed):
     plan = make_plan(
         installed(few=FEW + NLL + blocks).replaced(datasets=["digits"]), settings=["epochs=1"]
     )
-    assert plan.names == {(ANY, "digits-quick+epochs=1"): "Long / Short"}
+    assert plan.names.models == {(ANY, "digits-quick+epochs=1"): "Long / Short"}
 
 
 def test_a_grid_adds_its_metrics_to_those_of_its_block(installed):

@@ -2,15 +2,14 @@
 
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.catalog.validation import read
 from jembench.errors import SpecError
 from jembench.experiment.sweep import (
     Grid,
     Place,
-    bare_name,
     compares_with_itself,
     covers,
-    with_options,
 )
 
 SCORES = {"score": ("log-px", "max-py")}
@@ -88,18 +87,14 @@ def test_for_which_datasets(datasets, expected):
 
 
 def test_outliers_that_are_the_dataset_itself():
-    assert compares_with_itself("ood:score=max-py,set=cifar10", "cifar10:root=/data")
-    assert compares_with_itself("ood:set=jembench/cifar10:root=/b", "cifar10")
-    assert compares_with_itself("ood:set=imagefolder:root=/a", "imagefolder:root=/a")
-    assert not compares_with_itself("ood:set=imagefolder:root=/b", "imagefolder:root=/a")
-    assert not compares_with_itself("ood:set=cifar100", "cifar10")
-    assert not compares_with_itself("accuracy", "cifar10")
-
-
-def test_names_and_options():
-    assert bare_name("jembench/cifar10:root=/a/b") == "cifar10"
-    assert bare_name("mypackage.data:build:size=8") == "mypackage.data:build"
-    assert with_options("ece:bins=10,resamples=0", {"bins": "15"}) == "ece:bins=15,resamples=0"
+    assert compares_with_itself(Spec("ood:score=max-py,set=cifar10"), Spec("cifar10:root=/data"))
+    assert compares_with_itself(Spec("ood:set=jembench/cifar10:root=/b"), Spec("cifar10"))
+    assert compares_with_itself(Spec("ood:set=imagefolder:root=/a"), Spec("imagefolder:root=/a"))
+    assert not compares_with_itself(
+        Spec("ood:set=imagefolder:root=/b"), Spec("imagefolder:root=/a")
+    )
+    assert not compares_with_itself(Spec("ood:set=cifar100"), Spec("cifar10"))
+    assert not compares_with_itself(Spec("accuracy"), Spec("cifar10"))
 
 
 WRITTEN = {

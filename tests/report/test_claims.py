@@ -18,7 +18,6 @@ from jembench.experiment.attacks import attack_suite
 from jembench.experiment.claims import Claim, Fit, Paper, load, of_table, read
 from jembench.experiment.crossing import make_plan
 from jembench.experiment.plan import plan_fit
-from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
 from jembench.report.claims import CLAIM_FIELDS, _pairs, document, judge
 from jembench.stats.intervals import wilson
@@ -45,7 +44,7 @@ def test_every_claim_has_a_name_of_its_own():
 @pytest.mark.parametrize("claim", MEASURED, ids=by_id)
 def test_its_commands_measure_it(claim):
     installed = {component.name for component in discovery.components("models")}
-    if not set(map(bare_name, claim.models)) <= installed:
+    if not {Spec(model).bare for model in claim.models} <= installed:
         pytest.skip("its models are not installed")
     planned = {}
     for cell in (cell for command in claim.measure for cell in plan(command).cells):

@@ -4,6 +4,7 @@ heading.
 
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 from jembench.experiment.names import DisplayNames
 from jembench.experiment.plan import Part
@@ -71,7 +72,7 @@ def test_a_heading_is_given_by_each_text_that_names_the_column(cells, text):
 
 
 def test_a_metric_without_values_is_headed_by_its_name(cell):
-    assert known_as("ece:scaling=temperature")[1:3] == ("ece", "ECE")
+    assert known_as(Spec("ece:scaling=temperature"))[1:3] == ("ece", "ECE")
     with pytest.raises(SpecError, match="no column among these results named 'ecf'"):
         select("column", ["ecf"], ["ece"], str)
 

@@ -9,7 +9,7 @@ import pytest
 
 from jembench.api.arguments import selection
 from jembench.api.stored import OpenStore
-from jembench.catalog.spec import stable_hash
+from jembench.catalog.spec import Spec, stable_hash
 from jembench.errors import SpecError
 from jembench.interfaces import Value
 from jembench.report.select import find_pair
@@ -167,12 +167,12 @@ def test_the_values_of_each_seed(store):
         found.per_seed().table("markdown")
 
 
-JEM = Trained("jem", "digits", "digits")
-BASELINE = Trained("baseline", "digits", "digits")
-BATCH = Trained("baseline:norm=batch", "digits", "digits")
+JEM = Trained(Spec("jem"), Spec("digits"), "digits")
+BASELINE = Trained(Spec("baseline"), Spec("digits"), "digits")
+BATCH = Trained(Spec("baseline:norm=batch"), Spec("digits"), "digits")
 IN_FOLDER = (
-    Trained("jem:net=small-12", "imagefolder:root=/a", "fast"),
-    Trained("baseline", "imagefolder:root=/a", "fast"),
+    Trained(Spec("jem:net=small-12"), Spec("imagefolder:root=/a"), "fast"),
+    Trained(Spec("baseline"), Spec("imagefolder:root=/a"), "fast"),
 )
 FITS = [JEM, BASELINE, BATCH, *IN_FOLDER]
 
@@ -193,9 +193,9 @@ def test_a_spec_however_it_is_written(a, b, expected):
 
 
 def test_the_same_recipe_goes_before_others():
-    first = Trained("jem", "digits", "a")
-    second = Trained("jem", "digits", "b")
-    baseline = Trained("baseline", "digits", "b")
+    first = Trained(Spec("jem"), Spec("digits"), "a")
+    second = Trained(Spec("jem"), Spec("digits"), "b")
+    baseline = Trained(Spec("baseline"), Spec("digits"), "b")
     fits = [first, second, baseline]
     assert find_pair(fits, "jem", "baseline") == (second, baseline)
     assert find_pair(fits, "jem", "baseline", recipe="a", recipe_b="b") == (first, baseline)
@@ -205,7 +205,8 @@ def test_the_same_recipe_goes_before_others():
 
 def test_a_dataset_tells_pairs_apart():
     datasets = ("digits", "imagefolder:root=/a")
-    fits = [Trained(*names, "r") for names in itertools.product(("jem", "baseline"), datasets)]
+    pairs = itertools.product(("jem", "baseline"), datasets)
+    fits = [Trained(Spec(model), Spec(dataset), "r") for model, dataset in pairs]
     with pytest.raises(
         SpecError, match=r"\(1\) jem on digits, recipe r, with baseline on digits, recipe r; \(2\) "
     ):

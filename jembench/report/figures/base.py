@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from jembench import drawing
 from jembench.catalog.spec import slug
 from jembench.experiment.names import NO_NAMES, DisplayNames
-from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
 from jembench.report import headings
 from jembench.report.protocols import parts_of
@@ -79,7 +78,7 @@ class Result:
     @property
     def metric(self) -> str:
         """The name of the metric, without its options."""
-        return bare_name(self.cell.metric)
+        return self.cell.metric.bare
 
     @cached_property
     def options(self) -> Mapping[str, str]:
@@ -156,7 +155,7 @@ def display_names(fits: Iterable[FitKey], names: DisplayNames) -> DisplayNames:
     """
     keys = {fit.names for fit in fits}
     named = Counter((dataset, names.model(model, recipe)) for model, dataset, recipe in keys)
-    datasets = headings.distinct({dataset: bare_name(dataset) for _, dataset, _ in keys})
+    datasets = headings.distinct({dataset: dataset.bare for _, dataset, _ in keys})
     models = dict(names.models)
     for model, dataset, recipe in keys:
         name = names.model(model, recipe)
@@ -205,10 +204,10 @@ def planned(
         details: that tell it from other figures of these models, beside the options of the models
             and their recipes.
     """
-    models, seeds = {bare_name(fit.model) for fit in fits}, {f"s{fit.seed}" for fit in fits}
+    models, seeds = {fit.model.bare for fit in fits}, {f"s{fit.seed}" for fit in fits}
     parts = [
         figure,
-        bare_name(fits[0].dataset),
+        fits[0].dataset.bare,
         *(part for one in (models, seeds) if len(one) == 1 for part in one),
     ]
     arguments = [text.options.items() for fit in fits for text in (fit.model, fit.dataset)]

@@ -11,7 +11,6 @@ from jembench.catalog import discovery
 from jembench.drawing import PLAIN, Format, Style
 from jembench.errors import JembenchError, error_text
 from jembench.experiment.names import DisplayNames
-from jembench.experiment.sweep import bare_name
 from jembench.report.figures import examples, joint, training, values
 from jembench.report.figures.base import Planned, Result, colours_of, display_names, distinct
 from jembench.report.formats import csv_text
@@ -60,7 +59,7 @@ def of_metrics(
     for component in discovery.components("figures"):
         results = []
         for cell in cells:
-            if bare_name(cell.metric) == component.name and cell.outcome.status == "ok":
+            if cell.metric.bare == component.name and cell.outcome.status == "ok":
                 try:
                     results.append(Result(cell, store.read_arrays(cell), names, colours))
                 except JembenchError as error:

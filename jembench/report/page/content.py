@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from jembench.catalog.spec import slug
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
-from jembench.experiment.sweep import bare_name
 from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.respects import headline
 from jembench.report.rows import Row, grouped
@@ -75,9 +74,9 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
     }
     figures = {}
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
-    for group in grouped(measured, lambda cell: bare_name(cell.metric)):
+    for group in grouped(measured, lambda cell: cell.metric.bare):
         planned = planning.of_metrics(group, store, pictures.note, names, colours)
-        figures[bare_name(group[0].metric)] = pictures.drawn(planned)
+        figures[group[0].metric.bare] = pictures.drawn(planned)
     metrics = {row.metric for of_respect in headline(rows).values() for row in of_respect}
     shown = [base.Result(cell, {}, names, colours) for cell in measured if cell.metric in metrics]
     figures["seeds"] = pictures.drawn(values.seeds(shown))

@@ -11,7 +11,6 @@ from jembench import drawing
 from jembench.catalog import registry, trust
 from jembench.errors import CheckpointError, error_text, printable
 from jembench.experiment.names import NO_NAMES, DisplayNames
-from jembench.experiment.sweep import bare_name
 from jembench.report.headings import in_words
 from jembench.report.protocols import parts_of, source_in_words
 from jembench.report.rows import grouped
@@ -92,12 +91,11 @@ class Pictures:
 
         for group in grouped(sorted(cells, key=lambda cell: cell.fit.seed), lambda cell: cell.fit):
             measured = sorted(
-                filter(_source, group), key=lambda cell: bare_name(cell.metric) not in _SCORES
+                filter(_source, group), key=lambda cell: cell.metric.bare not in _SCORES
             )
             for cell in measured[:1]:
                 source = (
-                    f"{source_in_words(_source(cell))}, measured for "
-                    f"{in_words(bare_name(cell.metric))}"
+                    f"{source_in_words(_source(cell))}, measured for {in_words(cell.metric.bare)}"
                 )
                 if image := (self._own if _source(cell) in _OWN else self._new_chains)(cell):
                     return Picture(title_of(cell.fit, names), image, source=source)

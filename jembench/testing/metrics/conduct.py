@@ -8,9 +8,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from jembench.catalog import registry
 from jembench.catalog.options import options_of
-from jembench.catalog.spec import Scalar, format_value
+from jembench.catalog.spec import Scalar
 from jembench.errors import JembenchError
-from jembench.experiment.sweep import with_options
 from jembench.interfaces import Measurement
 from jembench.interfaces.metrics import Metric
 from jembench.testing import stage
@@ -72,9 +71,7 @@ def _with_other_options(subject: MetricSubject) -> Iterator[tuple[str, Metric]]:
         if name in resolved.incidental or other is None:
             continue
         try:
-            metric = registry.resolve(
-                "metrics", with_options(str(resolved), {name: format_value(other)})
-            ).make()
+            metric = registry.resolve("metrics", resolved.spec.with_(**{name: other})).make()
         except JembenchError:
             continue
         if getattr(metric, "parts", 1) == 1:
