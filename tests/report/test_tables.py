@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jembench.catalog.spec import Spec
 from jembench.experiment.names import DisplayNames
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, compares_with_itself, covers
@@ -32,21 +33,18 @@ def notes(table):
     return {note.mark: note.text for note in table.footnotes if note.mark}
 
 
-def part(cells, *metrics, grids=(), title=""):
-    def asked(dataset):
-        of_grids = [
-            place.metric
-            for grid in grids
-            if covers(grid.datasets, dataset)
-            for place in grid.places
-        ]
-        return tuple(
-            metric for metric in (*metrics, *of_grids) if not compares_with_itself(metric, dataset)
-        )
+def part(cells, *texts, grids=(), title=""):
+    metrics = tuple(map(Spec, texts))
 
-    return Part(
-        title, metrics, tuple(grids), {cell.fit.names: asked(cell.fit.dataset) for cell in cells}
-    )
+    def asked(dataset):
+        places = [
+            place for grid in grids if covers(grid.datasets, dataset) for place in grid.places
+        ]
+        every = [*metrics, *(place.metric for place in places)]
+        return tuple(metric for metric in every if not compares_with_itself(metric, dataset))
+
+    rows = {cell.fit.names: asked(cell.fit.dataset) for cell in cells}
+    return Part(title, metrics, tuple(grids), rows)
 
 
 def only(tables):

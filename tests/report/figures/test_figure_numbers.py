@@ -8,6 +8,7 @@ import torch
 
 from jembench.drawing import BLUE, VERMILLION
 from jembench.drawing import styled as in_our_style
+from jembench.experiment.names import DisplayNames
 from jembench.interfaces import Value
 from jembench.report.figures import calibration, density, detection, generation, training
 from jembench.report.figures.base import Result, distinct, with_interval
@@ -247,7 +248,8 @@ def curves(cell, tmp_path):
     for (model, seed), history in HISTORIES.items():
         (tmp_path / f"{model}{seed}").write_text(history)
     place = SimpleNamespace(history=lambda fit: tmp_path / f"{fit.model}{fit.seed}")
-    planned = training.curves_of(fits, place, pytest.fail, {("jem", "digits"): "ours"})
+    names = DisplayNames(models={("jem", "digits"): "ours"})
+    planned = training.curves_of(fits, place, pytest.fail, names)
     return [one.draw() for one in planned]
 
 
