@@ -16,7 +16,6 @@ MOST = {
     ("data", "nested comprehension"): 3,
     ("experiment", "nested comprehension"): 5,
     ("experiment", "walrus in a comprehension"): 4,
-    ("metrics", "nested comprehension"): 3,
     ("models", "nested comprehension"): 3,
     ("report", "conditional expression in an f-string"): 1,
     ("report", "nested comprehension"): 11,

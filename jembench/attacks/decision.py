@@ -14,9 +14,9 @@ from torch.nn import functional as F
 
 from jembench import progress
 from jembench.attacks.foolbox_bridge import foolbox, seeded, wrapped
-from jembench.attacks.gradient import Classes, Images
+from jembench.attacks.gradient import Classes, Images, Logits, rows_where
 from jembench.attacks.target import LOOKS, Target
-from jembench.attacks.threat import Closest, distance, stabilise
+from jembench.attacks.threat import Closest, before_search, distance, stabilise
 from jembench.progress import Phase
 
 Attack = Literal["boundary", "pointwise"]
@@ -28,7 +28,7 @@ class Start(NamedTuple):
     """The start of an attack on each image: an image of another class."""
 
     x: Tensor  # (N, C, H, W); the attacked image itself if there is no start
-    found: Tensor  # bool (N,)
+    exists: Tensor  # bool (N,)
 
 
 def choose_starts(
@@ -55,8 +55,10 @@ def choose_starts(
 
         It is correct by most of its predictions.
         """
-        for places in torch.split((labels == label).nonzero().flatten(), _BLOCK):
-            right = places[target.wrong_share(pool[places], labels[places], LOOKS) < 0.5]
+        of_class = rows_where(labels == label)
+        for places in torch.split(of_class, _BLOCK):
+            wrong = target.wrong_share(pool[places], labels[places], LOOKS)
+            right = places[wrong < 0.5]
             if len(right):
                 return int(right[0])
         return None
@@ -64,13 +66,17 @@ def choose_starts(
     with torch.no_grad():
         # by logits, since probabilities may round to 0 and tie
         ranked = target.logits(x).argsort(dim=1, descending=True)
-    chosen, found = x.clone(), torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    start = Start(x.clone(), torch.zeros_like(y, dtype=torch.bool))
     for row, own in enumerate(y.tolist()):
-        places = (first_right(other) for other in ranked[row].tolist() if other != own)
-        place = next((place for place in places if place is not None), None)
-        if place is not None:
-            chosen[row], found[row] = pool[place], True
-    return Start(chosen, found)
+        for label in ranked[row].tolist():
+            place = None
+            if label != own:
+                place = first_right(label)
+            if place is not None:
+                start.x[row] = pool[place]
+                start.exists[row] = True
+                break
+    return start
 
 
 class _OutOfQueries(Exception):
@@ -88,29 +94,35 @@ class _QueryLimit:
     """
 
     def __init__(self, target: Target, x: Tensor, y: Tensor, start: Tensor, spent: Phase) -> None:
-        self._target, self._x, self._y, self._spent = target, x, y, spent
+        self._target = target
+        self._x = x
+        self._y = y
+        self._spent = spent
         # largest number of queries for one prediction
         self._most = LOOKS if target.stochastic else 1
         self._queries = torch.zeros_like(y)
         self.closest = Closest(start.clone(), distance(x, start, "l2"))
 
-    def logits(self, x: Images) -> Float[Tensor, "N K"]:
+    def logits(self, x: Images) -> Logits:
         """Return one-hot logits: another class than the true one if adversarial."""
+        # the nearest adversarial images are known to be adversarial
         deceived = (x == self.closest.adversarial).flatten(1).all(dim=1)
         able = self._queries + self._most <= self._spent.total
-        rows = (able & ~deceived).nonzero().flatten()
+        rows = rows_where(able & ~deceived)
         if len(rows):
-            wrong = self._target.classes(x[rows]) != self._y[rows]
+            asked, y = x[rows], self._y[rows]
+            wrong = self._target.classes(asked) != y
             self._queries[rows] += torch.where(wrong, self._most, 1)
             self._spent.done = int(self._queries.max())
-            deceived[rows] = self._target.confirmed(wrong, x[rows], self._y[rows])
-            self.closest.keep(self._x, rows, x[rows], deceived[rows], "l2")
+            deceived[rows] = self._target.confirmed(wrong, asked, y)
+            self.closest.keep(self._x, rows, asked, deceived[rows], "l2")
         elif not bool(deceived.all() | able.any()):
             raise _OutOfQueries
+
         classes = self._target.data.num_classes
-        return F.one_hot(torch.where(deceived, (self._y + 1) % classes, self._y), classes).to(
-            x.dtype
-        )
+        wrong_class = (self._y + 1) % classes
+        shown = torch.where(deceived, wrong_class, self._y)
+        return F.one_hot(shown, classes).to(x.dtype)
 
 
 def attack(
@@ -136,21 +148,26 @@ def attack(
             attack are not counted.
         seed: the random seed.
     """
-    wrong = target.deceived(x, y)
-    closest = Closest(x.clone(), torch.where(wrong, 0.0, torch.inf).double())
-    ready = ~wrong & start.found
+    closest = before_search(target, x, y)
+    wrong = closest.distance == 0
+    ready = ~wrong & start.exists
     ready[ready.clone()] = target.wrong_share(start.x[ready], y[ready], LOOKS) > 0.5
     if not bool(ready.any()):
         return closest
+
     x, y, begin = x[ready], y[ready], start.x[ready]
     attacks = foolbox().attacks
-    made = (
-        attacks.BoundaryAttack(steps=queries) if name == "boundary" else attacks.PointwiseAttack()
-    )
+    if name == "boundary":
+        algorithm = attacks.BoundaryAttack(steps=queries)
+    else:
+        algorithm = attacks.PointwiseAttack()
     with seeded(seed), torch.no_grad(), progress.phase("", queries, "queries") as spent:
         limited = _QueryLimit(target, x, y, begin, spent)
+        model = wrapped(limited.logits, x.device)
         with suppress(_OutOfQueries):
-            made(wrapped(limited.logits, x.device), x, y, epsilons=None, starting_points=begin)
+            algorithm(model, x, y, epsilons=None, starting_points=begin)
+
     nearest = stabilise(target, x, y, limited.closest, "l2")
-    closest.adversarial[ready], closest.distance[ready] = nearest
+    closest.adversarial[ready] = nearest.adversarial
+    closest.distance[ready] = nearest.distance
     return closest

@@ -9,12 +9,11 @@ Legend: N images, C channels, H height, W width.
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from jembench import progress
 from jembench.attacks.eps import largest_distance
-from jembench.attacks.gradient import Classes, Images
+from jembench.attacks.gradient import Classes, Images, Numbers, rows_where
 from jembench.attacks.target import LOOKS, Target
 from jembench.attacks.threat import steepest
 from jembench.data.pixels import to_float, to_uint8
@@ -61,24 +60,29 @@ def ascend(target: Target, noise: Images, y: Classes, *, steps: int, threshold: 
         shown = to_float(to_uint8(moved, _RANGE), _RANGE)
         gradient, wrong = target.slope(shown, y[left])
         target.check()
-        sure, rows = ~wrong, (~wrong).nonzero().flatten()
+        sure = ~wrong
+        rows = rows_where(sure)
         if len(rows):
-            sure[rows] = confidence(target, shown[rows], y[left[rows]], LOOKS) > threshold
+            classes = y[left[rows]]
+            sure[rows] = confidence(target, shown[rows], classes, LOOKS) > threshold
         images[left] = shown
         reached[left] = sure
         taken[left] = torch.where(sure, step, taken[left])
-        stay = (~sure).nonzero().flatten()
+        stay = rows_where(~sure)
         if not len(stay):
             break
-        left, moved, gradient = left[stay], moved[stay], gradient[stay]
-        moved = (moved - size * steepest(gradient, "l2")).clamp(0, 1)
+        left = left[stay]
+        change = size * steepest(gradient[stay], "l2")
+        moved = (moved[stay] - change).clamp(0, 1)
     return Ends(images, reached, taken)
 
 
-def confidence(target: Target, x: Images, y: Classes, looks: int) -> Float[Tensor, " N"]:
+def confidence(target: Target, x: Images, y: Classes, looks: int) -> Numbers:
     """Return p(y|x), in float64; for a stochastic model, the mean of ``looks`` evaluations."""
-    answers = [
-        target.probabilities(x).gather(1, y[:, None])
-        for _ in range(looks if target.stochastic else 1)
-    ]
+    if not target.stochastic:
+        looks = 1
+    answers = []
+    for _ in range(looks):
+        p = target.probabilities(x)
+        answers.append(p.gather(1, y[:, None]))
     return torch.stack(answers).double().mean(dim=0).squeeze(1)

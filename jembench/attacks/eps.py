@@ -35,7 +35,9 @@ def largest_distance(norm: Norm, dimensions: int) -> float:
 
     ``dimensions`` is pixels times channels.
     """
-    return 1.0 if norm == "linf" else math.sqrt(dimensions)
+    if norm == "linf":
+        return 1.0
+    return math.sqrt(dimensions)
 
 
 def rounding(norm: Norm, dimensions: int) -> float:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
+
+from jembench.attacks.gradient import Images, Logits
 
 
 def foolbox() -> Any:
@@ -35,7 +36,7 @@ class _Module(nn.Module):
         self.eval()
         self._logits = logits
 
-    def forward(self, x: Float[Tensor, "N C H W"]) -> Float[Tensor, "N K"]:
+    def forward(self, x: Images) -> Logits:
         return self._logits(x)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from jembench.interfaces import DataSpec
@@ -22,6 +22,19 @@ Images = Float[Tensor, "N C H W"]
 Classes = Int[Tensor, " N"]
 """A class of each image."""
 
+Flags = Bool[Tensor, " N"]
+"""True or False for each image."""
+
+Numbers = Float[Tensor, " N"]
+"""A number of each image."""
+
+Logits = Float[Tensor, "N K"]
+
+
+def rows_where(flags: Flags) -> Int[Tensor, " B"]:
+    """Return the indices of the flags that are set."""
+    return flags.nonzero().flatten()
+
 
 @contextmanager
 def settled(model: nn.Module, device: torch.device) -> Iterator[None]:
@@ -33,19 +46,22 @@ def settled(model: nn.Module, device: torch.device) -> Iterator[None]:
         yield
 
 
-def logits_of(model: nn.Module, data: DataSpec, x: Images) -> Float[Tensor, "N K"]:
+def logits_of(model: nn.Module, data: DataSpec, x: Images) -> Logits:
     """Return f(x) of images in [0, 1], in float32 or float64."""
     low, high = data.bounds
-    return logits_function(model, data.num_classes)(x * (high - low) + low)
+    logits = logits_function(model, data.num_classes)
+    return logits(x * (high - low) + low)
 
 
-def gradient_of(
-    loss: Callable[[Tensor], tuple[Tensor, Tensor]], x: Images
-) -> tuple[Images, Tensor]:
+Loss = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""A function of images: the sum of their losses, and rows such as logits (N, K)."""
+
+
+def gradient_of(loss: Loss, x: Images) -> tuple[Images, Tensor]:
     """Return the gradient of a loss with respect to images, and the loss's rows.
 
     Args:
-        loss: the function to the sum of the images' losses and rows such as logits (N, K).
+        loss: of images.
         x: the images.
     """
     with torch.enable_grad():

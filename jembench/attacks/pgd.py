@@ -19,9 +19,17 @@ from torch import Tensor
 
 from jembench import progress
 from jembench.attacks.eps import Norm, largest_distance
-from jembench.attacks.gradient import Images
+from jembench.attacks.gradient import Images, Numbers, rows_where
 from jembench.attacks.target import LOOKS, Target
-from jembench.attacks.threat import Closest, distance, per_image, project, stabilise, steepest
+from jembench.attacks.threat import (
+    Closest,
+    before_search,
+    distance,
+    per_image,
+    project,
+    stabilise,
+    steepest,
+)
 
 Starts = Float[Tensor, "N R C H W"]
 """The starts of restarts relative to each image, in units of eps."""
@@ -47,7 +55,7 @@ class Hits(NamedTuple):
     # (N, C, H, W): the first success; else x, or for a stochastic model the best end
     adversarial: Tensor
     restart: Tensor  # int64 (N,): the restart of the success
-    found: Tensor  # bool (N,)
+    succeeded: Tensor  # bool (N,)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,9 +72,7 @@ class PGD:
     steps: int = 40
     tolerance: float = 0.01
 
-    def at(
-        self, target: Target, x: Images, y: Tensor, eps: Float[Tensor, " N"], starts: Starts
-    ) -> Hits:
+    def at(self, target: Target, x: Images, y: Tensor, eps: Numbers, starts: Starts) -> Hits:
         """Attack each image from all restarts within its own eps, until a success.
 
         The rows of a finished image have no effect and are removed from the batch. For this the
@@ -81,33 +87,42 @@ class PGD:
             eps: the eps of each image.
             starts: of all restarts.
         """
-        restarts = starts.shape[1]
         hits = Hits(x.clone(), torch.zeros_like(y), torch.zeros_like(y, dtype=torch.bool))
         left = torch.arange(len(x), device=x.device)
-        around, label, radius = (each.repeat_interleave(restarts, dim=0) for each in (x, y, eps))
-        moved = project(
-            around + per_image(radius) * starts.flatten(0, 1), around, radius, self.norm
-        )
-        every = 1 if target.stochastic or x.device.type == "cpu" else REMOVAL_INTERVAL
+
+        # the rows of the images that are left: each with all of its restarts
+        restarts = starts.shape[1]
+        around = x.repeat_interleave(restarts, dim=0)
+        label = y.repeat_interleave(restarts, dim=0)
+        radius = eps.repeat_interleave(restarts, dim=0)
+        begin = around + per_image(radius) * starts.flatten(0, 1)
+        moved = project(begin, around, radius, self.norm)
+
+        # on a GPU a removal at every step would take longer than the rows
+        interval = REMOVAL_INTERVAL
+        if target.stochastic or x.device.type == "cpu":
+            interval = 1
+
         for step in progress.track(range(1, self.steps + 1), "", "steps"):
             gradient, wrong = target.slope(moved, label)
-            _take(hits, left, moved, target.confirmed(wrong, moved, label).double())
-            if step % every == 0:
-                stay = (~hits.found[left]).nonzero().flatten()
+            confirmed = target.confirmed(wrong, moved, label)
+            _take(hits, left, moved, confirmed.double())
+            if step % interval == 0:
+                stay = rows_where(~hits.succeeded[left])
                 if not len(stay):
                     target.check()
                     return hits
                 if len(stay) < len(left):
                     left = left[stay]
-                    around, label, radius, moved, gradient = (
-                        _by_image(each, restarts)[stay].flatten(0, 1)
-                        for each in (around, label, radius, moved, gradient)
-                    )
+                    rows = [around, label, radius, moved, gradient]
+                    rows = [_by_image(values, restarts)[stay].flatten(0, 1) for values in rows]
+                    around, label, radius, moved, gradient = rows
             size = per_image(STRIDE / self.steps * radius)
-            moved = project(moved + size * steepest(gradient, self.norm), around, radius, self.norm)
-        _take(
-            hits, left, moved, target.wrong_share(moved, label, LOOKS), failures=target.stochastic
-        )
+            moved = moved + size * steepest(gradient, self.norm)
+            moved = project(moved, around, radius, self.norm)
+
+        wrong_share = target.wrong_share(moved, label, LOOKS)
+        _take(hits, left, moved, wrong_share, failures=target.stochastic)
         return hits
 
     def robust(self, target: Target, x: Images, y: Tensor, eps: float, starts: Starts) -> Closest:
@@ -118,15 +133,15 @@ class PGD:
         If the attack fails on a stochastic model, the image is the end of the restart that is
         misclassified most often.
         """
-        closest = _misclassified(target, x, y)
-        size = torch.full_like(closest.distance, eps)
-        for some in (starts[:, :1], starts[:, 1:]):  # most images need no second restart
-            rows = closest.distance.isinf().nonzero().flatten()
-            if len(rows) and some.shape[1]:
-                hits = self.at(target, x[rows], y[rows], size[rows].to(x.dtype), some[rows])
+        closest = before_search(target, x, y)
+        radius = torch.full_like(closest.distance, eps).to(x.dtype)
+        for begins in (starts[:, :1], starts[:, 1:]):  # most images need no second restart
+            rows = rows_where(closest.distance.isinf())
+            if len(rows) and begins.shape[1]:
+                hits = self.at(target, x[rows], y[rows], radius[rows], begins[rows])
                 far = distance(x[rows], hits.adversarial, self.norm)
                 closest.adversarial[rows] = hits.adversarial
-                closest.distance[rows] = torch.where(hits.found, far, torch.inf)
+                closest.distance[rows] = torch.where(hits.succeeded, far, torch.inf)
         return closest
 
     def minimal(
@@ -142,44 +157,46 @@ class PGD:
         passes. A size in ``sizes`` that is within the tolerance below an image's distance is
         attacked separately, as in :meth:`robust`.
         """
-        closest, largest = _misclassified(target, x, y), largest_distance(self.norm, x[0].numel())
+        closest = before_search(target, x, y)
         best = closest.distance
+        largest = largest_distance(self.norm, x[0].numel())
+        shrink = 1 - self.tolerance
 
         def attempt(rows: Tensor, eps: Tensor, starts: Tensor) -> Hits:
-            hits = self.at(target, x[rows], y[rows], eps[rows].to(x.dtype), starts[rows])
-            closest.keep(x, rows, hits.adversarial, hits.found, self.norm)
+            radius = eps[rows].to(x.dtype)
+            hits = self.at(target, x[rows], y[rows], radius, starts[rows])
+            closest.keep(x, rows, hits.adversarial, hits.succeeded, self.norm)
             return hits
 
-        rows, own = best.isinf().nonzero().flatten(), starts[:, :1].clone()
+        rows = rows_where(best.isinf())
+        own = starts[:, :1].clone()
         for _ in range(starts.shape[1]):
-            # the largest eps below the best at which the restart failed
-            left, failed = rows, torch.zeros_like(best)
+            # one restart of each image searches its smallest eps
+            left = rows
+            failed = torch.zeros_like(best)  # the largest eps below the best at which it failed
             leap = 2 * self.tolerance
             while len(left):
                 eps = _next_eps(failed, best, leap, FIRST[self.norm], largest)
                 hits = attempt(left, eps, own)
-                failed[left] = torch.where(hits.found, failed[left], eps[left])
+                failed[left] = torch.where(hits.succeeded, failed[left], eps[left])
                 leap = min(2 * leap, 0.5)
                 wide = best.isfinite() & (best - failed > self.tolerance * best)
-                left = left[(wide | (best.isinf() & (failed < largest)))[left]]
+                growing = best.isinf() & (failed < largest)
+                left = left[(wide | growing)[left]]
             if starts.shape[1] == 1 or not len(rows):
                 break
-            hits = attempt(rows, ((1 - self.tolerance) * best).clamp_max(largest), starts)
+
+            # all restarts attack just below; one that succeeds searches next
+            hits = attempt(rows, (shrink * best).clamp_max(largest), starts)
             own[rows] = starts[rows, hits.restart][:, None]
-            rows = rows[hits.found]
+            rows = rows[hits.succeeded]
+
+        # the points of a curve, which may lie between the last failure and the best
         for size in sizes:
-            rows = ((best > size) & ((1 - self.tolerance) * best < size)).nonzero().flatten()
+            rows = rows_where((best > size) & (shrink * best < size))
             if len(rows):
                 attempt(rows, torch.full_like(best, size), starts)
         return stabilise(target, x, y, closest, self.norm)
-
-
-def _misclassified(target: Target, x: Tensor, y: Tensor) -> Closest:
-    """Return the state before a search.
-
-    The distance is 0 for images that deceive the model unchanged, else infinity.
-    """
-    return Closest(x.clone(), torch.where(target.deceived(x, y), 0.0, torch.inf).double())
 
 
 def _take(
@@ -196,15 +213,18 @@ def _take(
         share: float64 (B,), the share of their predictions that are wrong.
         failures: True to record rows without a success as well.
     """
+    # the restart of each image that is misclassified most often
     share = share.view(len(left), -1)
-    each, restart = torch.arange(len(left), device=share.device), share.argmax(dim=1)
-    going = ~hits.found[left]
-    success = going & (share[each, restart] == 1)
-    images = _by_image(moved, share.shape[1])[each, restart]
+    row = torch.arange(len(left), device=share.device)
+    restart = share.argmax(dim=1)
+    images = _by_image(moved, share.shape[1])[row, restart]
+
+    going = ~hits.succeeded[left]
+    success = going & (share[row, restart] == 1)
     taken = going if failures else success
     hits.adversarial[left] = torch.where(per_image(taken), images, hits.adversarial[left])
     hits.restart[left] = torch.where(success, restart, hits.restart[left])
-    hits.found[left] = hits.found[left] | success
+    hits.succeeded[left] |= success
 
 
 def _by_image(rows: Tensor, restarts: int) -> Tensor:

@@ -12,10 +12,9 @@ import math
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from jembench.attacks.gradient import Images, gradient_of, settled
+from jembench.attacks.gradient import Images, Logits, gradient_of, settled
 from jembench.interfaces import ChainState, Sampler
 from jembench.models.energies import energy_function, logits_function
 
@@ -71,7 +70,7 @@ class Refined(nn.Module):
         self.noise = noise
         self.smooth = smooth
 
-    def logits(self, x: Images) -> Float[Tensor, "N K"]:
+    def logits(self, x: Images) -> Logits:
         """Return the mean over chains of log p(y|x) at their ends, with new noise.
 
         For noisy copies it returns the log of the mean of p(y|x).
@@ -83,9 +82,12 @@ class Refined(nn.Module):
                     copies.shape, generator=self.generator, device=x.device, dtype=x.dtype
                 )
                 copies = copies + self.noise * drawn
-            log_p = logits_function(self.model, 0)(self._refine(copies)).log_softmax(dim=1)
+            logits = logits_function(self.model, 0)(self._refine(copies))
+            log_p = logits.log_softmax(dim=1)
         log_p = log_p.view(len(x), self.copies, log_p.shape[1])
-        return log_p.logsumexp(dim=1) - math.log(self.copies) if self.smooth else log_p.mean(dim=1)
+        if self.smooth:
+            return log_p.logsumexp(dim=1) - math.log(self.copies)
+        return log_p.mean(dim=1)
 
     def _refine(self, x: Tensor) -> Tensor:
         if self.grad == "through":

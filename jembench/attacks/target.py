@@ -7,11 +7,20 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jembench.attacks.gradient import Classes, Images, gradient_of, logits_of, settled
+from jembench.attacks.gradient import (
+    Classes,
+    Flags,
+    Images,
+    Logits,
+    Numbers,
+    gradient_of,
+    logits_of,
+    rows_where,
+    settled,
+)
 from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
 from jembench.models import predictions
@@ -58,10 +67,12 @@ class Target:
         self.model = model
         self.data = data
         self.stochastic = isinstance(model, Stochastic)
-        self._copies = model.copies if isinstance(model, Stochastic) else 1
+        self._copies = 1
+        if isinstance(model, Stochastic):
+            self._copies = model.copies
         self._finite: list[Tensor] = []  # bool (), one for each pass since the last check
 
-    def logits(self, x: Images) -> Float[Tensor, "N K"]:
+    def logits(self, x: Images) -> Logits:
         """Return f(x) of any number of images in [0, 1], in float32 or float64.
 
         The result is differentiable with respect to x.
@@ -109,7 +120,8 @@ class Target:
         """
         require_gradients(self.model)
         parts = self._in_parts(lambda part: self._slope(x[part], y[part]), x)
-        return LossGradient(*map(torch.cat, zip(*parts, strict=True)))
+        gradients, wrong = zip(*parts, strict=True)
+        return LossGradient(torch.cat(gradients), torch.cat(wrong))
 
     def _slope(self, x: Tensor, y: Tensor) -> LossGradient:
         def cross_entropy(at: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,31 +142,35 @@ class Target:
         with torch.no_grad():
             return self.logits(x).argmax(dim=1)
 
-    def probabilities(self, x: Images) -> Float[Tensor, "N K"]:
+    def probabilities(self, x: Images) -> Logits:
         """Return p(y|x)."""
         with torch.no_grad():
             return self.logits(x).softmax(dim=1)
 
-    def wrong_share(self, x: Images, y: Classes, looks: int) -> Float[Tensor, " N"]:
+    def wrong_share(self, x: Images, y: Classes, looks: int) -> Numbers:
         """Return the share of ``looks`` predictions that are wrong, 0 to 1.
 
         A deterministic model predicts once.
         """
-        looks = looks if self.stochastic else 1
-        return torch.stack([self.classes(x) != y for _ in range(looks)]).double().mean(dim=0)
+        if not self.stochastic:
+            looks = 1
+        wrong = torch.stack([self.classes(x) != y for _ in range(looks)])
+        return wrong.double().mean(dim=0)
 
-    def confirmed(self, wrong: Bool[Tensor, " N"], x: Images, y: Classes) -> Bool[Tensor, " N"]:
+    def confirmed(self, wrong: Flags, x: Images, y: Classes) -> Flags:
         """Return whether each image, ``wrong`` if misclassified once, deceives the model.
 
         All of ``LOOKS`` predictions of a stochastic model must be wrong, the first one included.
         """
         if not self.stochastic:
             return wrong
-        deceived, rows = wrong.clone(), wrong.nonzero().flatten()
+        deceived = wrong.clone()
+        rows = rows_where(wrong)
         if len(rows):
-            deceived[rows] = self.wrong_share(x[rows], y[rows], LOOKS - 1) == 1
+            share = self.wrong_share(x[rows], y[rows], LOOKS - 1)
+            deceived[rows] = share == 1
         return deceived
 
-    def deceived(self, x: Images, y: Classes) -> Bool[Tensor, " N"]:
+    def deceived(self, x: Images, y: Classes) -> Flags:
         """Return whether each image deceives the model, see :meth:`confirmed`."""
         return self.confirmed(self.classes(x) != y, x, y)

@@ -8,25 +8,36 @@ from collections.abc import Callable
 from typing import NamedTuple, get_args
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
 from jembench.attacks.eps import Norm as Norm
 from jembench.attacks.eps import largest_distance, rounding
-from jembench.attacks.gradient import Classes, Images, logits_of
+from jembench.attacks.gradient import (
+    Classes,
+    Flags,
+    Images,
+    Logits,
+    Numbers,
+    logits_of,
+    rows_where,
+)
 from jembench.attacks.target import Target
 from jembench.interfaces import DataSpec
 from jembench.models.energies import LogitModel
 from jembench.models.execution import mode
 
 
-def distance(x: Images, other: Images, norm: Norm) -> Float[Tensor, " N"]:
+def distance(x: Images, moved: Images, norm: Norm) -> Numbers:
     """Return the norm of each image's change, in float64."""
-    change = (other.double() - x.double()).flatten(1)
-    return change.abs().amax(dim=1) if norm == "linf" else change.norm(dim=1)
+    change = (moved.double() - x.double()).flatten(1)
+    if norm == "linf":
+        return change.abs().amax(dim=1)
+    lengths: Numbers = change.norm(dim=1)
+    return lengths
 
 
-def project(moved: Images, x: Images, eps: Float[Tensor, " N"], norm: Norm) -> Images:
+def project(moved: Images, x: Images, eps: Numbers, norm: Norm) -> Images:
     """Project images onto the ball of radius eps around x, and clamp them to [0, 1].
 
     Clamping brings them nearer to x.
@@ -34,15 +45,16 @@ def project(moved: Images, x: Images, eps: Float[Tensor, " N"], norm: Norm) -> I
     The radius is reduced by the rounding error of float32, so that the distance of the result,
     measured in float64, is never above eps.
     """
-    radius = per_image((eps - rounding(norm, x[0].numel())).clamp_min(0))
+    least = eps - rounding(norm, x[0].numel())
+    radius = per_image(least.clamp_min(0))
     change = moved - x
     if norm == "linf":
         change = torch.minimum(torch.maximum(change, -radius), radius)
     else:
-        length = per_image(
-            torch.linalg.vector_norm(change.flatten(1), dim=1, dtype=torch.float64)
-        ).to(change.dtype)
-        change = change * torch.where(length > radius, radius / length.clamp_min(1e-12), 1.0)
+        lengths = torch.linalg.vector_norm(change.flatten(1), dim=1, dtype=torch.float64)
+        length = per_image(lengths).to(change.dtype)
+        shrink = radius / length.clamp_min(1e-12)
+        change = change * torch.where(length > radius, shrink, 1.0)
     return (x + change).clamp_(0, 1)
 
 
@@ -54,11 +66,16 @@ def steepest(gradient: Images, norm: Norm) -> Images:
     gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
     if norm == "linf":
         return gradient.sign()
-    return gradient / per_image(gradient.flatten(1).norm(dim=1)).clamp_min(1e-12)
+    length = per_image(gradient.flatten(1).norm(dim=1))
+    return gradient / length.clamp_min(1e-12)
+
+
+Score = Callable[[Tensor], Tensor]
+"""A function of images (N, C, H, W) in [0, 1]: the sum of their scores, ()."""
 
 
 def ascend(
-    score: Callable[[Tensor], Tensor],
+    score: Score,
     x: Images,
     eps: float,
     norm: Norm,
@@ -75,7 +92,7 @@ def ascend(
     the device.
 
     Args:
-        score: the function from images (N, C, H, W) in [0, 1] to the sum of their scores, ().
+        score: the function that increases.
         x: images in [0, 1].
         eps: the radius of the ball.
         norm: of the ball and of each step.
@@ -84,11 +101,14 @@ def ascend(
         start: the first images, which are projected onto the ball; x if None.
     """
     radius = torch.full_like(x[:, 0, 0, 0], eps)
-    moved = x if start is None else project(start, x, radius, norm)
+    moved = x
+    if start is not None:
+        moved = project(start, x, radius, norm)
     gradient = torch.func.grad(score)  # unlike autograd.grad, is compiled with the loss
     with torch.no_grad():
         for _ in range(steps):
-            moved = project(moved + step_size * steepest(gradient(moved), norm), x, radius, norm)
+            step = step_size * steepest(gradient(moved), norm)
+            moved = project(moved + step, x, radius, norm)
     return moved
 
 
@@ -102,7 +122,8 @@ class Attack(NamedTuple):
 
     def random_start(self, x: Images) -> Images:
         """Draw an image uniformly from the ball around each image, which may leave [0, 1]."""
-        return x + self.eps * in_unit_ball(len(x), tuple(x.shape[1:]), self.norm, x.device)
+        changes = in_unit_ball(len(x), tuple(x.shape[1:]), self.norm, x.device)
+        return x + self.eps * changes
 
 
 class AttackedModel(LogitModel):
@@ -122,32 +143,21 @@ class AttackedModel(LogitModel):
         low, high = self.data.bounds
         return ((x - low) / (high - low)).clamp(0, 1)
 
-    def logits_of_unit(self, x: Images) -> Float[Tensor, "N K"]:
+    def logits_of_unit(self, x: Images) -> Logits:
         """Return f(x) of images in [0, 1], in float32 or float64."""
         return logits_of(self, self.data, x)
 
     def attacked(
-        self,
-        attack: Attack,
-        x: Images,
-        score: Callable[[Tensor], Tensor],
-        start: Images | None = None,
+        self, attack: Attack, x: Images, score: Score, start: Images | None = None
     ) -> Images:
         """Return the last images of :func:`ascend` from images in [0, 1], successful or not.
 
         The network is in evaluation mode, so that the attack does not change the statistics of
         batch norm, and dropout draws no new mask at each step.
         """
+        norm, eps, steps, step_size = attack
         with mode(self, train=False):
-            return ascend(
-                score,
-                x,
-                attack.eps,
-                attack.norm,
-                steps=attack.steps,
-                step_size=attack.step_size,
-                start=start,
-            )
+            return ascend(score, x, eps, norm, steps=steps, step_size=step_size, start=start)
 
 
 def starts(
@@ -193,7 +203,7 @@ class Closest(NamedTuple):
     adversarial: Tensor  # (N, C, H, W); the image itself if none was found
     distance: Tensor  # float64 (N,): 0 if the image itself is misclassified, inf if none was found
 
-    def keep(self, x: Tensor, rows: Tensor, images: Tensor, found: Tensor, norm: Norm) -> None:
+    def keep(self, x: Tensor, rows: Tensor, images: Tensor, deceive: Tensor, norm: Norm) -> None:
         """Keep new adversarial images, in place, if they are nearer than the present ones.
 
         Args:
@@ -201,13 +211,19 @@ class Closest(NamedTuple):
             rows: int64 (B,), the index of the attacked image of each of ``images``, without
                 repetition.
             images: (B, C, H, W).
-            found: bool (B,), True for adversarial ones.
+            deceive: bool (B,), True for adversarial ones.
             norm: of the distance.
         """
         far = distance(x[rows], images, norm)
-        nearer = found & (far < self.distance[rows])
+        nearer = deceive & (far < self.distance[rows])
         self.adversarial[rows] = torch.where(per_image(nearer), images, self.adversarial[rows])
         self.distance[rows] = torch.where(nearer, far, self.distance[rows])
+
+
+def before_search(target: Target, x: Images, y: Classes) -> Closest:
+    """Return each image itself, at distance 0 if it deceives the model unchanged, else infinity."""
+    deceived = target.deceived(x, y)
+    return Closest(x.clone(), torch.where(deceived, 0.0, torch.inf).double())
 
 
 STRETCH, STRETCHES = 1.05, 12
@@ -226,13 +242,15 @@ def stabilise(target: Target, x: Images, y: Classes, closest: Closest, norm: Nor
     """
     if not target.stochastic:
         return closest
-    rows = ((closest.distance > 0) & closest.distance.isfinite()).nonzero().flatten()
+    rows = rows_where((closest.distance > 0) & closest.distance.isfinite())
     for _ in range(STRETCHES):
         rows = rows[~target.deceived(closest.adversarial[rows], y[rows])]
         if not len(rows):
             break
-        moved = (x[rows] + STRETCH * (closest.adversarial[rows] - x[rows])).clamp(0, 1)
-        closest.adversarial[rows], closest.distance[rows] = moved, distance(x[rows], moved, norm)
+        change = closest.adversarial[rows] - x[rows]
+        moved = (x[rows] + STRETCH * change).clamp(0, 1)
+        closest.adversarial[rows] = moved
+        closest.distance[rows] = distance(x[rows], moved, norm)
     return closest
 
 
@@ -245,7 +263,7 @@ them must be wrong.
 
 
 def verify(
-    target: Target, x: Images, y: Classes, adversarial: Images, claimed: Bool[Tensor, " N"]
+    target: Target, x: Images, y: Classes, adversarial: Images, claimed: Flags
 ) -> dict[str, Tensor]:
     """Measure the distances, predict the classes again, and discard claims that are not confirmed.
 
@@ -266,19 +284,17 @@ def verify(
     Raises:
         ValueError: if an adversarial image is not finite, or outside of [0, 1].
     """
-    if not bool(((adversarial >= 0) & (adversarial <= 1)).all()):
+    is_valid = (adversarial >= 0) & (adversarial <= 1)
+    if not bool(is_valid.all()):
         raise ValueError("an attack returned values that are outside of 0..1 or not finite")
     wrong = target.wrong_share(adversarial, y, VERIFICATIONS)
-    found = claimed & (wrong > 0.5)
-    arrays = {
-        "adversarial": adversarial,
-        "found": found,
-        "wrong": wrong,
-        "unverified": claimed & ~found,
-    }
+    verified = claimed & (wrong > 0.5)
+    arrays = {"adversarial": adversarial, "found": verified, "wrong": wrong}
+    arrays["unverified"] = claimed & ~verified
     for norm in get_args(Norm):
         largest = largest_distance(norm, x[0].numel())
-        arrays[f"distance-{norm}"] = torch.where(found, distance(x, adversarial, norm), largest)
+        distances = distance(x, adversarial, norm)
+        arrays[f"distance-{norm}"] = torch.where(verified, distances, largest)
     arrays["predicted"] = target.classes(adversarial)
     if target.stochastic:
         arrays["wrong-as-it-is"] = target.wrong_share(x, y, VERIFICATIONS)

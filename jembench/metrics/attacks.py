@@ -10,21 +10,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from jembench.attacks.eps import Norm, largest_distance, parse_eps, rounding
-from jembench.catalog.spec import Scalar, stable_hash
+from jembench.catalog.spec import stable_hash
 from jembench.catalog.validation import Range
 from jembench.errors import OutOfTime, PartDone, SpecError
 from jembench.interfaces import Need
-from jembench.metrics.base import MOST, Metric, NotNegative, OptionalCount, mean, median, share
+from jembench.metrics.base import (
+    MOST,
+    PERCENT,
+    Metric,
+    NotNegative,
+    OptionalCount,
+    mean,
+    median,
+    share,
+)
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from jembench.attacks.target import Target
-    from jembench.interfaces import Evaluation, Measurement
-    from jembench.metrics.base import Array, Arrays, Estimate
+    from jembench.interfaces import DataSpec, Evaluation, Measurement
+    from jembench.metrics.base import Array, Arrays, Estimate, Needs, Parts
 
 SHARD, SHARD_REFINED = 50, 25
 """Images per shard on a CPU, without and with refinement. A kill loses at most the work on one
@@ -47,8 +58,10 @@ CURVE: Mapping[Norm, tuple[str, ...]] = {
 }
 """The points of the curve of accuracy over eps that tables show; figures show the whole curve."""
 
+UNIT = (0.0, 1.0)
+"""The range of the pixels that attacks change."""
+
 _VERSION = 3  # of the attacks; stored shards of another version are not used
-_RANGE = (0.0, 1.0)
 
 # --- a budget -------------------------------------------------------------------------------------
 
@@ -65,6 +78,11 @@ class Budget(NamedTuple):
     tolerance: float  # relative error of the smallest eps
     eot: int  # chains whose mean is the prediction of a refined model
     queries: int  # per image, of a decision-based attack
+
+    def replaced(self, **options: int | None) -> Budget:
+        """Return the budget with other numbers; None: as they are."""
+        numbers = {name: number for name, number in options.items() if number is not None}
+        return self._replace(**numbers)
 
 
 # The numbers of a name never change, since the name is part of the identity of results; other
@@ -88,6 +106,11 @@ class Chosen:
     index: Tensor  # int64 (N,) in the test images
     images: Tensor  # uint8 (N, C, H, W)
     labels: Tensor  # int64 (N,)
+
+    def part(self, start: int, stop: int) -> Chosen:
+        """Return the images from ``start`` up to ``stop``."""
+        rows = slice(start, stop)
+        return Chosen(self.index[rows], self.images[rows], self.labels[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +145,9 @@ class Attacked(NamedTuple):
     @property
     def details(self) -> dict[str, Any]:
         """``partial``, unless all images were attacked."""
-        return (
-            {"partial": f"{self.images} of {self.wanted} images"}
-            if self.images < self.wanted
-            else {}
-        )
+        if self.images == self.wanted:
+            return {}
+        return {"partial": f"{self.images} of {self.wanted} images"}
 
     def whole(self) -> dict[str, Array]:
         """Return the arrays of all images.
@@ -171,7 +192,7 @@ class Attack(Metric):
     eot: OptionalCount = None
     data_noise: NotNegative = 0.0
     smooth: NotNegative = 0.0
-    searches: ClassVar[bool] = True
+    searches = True
     """True if successes against random predictions are confirmed during the attack too, not only by
     verification.
     """
@@ -187,11 +208,8 @@ class Attack(Metric):
 
     @property
     def spent(self) -> Budget:
-        """The budget, with the numbers that options of the same names replace."""
-        options: dict[str, Any] = {name: getattr(self, name, None) for name in Budget._fields}
-        return BUDGETS[self.budget]._replace(
-            **{name: value for name, value in options.items() if value is not None}
-        )
+        """The budget, with the numbers of options. A subclass adds those of its own options."""
+        return BUDGETS[self.budget].replaced(images=self.images, eot=self.eot)
 
     @property
     def grad(self) -> Gradient | None:
@@ -204,22 +222,31 @@ class Attack(Metric):
         return bool(self.refine or self.data_noise or self.smooth)
 
     @property
-    def requires(self) -> frozenset[Need]:
+    def requires(self) -> Needs:
         """The needs of the metric."""
         needs: set[Need] = {"logits", "labels"}
-        needs |= {"energy", "samples", "chains"} if self.refine else set()
-        return frozenset(needs | ({"gradients"} if self.grad else set()))
+        if self.refine:
+            needs |= {"energy", "samples", "chains"}
+        if self.grad:
+            needs.add("gradients")
+        return frozenset(needs)
 
     @property
-    def model_options(self) -> dict[str, Scalar]:
+    def model_options(self) -> Parts:
         """The parts of the protocol that describe the model under attack."""
-        chains: dict[str, Scalar] = {"eot": self.spent.eot if self.is_random else 0}
-        chains |= {"grad": self.grad or "" if self.refine else ""}
-        chains |= {"data_noise": self.data_noise, "smooth": self.smooth}
-        return {"refine": self.refine, **{name: value for name, value in chains.items() if value}}
+        options: Parts = {"refine": self.refine}
+        if self.is_random:
+            options["eot"] = self.spent.eot
+        if self.refine and self.grad:
+            options["grad"] = self.grad
+        if self.data_noise:
+            options["data_noise"] = self.data_noise
+        if self.smooth:
+            options["smooth"] = self.smooth
+        return options
 
     @property
-    def protocol_options(self) -> dict[str, Scalar]:
+    def protocol_options(self) -> Parts:
         """The model under attack, as parts of the protocol.
 
         For random predictions they say how many must be wrong for an image to count as broken.
@@ -230,14 +257,12 @@ class Attack(Metric):
         from jembench.attacks.target import LOOKS
         from jembench.attacks.threat import VERIFICATIONS
 
-        if not self.is_random:
-            return self.model_options
-        verified = {"verified": f"{VERIFICATIONS // 2 + 1}/{VERIFICATIONS}"}
-        return {
-            **self.model_options,
-            **verified,
-            **({"sure": f"{LOOKS}/{LOOKS}"} if self.searches else {}),
-        }
+        options = self.model_options
+        if self.is_random:
+            options["verified"] = f"{VERIFICATIONS // 2 + 1}/{VERIFICATIONS}"
+            if self.searches:
+                options["sure"] = f"{LOOKS}/{LOOKS}"
+        return options
 
     @property
     def label(self) -> str:
@@ -249,10 +274,9 @@ class Attack(Metric):
 
         Only the random numbers of refinement depend on it.
         """
-        plain, refined = (
-            (SHARD, SHARD_REFINED) if device == "cpu" else (GPU_SHARD, GPU_SHARD_REFINED)
-        )
-        return refined if self.refine else plain
+        if device == "cpu":
+            return SHARD_REFINED if self.refine else SHARD
+        return GPU_SHARD_REFINED if self.refine else GPU_SHARD
 
     @property
     def parts(self) -> int:
@@ -265,7 +289,9 @@ class Attack(Metric):
     @property
     def passes_each(self) -> int:
         """The network passes of a prediction: one, or n (k + 1) for n chains of k steps."""
-        return self.spent.eot * (self.refine + 1) if self.is_random else 1
+        if not self.is_random:
+            return 1
+        return self.spent.eot * (self.refine + 1)
 
     @property
     def passes(self) -> int:
@@ -284,25 +310,37 @@ class Attack(Metric):
         from jembench import seeds
         from jembench.attacks.refinement import Refined
         from jembench.attacks.target import Target
-        from jembench.data.pixels import noise_to_model
         from jembench.sampling.chain import require_chains
 
         data = evaluation.data.spec
         if not self.is_random:
             return Target(evaluation.model, data)
-        low, high = data.bounds
+
+        sampler = None
+        if self.refine:
+            sampler = require_chains(evaluation.sampler)
+        # on the device, seeded by the fit's own numbers
         seed = evaluation.services.generator(f"refinement {purpose}").initial_seed()
         refined = Refined(
             evaluation.model,
-            require_chains(evaluation.sampler) if self.refine else None,
+            sampler,
             steps=self.refine,
             chains=self.spent.eot,
             grad=self.grad or "bpda",
             generator=seeds.seeded(seed, evaluation.device),
-            noise=self.smooth * (high - low) or noise_to_model(self.data_noise, (low, high)),
+            noise=self._noise(data),
             smooth=bool(self.smooth),
         )
         return Target(refined, data)
+
+    def _noise(self, data: DataSpec) -> float:
+        """Return the standard deviation of the noise before a chain, in the model's units."""
+        from jembench.data.pixels import noise_to_model
+
+        if self.smooth:
+            low, high = data.bounds
+            return self.smooth * (high - low)
+        return noise_to_model(self.data_noise, data.bounds)
 
     def find(self, evaluation: Evaluation, shard: Shard, target: Target) -> Found:
         """Attack the images of a shard."""
@@ -314,14 +352,15 @@ class Attack(Metric):
 
         def work(shard: Shard) -> Mapping[str, Tensor]:
             purpose = f"{self.label} {shard.number}"
-            result = self.find(evaluation, shard, self.attacked_model(evaluation, purpose))
-            fresh = self.attacked_model(evaluation, f"verify {purpose}")
-            return {
-                **verify(fresh, shard.x, shard.y, result.adversarial, result.claimed),
-                **result.others,
-            }
+            target = self.attacked_model(evaluation, purpose)
+            result = self.find(evaluation, shard, target)
 
-        return in_shards(self, evaluation, choose(evaluation, self.spent.images), work)
+            fresh = self.attacked_model(evaluation, f"verify {purpose}")
+            verified = verify(fresh, shard.x, shard.y, result.adversarial, result.claimed)
+            return {**verified, **result.others}
+
+        chosen = choose(evaluation, self.spent.images)
+        return in_shards(self, evaluation, chosen, work)
 
     def details(self, arrays: Arrays) -> dict[str, Any]:
         """Return information on the result that its arrays do not hold, in JSON types."""
@@ -330,10 +369,10 @@ class Attack(Metric):
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Attack the model, and measure its robustness."""
         attacked = self.attack(evaluation)
-        details = {**self.details(attacked.arrays), **attacked.details}
-        return self.measurement(
-            evaluation, attacked.arrays, parts={"images": attacked.images}, details=details
-        )
+        arrays = attacked.arrays
+        parts = {"images": attacked.images}
+        details = self.details(arrays) | attacked.details
+        return self.measurement(evaluation, arrays, parts=parts, details=details)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,15 +384,17 @@ class GradientAttack(Attack):
     steps: OptionalCount = None
 
     @property
-    def protocol_options(self) -> dict[str, Scalar]:
+    def spent(self) -> Budget:
+        """The budget, with the restarts and the steps of options."""
+        return super().spent.replaced(restarts=self.restarts, steps=self.steps)
+
+    @property
+    def protocol_options(self) -> Parts:
         """The parts of the protocol."""
         spent = self.spent
-        return {
-            **super().protocol_options,
-            "norm": self.norm,
-            "restarts": spent.restarts,
-            "steps": spent.steps,
-        }
+        options = super().protocol_options
+        options |= {"norm": self.norm, "restarts": spent.restarts, "steps": spent.steps}
+        return options
 
 
 # --- shards ---------------------------------------------------------------------------------------
@@ -370,16 +411,16 @@ def choose(evaluation: Evaluation, count: int) -> Chosen:
 
     images, labels = evaluation.data.part("test")
     assert labels is not None, "the metric requires labels"
-    index = torch.randperm(len(images), generator=seeds.generator(0, "robustness/images"))[:count]
+    generator = seeds.generator(0, "robustness/images")
+    index = torch.randperm(len(images), generator=generator)[:count]
     return Chosen(index, images[index], labels[index])
 
 
-def in_shards(
-    metric: Any,
-    evaluation: Evaluation,
-    chosen: Chosen,
-    work: Callable[[Shard], Mapping[str, Tensor]],
-) -> Attacked:
+Work = Callable[[Shard], Mapping[str, "Tensor"]]
+"""A computation on a shard: arrays with a row for each of its images."""
+
+
+def in_shards(metric: Any, evaluation: Evaluation, chosen: Chosen, work: Work) -> Attacked:
     """Do the work of a metric shard by shard.
 
     After a kill or at the time limit the next call continues.
@@ -392,63 +433,83 @@ def in_shards(
             shard is used again for the same model, images and ``protocol_options``.
         evaluation: of the model.
         chosen: the images.
-        work: the function from a shard to arrays with a row for each of its images.
+        work: the computation on a shard.
 
     Raises:
         OutOfTime: if the time limit passed before the end of the first shard, or of a share.
         PartDone: if only a share was asked for, and all of its shards are stored.
     """
-    import torch
-
     from jembench import progress
-    from jembench.data.pixels import content_hash, to_float
     from jembench.stopping import Stopped
 
-    own, of = evaluation.services.share
+    services = evaluation.services
+    own, shares = services.share
+    is_whole = shares == 1
+    total = len(chosen.images)
+    size = metric.shard_size(evaluation.device.type)
+    starts = range(0, total, size)[own::shares]
+
+    # a shard that an earlier call computed is read from disk
     parts: list[dict[str, Tensor]] = []
-    done, total, device = 0, len(chosen.images), evaluation.device
-    size = metric.shard_size(device.type)
-    for start in progress.track(
-        range(0, total, size)[own::of], "", "images", lambda start: min(size, total - start)
-    ):
-        if evaluation.services.out_of_time():
+    done = 0
+    for start in progress.track(starts, "", "images", lambda start: min(size, total - start)):
+        if services.out_of_time():
             break
-        index, images, labels = (
-            each[start : start + size] for each in (chosen.index, chosen.images, chosen.labels)
-        )
-        shard = Shard(start // size, index, to_float(images.to(device), _RANGE), labels.to(device))
-
-        def computed(shard: Shard = shard) -> dict[str, Tensor]:
-            return {key: value.cpu() for key, value in work(shard).items()}
-
-        key = {
-            **metric.protocol_options,
-            "version": _VERSION,
-            "shard": shard.number,
-            "content": content_hash(images),
-        }
+        images = chosen.part(start, start + size)
+        shard = _on_device(images, start // size, evaluation.device)
+        name = _stored_name(metric, shard.number, images)
         try:
-            parts.append(
-                evaluation.services.remembered(
-                    f"{metric.name}-{shard.number}-{stable_hash(key, 16)}", computed
-                )
-            )
+            parts.append(services.remembered(name, partial(_on_cpu, work, shard)))
         except Stopped:
-            if of > 1 or not parts:
+            if not (is_whole and parts):
                 raise
             break  # the shards so far are a partial outcome
-        done = start + len(images)
-    if of > 1 and not evaluation.services.out_of_time():
+        done = start + len(images.images)
+
+    # a share has no outcome of its own: the metric is computed once all of them are stored
+    if not is_whole and not services.out_of_time():
         raise PartDone
-    if of > 1 or not parts:
+    if not is_whole or not parts:
         raise OutOfTime(
             "The time is up before an image was attacked. The same command goes on from here."
         )
-    arrays = {key: torch.cat([part[key] for part in parts]).numpy() for key in parts[0]}
-    chosen_arrays = {"index": chosen.index, "label": chosen.labels, "image": chosen.images}
-    return Attacked(
-        arrays | {key: value[:done].numpy() for key, value in chosen_arrays.items()}, total
-    )
+    return Attacked(_joined(parts, chosen.part(0, done)), total)
+
+
+def _on_device(images: Chosen, number: int, device: torch.device) -> Shard:
+    from jembench.data.pixels import to_float
+
+    x = to_float(images.images.to(device), UNIT)
+    return Shard(number, images.index, x, images.labels.to(device))
+
+
+def _on_cpu(work: Work, shard: Shard) -> dict[str, Tensor]:
+    return {name: array.cpu() for name, array in work(shard).items()}
+
+
+def _stored_name(metric: Any, number: int, images: Chosen) -> str:
+    """Return the name of a shard's result, which says all that it depends on but the model."""
+    from jembench.data.pixels import content_hash
+
+    key = {
+        **metric.protocol_options,
+        "version": _VERSION,
+        "shard": number,
+        "content": content_hash(images.images),
+    }
+    return f"{metric.name}-{number}-{stable_hash(key, 16)}"
+
+
+def _joined(parts: Sequence[Mapping[str, Tensor]], attacked: Chosen) -> dict[str, Array]:
+    """Return the arrays of all shards, with the images that were attacked."""
+    import torch
+
+    arrays: dict[str, Array] = {}
+    for name in parts[0]:
+        arrays[name] = torch.cat([part[name] for part in parts]).numpy()
+    index, images, labels = attacked.index, attacked.images, attacked.labels
+    arrays |= {"index": index.numpy(), "label": labels.numpy(), "image": images.numpy()}
+    return arrays
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -466,11 +527,10 @@ def distance_estimates(
     import numpy as np
 
     for norm in norms:
-        highest = LEVELS * largest_distance(norm, arrays["image"][0].size)
-        yield (
-            f"{name}-{norm}",
-            median(LEVELS * arrays[f"distance-{norm}"], "1/255", "higher", (0.0, highest)),
-        )
+        farthest = LEVELS * largest_distance(norm, arrays["image"][0].size)
+        distances = LEVELS * arrays[f"distance-{norm}"]
+        yield f"{name}-{norm}", median(distances, "1/255", "higher", (0.0, farthest))
+
         for eps in CURVE[norm]:
             robust = is_robust(arrays, norm, parse_eps(eps))
             wrong = np.where(robust, arrays.get("wrong-as-it-is", 0.0), arrays["wrong"])
@@ -490,7 +550,7 @@ def accuracies(
     """
     yield label, share(robust, "higher")
     if "wrong-as-it-is" in arrays:
-        yield f"{label}-expected", mean(100 * (1 - wrong), "%", "higher", (0.0, 100.0))
+        yield f"{label}-expected", mean(100 * (1 - wrong), "%", "higher", PERCENT)
 
 
 def is_robust(arrays: Arrays, norm: Norm, eps: float) -> Array:

@@ -29,6 +29,20 @@ else:
     Array = Any
 
 Arrays = Mapping[str, Array]
+"""Values of each example, by name."""
+
+Needs = frozenset[Need]
+Quantities = frozenset[Quantity]
+
+Parts = dict[str, Scalar]
+"""The parts of a protocol."""
+
+Bounds = tuple[float, float]
+"""The range of a value."""
+
+UNBOUNDED = (-math.inf, math.inf)
+NOT_NEGATIVE = (0.0, math.inf)
+PERCENT = (0.0, 100.0)
 
 MOST = 1_000_000
 """The largest count: more would take too long or too much memory."""
@@ -55,41 +69,33 @@ class Estimate(NamedTuple):
     flags: Array | None = None  #: bool (N,): the value is their share, with Wilson's interval
 
 
+Estimates = dict[str, Estimate]
+"""The values of a metric, by label."""
+
+
 def mean(
-    values: Array,
-    unit: str = "",
-    better: Better = "",
-    within: tuple[float, float] = (-math.inf, math.inf),
+    values: Array, unit: str = "", better: Better = "", within: Bounds = UNBOUNDED
 ) -> Estimate:
     """Return the mean of per-example values (N,), whose range is ``within``."""
-    return Estimate(
-        Resampling(lambda drawn: values[drawn].mean(axis=1), (len(values),), within), unit, better
-    )
+    resampling = Resampling(lambda drawn: values[drawn].mean(axis=1), (len(values),), within)
+    return Estimate(resampling, unit, better)
 
 
 def median(
-    values: Array,
-    unit: str = "",
-    better: Better = "",
-    within: tuple[float, float] = (0.0, math.inf),
+    values: Array, unit: str = "", better: Better = "", within: Bounds = NOT_NEGATIVE
 ) -> Estimate:
     """Return the median of non-negative per-example values (N,)."""
     import numpy as np
 
-    return Estimate(
-        Resampling(lambda drawn: np.median(values[drawn], axis=1), (len(values),), within),
-        unit,
-        better,
-    )
+    resampling = Resampling(lambda drawn: np.median(values[drawn], axis=1), (len(values),), within)
+    return Estimate(resampling, unit, better)
 
 
 def share(flags: Array, better: Better = "") -> Estimate:
     """Return the share of examples whose flag (N,) is set, in %, with Wilson's interval."""
-    percent = 100.0 * flags
-    resampling = Resampling(
-        lambda drawn: percent[drawn].mean(axis=1), (len(flags),), (0.0, 100.0), len(flags)
-    )
-    return Estimate(resampling, "%", better, flags=flags)
+    estimate = mean(100.0 * flags, "%", better, PERCENT)
+    resampling = estimate.resampling._replace(trials=len(flags))
+    return estimate._replace(resampling=resampling, flags=flags)
 
 
 PROBABILITIES = (
@@ -103,9 +109,10 @@ def are_probabilities(logits: Tensor) -> bool:
     """Return whether outputs (N, K) of at least two classes lie in [0, 1] and sum to 1."""
     if logits.shape[1] < 2:
         return False
-    within = (logits >= 0) & (logits <= 1)
-    sums = logits.double().sum(dim=1)
-    return bool(within.all()) and bool(((sums - 1).abs() < ROUNDING).all())
+    if not bool(((logits >= 0) & (logits <= 1)).all()):
+        return False
+    errors = logits.double().sum(dim=1) - 1
+    return bool((errors.abs() < ROUNDING).all())
 
 
 ROUNDING = 5e-3
@@ -128,16 +135,22 @@ def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Va
     from jembench.stats.intervals import bootstrap_interval, wilson
 
     resampling, unit, better, n, value, flags = estimate
+
     if flags is not None:
         hits, n = int(flags.sum()), len(flags)
         within = wilson(hits, n)
         return Value(100 * hits / n, 100 * within.low, 100 * within.high, n, unit, better)
+
     if value is None:
-        value = float(
-            resampling.statistic(*(np.arange(size)[None] for size in resampling.sizes))[0]
-        )
-    low, high = bootstrap_interval(value, resampling, rng=rng, resamples=resamples) or (None, None)
-    return Value(value, low, high, min(resampling.sizes) if n is None else n, unit, better)
+        # the observations themselves are the resample that draws each of them once
+        each_once = [np.arange(size)[None] for size in resampling.sizes]
+        value = float(resampling.statistic(*each_once)[0])
+    if n is None:
+        n = min(resampling.sizes)
+
+    interval = bootstrap_interval(value, resampling, rng=rng, resamples=resamples)
+    low, high = interval or (None, None)
+    return Value(value, low, high, n, unit, better)
 
 
 def bootstrap_rng(generator: Generator) -> np.random.Generator:
@@ -145,9 +158,8 @@ def bootstrap_rng(generator: Generator) -> np.random.Generator:
     import numpy as np
     import torch
 
-    return np.random.default_rng(
-        int(torch.randint(2**62, (), generator=generator, device=generator.device))
-    )
+    seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+    return np.random.default_rng(int(seed))
 
 
 # --- metrics --------------------------------------------------------------------------------------
@@ -186,15 +198,17 @@ class Metric:
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for option, hint in get_type_hints(type(self), include_extras=True).items():
-            for within in getattr(hint, "__metadata__", ()):
-                if isinstance(within, Range) and not within.holds(value := getattr(self, option)):
+        hints = get_type_hints(type(self), include_extras=True)
+        for option, hint in hints.items():
+            for limit in getattr(hint, "__metadata__", ()):
+                value = getattr(self, option)
+                if isinstance(limit, Range) and not limit.holds(value):
                     raise SpecError(
-                        f"{option} of {self.name} is {value:,.12g}; it must be {within.wanted}."
+                        f"{option} of {self.name} is {value:,.12g}; it must be {limit.wanted}."
                     )
 
     @property
-    def requires(self) -> frozenset[Need]:
+    def requires(self) -> Needs:
         """The needs of the metric.
 
         For a fit without one of them the metric is N/A, and the fit is not trained for it.
@@ -202,7 +216,7 @@ class Metric:
         return frozenset()
 
     @property
-    def reads(self) -> frozenset[Quantity]:
+    def reads(self) -> Quantities:
         """The quantities that the metric reads of test images and outliers.
 
         One pass computes them for all metrics of a run.
@@ -210,14 +224,14 @@ class Metric:
         return frozenset()
 
     @property
-    def protocol_options(self) -> dict[str, Scalar]:
+    def protocol_options(self) -> Parts:
         """The options that are part of the protocol."""
-        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {
-            name: value
-            for name, value in options.items()
-            if name != "resamples" and value is not None
-        }
+        options: Parts = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name != "resamples" and value is not None:
+                options[field.name] = value
+        return options
 
     def arrays(self, evaluation: Evaluation) -> Arrays:
         """Measure each test image.
@@ -271,32 +285,33 @@ class Metric:
         if estimates is None:
             estimates = self.estimates(arrays)
         if parts is None:
-            parts = (
-                describe_test_images(len(evaluation.data.part("test").images))
-                | self.protocol_options
-            )
+            n = len(evaluation.data.part("test").images)
+            parts = describe_test_images(n) | self.protocol_options
+        protocol = protocol_id(self.name, evaluation, **{**self.protocol_options, **parts})
+
+        # outputs that are no logits would make every metric of confidence wrong
         details = dict(details or {})
         if "logits" in self.reads & self.requires:
-            logits = evaluation.predictions.read("logits", "test", getattr(self, "data_noise", 0.0))
+            noise = getattr(self, "data_noise", 0.0)
+            logits = evaluation.predictions.read("logits", "test", noise)
             if are_probabilities(logits):
                 details["suspicious"] = [*details.get("suspicious", ()), PROBABILITIES]
+
+        # one generator for all values, in their order
         rng = bootstrap_rng(evaluation.services.generator(f"bootstrap {self.name}"))
-        return Measurement(
-            protocol=protocol_id(self.name, evaluation, **{**self.protocol_options, **parts}),
-            values={
-                label: value_of(estimate, rng, self.resamples or 0)
-                for label, estimate in estimates.items()
-            },
-            arrays=arrays,
-            details=details,
-        )
+        resamples = self.resamples or 0
+        values = {
+            label: value_of(estimate, rng, resamples) for label, estimate in estimates.items()
+        }
+        return Measurement(protocol=protocol, values=values, arrays=arrays, details=details)
 
     def resamplings(self, arrays: Arrays) -> dict[str, Resampling]:
         """Return the statistic of each label, which compares two models image by image."""
-        return {label: estimate.resampling for label, estimate in self.estimates(arrays).items()}
+        estimates = self.estimates(arrays)
+        return {label: estimate.resampling for label, estimate in estimates.items()}
 
 
-def describe_test_images(n: int, data_noise: float = 0.0) -> dict[str, Scalar]:
+def describe_test_images(n: int, data_noise: float = 0.0) -> Parts:
     """Return the parts of a protocol that describe n test images with noise.
 
     ``data_noise`` is the standard deviation of the noise.
@@ -314,8 +329,10 @@ def protocol_id(metric: str, evaluation: Evaluation, **parts: Scalar) -> str:
     named = {"data": evaluation.data.spec.name, **parts}
     if evaluation.data.content:
         named["data_content"] = evaluation.data.content
-    texts = {
-        key: f"{value:.12g}" if isinstance(value, float) else format_value(value)
-        for key, value in named.items()
-    }
+    texts: dict[str, str] = {}
+    for key, value in named.items():
+        if isinstance(value, float):
+            texts[key] = f"{value:.12g}"
+        else:
+            texts[key] = format_value(value)
     return str(Spec.of(metric, texts))

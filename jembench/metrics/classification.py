@@ -8,18 +8,22 @@ Legend: N examples, K classes or columns of confidences, M bins, R resamples.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.errors import Diverged, NotApplicable, PluginError
-from jembench.interfaces import Evaluation, Measurement, Need, Quantity, Resampling
+from jembench.interfaces import Evaluation, Measurement, Quantity, Resampling
 from jembench.metrics.base import (
+    NOT_NEGATIVE,
+    PERCENT,
     Array,
     Arrays,
     Estimate,
+    Estimates,
     Metric,
+    Needs,
     NotNegative,
+    Parts,
     describe_test_images,
     mean,
     share,
@@ -30,6 +34,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from jembench.stats.intervals import Indices, Statistic
+
+    Logits = Float[Tensor, "N K"]
+    Labels = Int[Tensor, " N"]
 
 LOWEST, HIGHEST = 0.01, 100.0
 """The range of temperatures that is searched."""
@@ -42,10 +49,10 @@ class Classification(Metric):
     """A metric of the logits of the test images and their labels."""
 
     data_noise: NotNegative = 0.0
-    reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
+    reads = frozenset({"logits"})
 
     @property
-    def requires(self) -> frozenset[Need]:
+    def requires(self) -> Needs:
         """The needs of the metric."""
         return frozenset({"logits", "labels"})
 
@@ -64,10 +71,11 @@ class Classification(Metric):
 
     def of_logits(self, evaluation: Evaluation, logits: Tensor, labels: Tensor) -> Measurement:
         """Measure images by their logits, float64 (N, K), and labels (N,)."""
+        scores = self.scores(logits, labels)
         parts = describe_test_images(len(labels), self.data_noise)
-        return self.measurement(evaluation, self.scores(logits, labels), parts=parts)
+        return self.measurement(evaluation, scores, parts=parts)
 
-    def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
+    def scores(self, logits: Logits, labels: Labels) -> Arrays:
         """Return the arrays of each example, from float64 logits."""
         raise NotImplementedError
 
@@ -80,20 +88,21 @@ class Accuracy(Classification):
     images, on [-1, 1]: .03 in the reference code of JEM.
     """
 
-    name: ClassVar[str] = "accuracy"
+    name = "accuracy"
 
-    def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
+    def scores(self, logits: Logits, labels: Labels) -> Arrays:
         """Return ``correct``, bool (N,): whether the class of the largest logit is the label."""
         return {"correct": (logits.argmax(dim=1) == labels).numpy()}
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the share."""
         return {self.label: share(arrays["correct"], "higher")}
 
     def of_logits(self, evaluation: Evaluation, logits: Tensor, labels: Tensor) -> Measurement:
         """Measure images; the details have the accuracy of guessing among all classes."""
-        chance = {"chance": 100 / evaluation.data.spec.num_classes}
-        return replace(super().of_logits(evaluation, logits, labels), details=chance)
+        measured = super().of_logits(evaluation, logits, labels)
+        chance = 100 / evaluation.data.spec.num_classes
+        return replace(measured, details={"chance": chance})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,21 +117,26 @@ class Scaled(Classification):
     scaling: Literal["none", "temperature"] = "none"
 
     @property
-    def requires(self) -> frozenset[Need]:
+    def requires(self) -> Needs:
         """The needs of the metric: with scaling, validation images too."""
-        return super().requires | (
-            frozenset({"validation"}) if self.scaling == "temperature" else frozenset()
-        )
+        if self.scaling == "none":
+            return super().requires
+        return super().requires | {"validation"}
 
     @property
-    def protocol_options(self) -> dict[str, Scalar]:
-        """The options that are part of the protocol."""
-        return {name: value for name, value in super().protocol_options.items() if value != "none"}
+    def protocol_options(self) -> Parts:
+        """The options that are part of the protocol; those of no scaling have none."""
+        options = super().protocol_options
+        if self.scaling == "none":
+            del options["scaling"]
+        return options
 
     @property
     def label(self) -> str:
         """The label of the value, another one after scaling, so that one table can show both."""
-        return self.name if self.scaling == "none" else f"{self.name}-scaled"
+        if self.scaling == "none":
+            return self.name
+        return f"{self.name}-scaled"
 
     def of_logits(self, evaluation: Evaluation, logits: Tensor, labels: Tensor) -> Measurement:
         """Measure images.
@@ -132,13 +146,16 @@ class Scaled(Classification):
         """
         if self.scaling == "none":
             return super().of_logits(evaluation, logits, labels)
-        held, held_labels = labelled_logits(evaluation, "validation", self.data_noise)
-        temperature, n = fit_temperature(held, held_labels), len(held)
-        parts = {**describe_test_images(len(labels), self.data_noise), "validation_images": n}
+
+        held_out = labelled_logits(evaluation, "validation", self.data_noise)
+        temperature = fit_temperature(*held_out)
+        n = len(held_out.labels)
+
+        scores = self.scores(logits / temperature, labels)
+        parts = describe_test_images(len(labels), self.data_noise)
+        parts["validation_images"] = n
         details = {"temperature": temperature, "validation_images": n}
-        return self.measurement(
-            evaluation, self.scores(logits / temperature, labels), parts=parts, details=details
-        )
+        return self.measurement(evaluation, scores, parts=parts, details=details)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,17 +166,18 @@ class NLL(Scaled):
     the recipe must hold out. All metrics of calibration have this option.
     """
 
-    name: ClassVar[str] = "nll"
+    name = "nll"
 
-    def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
+    def scores(self, logits: Logits, labels: Labels) -> Arrays:
         """Return -log p(y|x) of each example (N,), at least 0."""
         from torch.nn import functional as F
 
-        return {"nll": F.cross_entropy(logits, labels, reduction="none").numpy()}
+        losses = F.cross_entropy(logits, labels, reduction="none")
+        return {"nll": losses.numpy()}
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the mean."""
-        return {self.label: mean(arrays["nll"], "nats", "lower", (0.0, float("inf")))}
+        return {self.label: mean(arrays["nll"], "nats", "lower", NOT_NEGATIVE)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,20 +187,17 @@ class Brier(Scaled):
     Brier (1950), Monthly Weather Review 78(1), equation 2: the sum over classes, not their mean.
     """
 
-    name: ClassVar[str] = "brier"
+    name = "brier"
 
-    def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
+    def scores(self, logits: Logits, labels: Labels) -> Arrays:
         """Return the sum over classes of (p(k|x) - [k = y])^2 of each example (N,)."""
         from torch.nn import functional as F
 
-        return {
-            "brier": (logits.softmax(dim=1) - F.one_hot(labels, logits.shape[1]))
-            .square()
-            .sum(dim=1)
-            .numpy()
-        }
+        one_hot = F.one_hot(labels, logits.shape[1])
+        errors = (logits.softmax(dim=1) - one_hot).square()
+        return {"brier": errors.sum(dim=1).numpy()}
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the mean."""
         return {self.label: mean(arrays["brier"], "", "lower", (0.0, 2.0))}
 
@@ -198,30 +213,31 @@ class ECE(Scaled):
     """
 
     bins: Annotated[int, Range(least=1, most=1000)] = 20  # each resample holds the sums of all bins
-    name: ClassVar[str] = "ece"
+    name = "ece"
 
-    def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
+    def scores(self, logits: Logits, labels: Labels) -> Arrays:
         """Return ``confidence``, ``predicted`` and ``correct`` of logits, (N,) each.
 
         The confidence is the largest p(k|x), ``predicted`` its class, and ``correct`` whether it is
         right.
         """
         confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
-        values = {"confidence": confidence, "predicted": predicted, "correct": predicted == labels}
-        return {name: value.numpy() for name, value in values.items()}
+        return {
+            "confidence": confidence.numpy(),
+            "predicted": predicted.numpy(),
+            "correct": (predicted == labels).numpy(),
+        }
 
     def error(self, arrays: Arrays) -> Statistic:
         """Return the calibration error, 0 to 1."""
         return binned_error(arrays["confidence"], arrays["correct"], self.bins)
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the calibration error in %."""
-        error, n = self.error(arrays), len(next(iter(arrays.values())))
-        return {
-            self.label: Estimate(
-                Resampling(lambda drawn: 100 * error(drawn), (n,), (0.0, 100.0)), "%", "lower"
-            )
-        }
+        error = self.error(arrays)
+        n = len(next(iter(arrays.values())))
+        percent = Resampling(lambda drawn: 100 * error(drawn), (n,), PERCENT)
+        return {self.label: Estimate(percent, "%", "lower")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,16 +252,14 @@ class DebiasedECE(ECE):
     of 5 %.
     """
 
-    name: ClassVar[str] = "debiased-ece"
+    name = "debiased-ece"
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the squared error."""
-        error = debiased_squared_error(arrays["confidence"], arrays["correct"], self.bins)
-        return {
-            self.label: Estimate(
-                Resampling(error, (len(arrays["correct"]),), (-1.0, 1.0)), "", "lower"
-            )
-        }
+        confidence, correct = arrays["confidence"], arrays["correct"]
+        error = debiased_squared_error(confidence, correct, self.bins)
+        resampling = Resampling(error, (len(correct),), (-1.0, 1.0))
+        return {self.label: Estimate(resampling, "", "lower")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +272,7 @@ class AdaptiveECE(ECE):
     section 3.2; Nixon et al. (2019), arXiv:1904.01685.
     """
 
-    name: ClassVar[str] = "adaptive-ece"
+    name = "adaptive-ece"
 
     def error(self, arrays: Arrays) -> Statistic:
         """Return the calibration error, 0 to 1."""
@@ -272,9 +286,9 @@ class ClasswiseECE(ECE):
     Kull et al. (2019), arXiv:1910.12656, definition 2.
     """
 
-    name: ClassVar[str] = "classwise-ece"
+    name = "classwise-ece"
 
-    def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
+    def scores(self, logits: Logits, labels: Labels) -> Arrays:
         """Return all p(k|x) (N, K) and the labels (N,)."""
         return {"probabilities": logits.softmax(dim=1).numpy(), "labels": labels.numpy()}
 
@@ -283,9 +297,8 @@ class ClasswiseECE(ECE):
         import numpy as np
 
         probabilities, labels = arrays["probabilities"], arrays["labels"]
-        return binned_error(
-            probabilities, labels[:, None] == np.arange(probabilities.shape[1]), self.bins
-        )
+        classes = np.arange(probabilities.shape[1])
+        return binned_error(probabilities, labels[:, None] == classes, self.bins)
 
 
 # --- calibration errors ---------------------------------------------------------------------------
@@ -298,9 +311,9 @@ def equal_width(confidence: Array, bins: int) -> Array:
     """
     import numpy as np
 
-    return np.minimum(
-        np.searchsorted(np.linspace(0, 1, bins + 1), confidence, side="right") - 1, bins - 1
-    )
+    edges = np.linspace(0, 1, bins + 1)
+    places = np.searchsorted(edges, confidence, side="right") - 1
+    return np.minimum(places, bins - 1)
 
 
 def binned_error(confidence: Array, hit: Array, bins: int) -> Statistic:
@@ -333,15 +346,14 @@ def debiased_squared_error(confidence: Array, hit: Array, bins: int) -> Statisti
     import numpy as np
 
     gaps = hit - confidence
-    sums = _sums_in_bins(
-        np.stack([np.ones_like(gaps), gaps, gaps**2]), equal_width(confidence, bins), bins
-    )
+    powers = np.stack([np.ones_like(gaps), gaps, gaps**2])
+    sums = _sums_in_bins(powers, equal_width(confidence, bins), bins)
 
     def errors(indices: Indices) -> Array:
         count, first, second = sums(indices).reshape(3, bins, -1)
-        several = np.maximum(count, 2)
         # n_b (mean^2 - variance / n_b) = (sum^2 - sum of squares) / (n_b - 1)
-        of_bins = np.where(count > 1, (first**2 - second) / (several - 1), 0.0)
+        unbiased = (first**2 - second) / (np.maximum(count, 2) - 1)
+        of_bins = np.where(count > 1, unbiased, 0.0)
         total: Array = of_bins.sum(axis=0) / indices.shape[1]
         return total
 
@@ -359,7 +371,9 @@ def _sums_in_bins(values: Array, where: Array, bins: int) -> Statistic:
     from jembench.stats.intervals import multiplicities
 
     rows, n = values.shape
-    places = (where + bins * np.arange(rows)[:, None]).ravel(), np.tile(np.arange(n), rows)
+    bin_of_value = (where + bins * np.arange(rows)[:, None]).ravel()
+    example_of_value = np.tile(np.arange(n), rows)
+    places = (bin_of_value, example_of_value)
     into_bins = csr_array((values.ravel(), places), shape=(rows * bins, n))
     return lambda indices: into_bins @ multiplicities(indices, n).T
 
@@ -376,23 +390,22 @@ def adaptive_error(confidence: Array, hit: Array, bins: int) -> Statistic:
     import numpy as np
 
     distinct, group = np.unique(confidence, return_inverse=True)
+    groups = len(distinct)
     gap = hit - confidence
 
     def errors(indices: Indices) -> Array:
-        rows, n = indices.shape
-        places = (group[indices] + len(distinct) * np.arange(rows)[:, None]).ravel()
-        shape = (rows, len(distinct))
-        count = np.bincount(places, minlength=rows * len(distinct)).reshape(shape)
-        gaps = np.bincount(
-            places, weights=gap[indices].ravel(), minlength=rows * len(distinct)
-        ).reshape(shape)
+        resamples, n = indices.shape
+        resample = np.arange(resamples)[:, None]
+        # the examples of equal confidence are counted and summed at once
+        places = (group[indices] + groups * resample).ravel()
+        weights = gap[indices].ravel()
+        count = np.bincount(places, minlength=resamples * groups).reshape(resamples, groups)
+        gaps = np.bincount(places, weights=weights, minlength=resamples * groups)
         # integer division, rounded up
         where = np.maximum(-(-count.cumsum(axis=1) * bins // n) - 1, 0)
-        where += bins * np.arange(rows)[:, None]
-        sums = np.bincount(where.ravel(), weights=gaps.ravel(), minlength=rows * bins).reshape(
-            rows, bins
-        )
-        total: Array = np.abs(sums).sum(axis=1) / n
+        where += bins * resample
+        sums = np.bincount(where.ravel(), weights=gaps, minlength=resamples * bins)
+        total: Array = np.abs(sums.reshape(resamples, bins)).sum(axis=1) / n
         return total
 
     return errors
@@ -417,12 +430,13 @@ def reliability(confidence: Array, correct: Array, bins: int) -> Reliability:
     """
     import numpy as np
 
+    edges = np.linspace(0, 1, bins + 1)
     where = equal_width(confidence, bins)
     counts = np.bincount(where, minlength=bins)
+    hits = np.bincount(where, weights=correct, minlength=bins)
+    confidences = np.bincount(where, weights=confidence, minlength=bins)
     with np.errstate(invalid="ignore"):
-        accuracy = np.bincount(where, weights=correct, minlength=bins) / counts
-        mean = np.bincount(where, weights=confidence, minlength=bins) / counts
-    return Reliability(np.linspace(0, 1, bins + 1), counts, accuracy, mean)
+        return Reliability(edges, counts, hits / counts, confidences / counts)
 
 
 # --- logits ---------------------------------------------------------------------------------------
@@ -437,15 +451,28 @@ def classified(evaluation: Evaluation, images: str | Tensor = "test") -> dict[st
     Raises:
         Diverged: if a logit is not finite.
     """
-    logits = evaluation.predictions.read("logits", images).cpu().double()
-    require_finite(logits, "logits", "test images" if images == "test" else "samples")
-    values = {"predicted": logits.argmax(dim=1), "confidence": logits.softmax(dim=1).amax(dim=1)}
+    logits = read_finite(evaluation, "logits", images).double()
     return {
-        name: value.numpy() for name, value in (values | {"log-odds": log_odds(logits)}).items()
+        "predicted": logits.argmax(dim=1).numpy(),
+        "confidence": logits.softmax(dim=1).amax(dim=1).numpy(),
+        "log-odds": log_odds(logits).numpy(),
     }
 
 
-def log_odds(logits: Float[Tensor, "N K"]) -> Float[Tensor, " N"]:
+def read_finite(evaluation: Evaluation, quantity: Quantity, images: str | Tensor) -> Tensor:
+    """Return a quantity of the test images or of samples, on the CPU.
+
+    Raises:
+        Diverged: if a value is not finite.
+    """
+    values = evaluation.predictions.read(quantity, images).cpu()
+    quantities = "energies" if quantity == "energy" else quantity
+    what = "test images" if images == "test" else "samples"
+    require_finite(values, quantities, what)
+    return values
+
+
+def log_odds(logits: Logits) -> Float[Tensor, " N"]:
     """Return log(p / (1 - p)) of the likeliest class, float64.
 
     It has the order of p, and is distinct even where p rounds to 1.
@@ -476,9 +503,16 @@ def require_finite(
         )
 
 
+class LabelledLogits(NamedTuple):
+    """Logits of images and their labels, on the CPU."""
+
+    logits: Tensor  # float64 (N, K)
+    labels: Tensor  # int64 (N,)
+
+
 def labelled_logits(
     evaluation: Evaluation, images: str, noise: float, logits: Tensor | None = None
-) -> list[Tensor]:
+) -> LabelledLogits:
     """Return the logits of images with noise, float64 (N, K), and labels (N,).
 
     ``noise`` is the standard deviation.
@@ -495,26 +529,24 @@ def labelled_logits(
         raise NotApplicable(
             f"The images of {images} have no labels of the classes of {evaluation.data.spec.name}."
         )
-    logits = (
-        evaluation.predictions.read("logits", images, noise) if logits is None else logits
-    ).cpu()
+    if logits is None:
+        logits = evaluation.predictions.read("logits", images, noise)
     if not logits.is_floating_point():
         raise PluginError(
             f"The logits of the {images} images are {logits.dtype}, no real floating-point numbers."
         )
-    logits = logits.double()
-    rows = len(logits) if logits.ndim == 2 else 0
-    classes = int(labels.max()) + 1 if len(labels) else 0
-    if rows != len(labels) or logits.shape[1] < classes:
+    logits = logits.cpu().double()
+    is_table = logits.ndim == 2 and len(logits) == len(labels)
+    if not is_table or bool((labels >= logits.shape[1]).any()):
         raise PluginError(
             f"The logits of {len(labels)} {images} images have the shape {tuple(logits.shape)}; "
             "they must have a row for each image and a column for each class."
         )
     require_finite(logits, "logits", f"{images} images of {evaluation.data.spec.name}")
-    return [logits, labels.cpu()]
+    return LabelledLogits(logits, labels.cpu())
 
 
-def fit_temperature(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> float:
+def fit_temperature(logits: Logits, labels: Labels) -> float:
     """Return the T in [.01, 100] for which logits / T give the lowest mean NLL.
 
     The NLL is convex in 1 / T, so its derivative, mean of (E_p[f] - f_y) with p = softmax(f / T),
@@ -529,10 +561,12 @@ def fit_temperature(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> 
 
     # relative to the label's logit, so that every term is negative, whatever the rounding, if all
     # examples are correct
-    margins = logits.double() - logits.double().gather(1, labels[:, None])
+    logits = logits.double()
+    margins = logits - logits.gather(1, labels[:, None])
 
     def slope(inverse: float) -> float:
-        return float(((margins * inverse).softmax(dim=1) * margins).sum(dim=1).mean())
+        p = (margins * inverse).softmax(dim=1)
+        return float((p * margins).sum(dim=1).mean())
 
     if slope(1 / LOWEST) <= 0 or slope(1 / HIGHEST) >= 0:
         right = int((logits.argmax(dim=1) == labels).sum())

@@ -8,14 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from jembench.catalog.spec import Scalar
-from jembench.metrics.attacks import Attack, Found, Shard, distance_estimates
+from jembench.metrics.attacks import UNIT, Attack, Budget, Found, Shard, distance_estimates
 from jembench.metrics.base import OptionalCount
 
 if TYPE_CHECKING:
     from jembench.attacks.target import Target
     from jembench.interfaces import Evaluation
-    from jembench.metrics.base import Arrays, Estimate
+    from jembench.metrics.base import Arrays, Estimates, Parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +31,14 @@ class DecisionAttack(Attack):
     name: ClassVar[Literal["boundary", "pointwise"]]
 
     @property
-    def protocol_options(self) -> dict[str, Scalar]:
+    def spent(self) -> Budget:
+        """The budget, with the queries of the option."""
+        return super().spent.replaced(queries=self.queries)
+
+    @property
+    def protocol_options(self) -> Parts:
         """The parts of the protocol."""
-        return {**super().protocol_options, "queries": self.spent.queries}
+        return super().protocol_options | {"queries": self.spent.queries}
 
     @property
     def passes(self) -> int:
@@ -51,21 +55,23 @@ class DecisionAttack(Attack):
 
         images, labels = evaluation.data.part("test")
         assert labels is not None  # since images were chosen, see ``choose``
-        order = torch.randperm(len(images), generator=seeds.generator(0, "robustness/starts"))
-        pool = to_float(images[order].to(evaluation.device), (0.0, 1.0))
-        start = decision.choose_starts(
-            target, shard.x, shard.y, pool, labels[order].to(evaluation.device)
-        )
+        generator = seeds.generator(0, "robustness/starts")
+        order = torch.randperm(len(images), generator=generator)
+        pool = to_float(images[order].to(evaluation.device), UNIT)
+        classes = labels[order].to(evaluation.device)
+        start = decision.choose_starts(target, shard.x, shard.y, pool, classes)
+
         # one seed for all shards, so that the boundary attack on an image does not depend on its
         # shard
         seed = seeds.derive(0, f"robustness/{self.name}")
+        queries = self.spent.queries
         closest = decision.attack(
-            self.name, target, shard.x, shard.y, start, queries=self.spent.queries, seed=seed
+            self.name, target, shard.x, shard.y, start, queries=queries, seed=seed
         )
         started = closest.distance.isfinite()
         return Found(closest.adversarial, started, {"started": started})
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the median distances and the curves, in both norms."""
         return dict(distance_estimates(self.name, arrays, ("l2", "linf")))
 
@@ -80,7 +86,7 @@ class Boundary(DecisionAttack):
     per image.
     """
 
-    name: ClassVar[Literal["boundary", "pointwise"]] = "boundary"
+    name = "boundary"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,4 +98,4 @@ class Pointwise(DecisionAttack):
     It starts from a test image of the class ranked second and resets pixels one by one.
     """
 
-    name: ClassVar[Literal["boundary", "pointwise"]] = "pointwise"
+    name = "pointwise"

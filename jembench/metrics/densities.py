@@ -6,12 +6,21 @@ Legend: N test images.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from jembench.catalog.spec import Scalar
-from jembench.interfaces import Evaluation, Measurement, Need, Planned, Quantity, Resampling, Source
-from jembench.metrics.base import Array, Arrays, Estimate, Metric, describe_test_images, mean
-from jembench.metrics.classification import require_finite
+from jembench.interfaces import Evaluation, Measurement, Planned, Resampling, Source
+from jembench.metrics.base import (
+    Array,
+    Arrays,
+    Estimate,
+    Estimates,
+    Metric,
+    Needs,
+    Parts,
+    describe_test_images,
+    mean,
+)
+from jembench.metrics.classification import read_finite, require_finite
 from jembench.metrics.sample_protocol import SamplerSpec
 
 if TYPE_CHECKING:
@@ -28,12 +37,12 @@ class BitsPerDim(Metric):
     upper bound, and the protocol says ``density=bound``.
     """
 
-    name: ClassVar[str] = "bits-per-dim"
-    requires: ClassVar[frozenset[Need]] = frozenset({"log_prob"})
-    reads: ClassVar[frozenset[Quantity]] = frozenset({"energy"})
+    name = "bits-per-dim"
+    requires = frozenset({"log_prob"})
+    reads = frozenset({"energy"})
 
     @property
-    def protocol_options(self) -> dict[str, Scalar]:
+    def protocol_options(self) -> Parts:
         """The point in the cell of a pixel at which the density is taken."""
         return {"at": "cell-middle"}
 
@@ -43,19 +52,20 @@ class BitsPerDim(Metric):
 
         energy = evaluation.predictions.read("energy").double()
         require_finite(energy, "log densities", "test images")
-        return {self.name: dequantisation.bits_per_dim(-energy, evaluation.data.spec).cpu().numpy()}
+        bits = dequantisation.bits_per_dim(-energy, evaluation.data.spec)
+        return {self.name: bits.cpu().numpy()}
 
     def measurement(self, evaluation: Evaluation, arrays: Arrays, **others: Any) -> Measurement:
         """Return a measurement, whose protocol says whether the density is a bound."""
-        bound = (
-            {"density": "bound"} if getattr(evaluation.model, "log_prob_is_bound", False) else {}
-        )
-        parts = describe_test_images(len(arrays[self.name])) | bound
+        parts = describe_test_images(len(arrays[self.name]))
+        if getattr(evaluation.model, "log_prob_is_bound", False):
+            parts["density"] = "bound"
         return super().measurement(evaluation, arrays, **{"parts": parts, **others})
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the mean over test images."""
-        return {self.name: mean(arrays[self.name].astype("float64"), "bits", "lower")}
+        bits = arrays[self.name].astype("float64")
+        return {self.name: mean(bits, "bits", "lower")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +77,14 @@ class EnergyGap(Metric):
     """
 
     sampler: SamplerSpec = None
-    name: ClassVar[str] = "energy-gap"
+    name = "energy-gap"
 
     @property
-    def requires(self) -> frozenset[Need]:
+    def requires(self) -> Needs:
         """An energy, and samples unless a sampler draws them."""
-        return frozenset({"energy"} if self.sampler else {"energy", "samples"})
+        if self.sampler:
+            return frozenset({"energy"})
+        return frozenset({"energy", "samples"})
 
     def check(self, planned: Planned) -> None:
         """Check that the model will have samples."""
@@ -81,21 +93,23 @@ class EnergyGap(Metric):
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the test images and the samples."""
         samples = evaluation.samples(Source(sampler=self.sampler))
-        arrays = {
-            "energy-data": energies(evaluation),
-            "energy-samples": energies(evaluation, samples.images),
-        }
-        parts = describe_test_images(len(arrays["energy-data"]))
+        of_data = energies(evaluation)
+        of_samples = energies(evaluation, samples.images)
+        parts = describe_test_images(len(of_data))
         parts |= {"samples": len(samples.images), "source": samples.source}
+        arrays = {"energy-data": of_data, "energy-samples": of_samples}
         return self.measurement(evaluation, arrays, parts=parts)
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the gap, of test images and samples."""
-        data, drawn = (arrays[name].astype("float64") for name in ("energy-data", "energy-samples"))
-        gap = Resampling(
-            lambda i, j: data[i].mean(axis=1) - drawn[j].mean(axis=1), (len(data), len(drawn))
-        )
-        return {self.name: Estimate(gap, "nats")}
+        data = arrays["energy-data"].astype("float64")
+        drawn = arrays["energy-samples"].astype("float64")
+
+        def gap(images: Array, samples: Array) -> Any:
+            return data[images].mean(axis=1) - drawn[samples].mean(axis=1)
+
+        sizes = (len(data), len(drawn))
+        return {self.name: Estimate(Resampling(gap, sizes), "nats")}
 
 
 def energies(evaluation: Evaluation, images: str | Tensor = "test") -> Array:
@@ -106,9 +120,7 @@ def energies(evaluation: Evaluation, images: str | Tensor = "test") -> Array:
     Raises:
         Diverged: if an energy is not finite.
     """
-    energy = evaluation.predictions.read("energy", images).cpu()
-    require_finite(energy, "energies", "test images" if images == "test" else "samples")
-    return energy.numpy()
+    return read_finite(evaluation, "energy", images).numpy()
 
 
 def log_px(evaluation: Evaluation, images: str | Tensor = "test") -> Array:

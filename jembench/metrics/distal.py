@@ -9,23 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
-from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.errors import NotApplicable, SpecError
-from jembench.interfaces import Measurement, Need, Resampling
-from jembench.metrics.attacks import Attack, Attacked, Chosen, Gradient, Shard, in_shards
+from jembench.interfaces import Measurement, Resampling
+from jembench.metrics.attacks import UNIT, Attack, Attacked, Chosen, Gradient, Shard, in_shards
 from jembench.metrics.base import Count, Estimate, median, share
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from jembench.interfaces import DataSpec, Evaluation, Planned
-    from jembench.metrics.base import Array, Arrays
+    from jembench.metrics.base import Array, Arrays, Estimates, Needs, Parts
 
 ALL = "all"
-_RANGE = (0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,22 +46,19 @@ class Distal(Attack):
     steps: Count = 200
     threshold: Annotated[float, Range(above=0, below=1)] = 0.9
     grad: Gradient = "through"
-    name: ClassVar[str] = "distal"
+    name = "distal"
 
     @property
-    def requires(self) -> frozenset[Need]:
+    def requires(self) -> Needs:
         """The needs of the metric, which uses the classes of the dataset but no labels."""
         return super().requires - {"labels"}
 
     @property
-    def protocol_options(self) -> dict[str, Scalar]:
+    def protocol_options(self) -> Parts:
         """The parts of the protocol."""
-        return {
-            **self.model_options,
-            "target": self.target,
-            "steps": self.steps,
-            "threshold": self.threshold,
-        }
+        options = self.model_options
+        options |= {"target": self.target, "steps": self.steps, "threshold": self.threshold}
+        return options
 
     @property
     def passes(self) -> int:
@@ -76,9 +71,6 @@ class Distal(Attack):
 
     def attack(self, evaluation: Evaluation) -> Attacked:
         """Run gradient ascents from noise, which is the same for all models."""
-        import torch
-
-        from jembench import seeds
         from jembench.attacks.distal import ascend, confidence
         from jembench.attacks.threat import VERIFICATIONS
         from jembench.data.pixels import to_uint8
@@ -87,29 +79,37 @@ class Distal(Attack):
             purpose = f"{self.name} {self.target} {shard.number}"
             target = self.attacked_model(evaluation, purpose)
             ends = ascend(target, shard.x, shard.y, steps=self.steps, threshold=self.threshold)
+
             fresh = self.attacked_model(evaluation, f"verify {purpose}")
             sure = confidence(fresh, ends.images, shard.y, VERIFICATIONS)
             reached = ends.reached & (sure > self.threshold)
             return {
-                "images": to_uint8(ends.images, _RANGE),
+                "images": to_uint8(ends.images, UNIT),
                 "confidence": sure,
                 "reached": reached,
                 "steps": ends.steps,
                 "unverified": ends.reached & ~reached,
             }
 
-        data = evaluation.data.spec
-        classes, index = classes_of(data, self.target), torch.arange(self.images)
-        generators = [
-            seeds.generator(0, f"robustness/noise {number}") for number in range(self.images)
-        ]
-        noise = [
-            torch.randint(256, data.shape, dtype=torch.uint8, generator=each) for each in generators
-        ]
-        begin = Chosen(index, torch.stack(noise), classes[index % len(classes)])
-        attacked = in_shards(self, evaluation, begin, work)
-        starts, target = attacked.arrays.pop("image"), attacked.arrays.pop("label")
-        return attacked._replace(arrays={**attacked.arrays, "noise": starts, "target": target})
+        attacked = in_shards(self, evaluation, self.noise(evaluation.data.spec), work)
+        arrays = attacked.arrays
+        starts, targets = arrays.pop("image"), arrays.pop("label")
+        arrays |= {"noise": starts, "target": targets}
+        return attacked
+
+    def noise(self, data: DataSpec) -> Chosen:
+        """Draw the starts of the ascents, and give each the class that it ascends to."""
+        import torch
+
+        from jembench import seeds
+
+        images = []
+        for number in range(self.images):
+            generator = seeds.generator(0, f"robustness/noise {number}")
+            images.append(torch.randint(256, data.shape, dtype=torch.uint8, generator=generator))
+        index = torch.arange(self.images)
+        classes = classes_of(data, self.target)
+        return Chosen(index, torch.stack(images), classes[index % len(classes)])
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Run the ascents, and measure log p(x) of their ends.
@@ -125,31 +125,30 @@ class Distal(Attack):
         attacked = self.attack(evaluation)
         arrays = attacked.arrays
         if isinstance(evaluation.model, Energy | Density):
-            arrays |= {
-                "log-px": log_px(evaluation, torch.from_numpy(arrays["images"])),
-                "log-px-noise": log_px(evaluation, torch.from_numpy(arrays["noise"])),
-                "log-px-test": log_px(evaluation),
-            }
-        parts = {"images": attacked.images, "test_images": len(evaluation.data.part("test").images)}
+            ends, noise = torch.from_numpy(arrays["images"]), torch.from_numpy(arrays["noise"])
+            arrays["log-px"] = log_px(evaluation, ends)
+            arrays["log-px-noise"] = log_px(evaluation, noise)
+            arrays["log-px-test"] = log_px(evaluation)
+        test_images = len(evaluation.data.part("test").images)
+        parts = {"images": attacked.images, "test_images": test_images}
         return self.measurement(evaluation, arrays, parts=parts, details=attacked.details)
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the share of successful ascents, their steps and their gain in log p(x).
 
         An ascent succeeds if it ends above the threshold.
         """
-        reached, count = arrays["reached"], int(arrays["reached"].sum())
+        reached = arrays["reached"]
         estimates = {"distal": share(reached)}
-        if count:
-            estimates["distal-steps"] = median(
-                arrays["steps"][reached], within=(0.0, float(self.steps))
-            )
-        if (
-            count
-            and "log-px" in arrays
-            and arrays["log-px-test"].mean() > arrays["log-px-noise"][reached].mean()
-        ):
-            estimates["distal-log-px"] = Estimate(density_gain(arrays), "%")
+        if not reached.any():
+            return estimates
+
+        steps = arrays["steps"][reached]
+        estimates["distal-steps"] = median(steps, within=(0.0, float(self.steps)))
+        if "log-px" in arrays:
+            noise = arrays["log-px-noise"][reached]
+            if arrays["log-px-test"].mean() > noise.mean():
+                estimates["distal-log-px"] = Estimate(density_gain(arrays), "%")
         return estimates
 
 
@@ -166,25 +165,26 @@ def classes_of(data: DataSpec, target: str) -> Tensor:
         raise NotApplicable(
             f"The dataset {data.name} has no classes, and noise is changed into images of a class."
         )
+    if target == ALL:
+        return torch.arange(data.num_classes)
     names = data.class_names or tuple(map(str, range(data.num_classes)))
-    if target not in (ALL, *names):
+    if target not in names:
         raise SpecError(
             f"{data.name} has no class {target!r}; target must be {ALL} or one of "
             f"{', '.join(names)}."
         )
-    return torch.arange(data.num_classes) if target == ALL else torch.tensor([names.index(target)])
+    return torch.tensor([names.index(target)])
 
 
 def density_gain(arrays: Arrays) -> Resampling:
     """Return the share of the gap between noise and data that ascents close, in %."""
-    ends, noise = (arrays[name][arrays["reached"]] for name in ("log-px", "log-px-noise"))
-    test = arrays["log-px-test"]
+    reached, test = arrays["reached"], arrays["log-px-test"]
+    ends, noise = arrays["log-px"][reached], arrays["log-px-noise"][reached]
 
     def gain(ascents: Array, images: Array) -> Array:
         begin = noise[ascents].mean(axis=1)
-        part: Array = (
-            100 * (ends[ascents].mean(axis=1) - begin) / (test[images].mean(axis=1) - begin)
-        )
-        return part
+        gap = test[images].mean(axis=1) - begin
+        closed: Array = 100 * (ends[ascents].mean(axis=1) - begin) / gap
+        return closed
 
     return Resampling(gain, (len(ends), len(test)))

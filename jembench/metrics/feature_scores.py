@@ -21,9 +21,12 @@ from jembench.models.devices import one_thread
 from jembench.stats.intervals import Indices, Statistic, multiplicities
 
 Matrix = NDArray[Any]
+Numbers = NDArray[np.float64]
+Samples = Float[Tensor, "N D"]
+Reference = Float[Tensor, "M D"]
+Logits = Float[Tensor, "N K"]
 
 _BLOCK = 1024
-
 
 ORDER = 2020
 """The seed of the order of the images in torch-fidelity's Inception score."""
@@ -32,25 +35,31 @@ ORDER = 2020
 # --- Inception score ------------------------------------------------------------------------------
 
 
-def inception_score(logits: Float[Tensor, "N K"], splits: int) -> float:
+def inception_score(logits: Logits, splits: int) -> float:
     """Return the Inception score, its mean over S splits of the shuffled images.
 
     IS = exp(mean over images of KL(p(y|x) || p(y))).
     """
     n = len(logits)
-    shuffled = logits[np.random.RandomState(ORDER).permutation(n)].double()
-    p, log_p = shuffled.softmax(dim=1), shuffled.log_softmax(dim=1)
+    order = np.random.RandomState(ORDER).permutation(n)
+    shuffled = logits[order].double()
+    p = shuffled.softmax(dim=1)
+    log_p = shuffled.log_softmax(dim=1)
 
     scores = []
-    for i in range(splits):
-        split = slice(i * n // splits, (i + 1) * n // splits)
+    for split in _parts(n, splits):
         log_q = p[split].mean(dim=0, keepdim=True).log()
         divergences = (p[split] * (log_p[split] - log_q)).sum(dim=1)
         scores.append(divergences.mean().exp().item())
     return float(np.mean(scores))
 
 
-def inception_score_in_order(logits: Float[Tensor, "N K"], splits: int) -> float:
+def _parts(n: int, splits: int) -> list[slice]:
+    """Return the S consecutive parts of n images."""
+    return [slice(i * n // splits, (i + 1) * n // splits) for i in range(splits)]
+
+
+def inception_score_in_order(logits: Logits, splits: int) -> float:
     """Return the Inception score of the images in their order.
 
     Each split has N // S of them; the remaining ones are left out.
@@ -59,11 +68,12 @@ def inception_score_in_order(logits: Float[Tensor, "N K"], splits: int) -> float
     reproducibility report uses. Neighbouring images that are alike, as in a replay buffer, lower
     it.
     """
-    parts = logits[: len(logits) // splits * splits].chunk(splits)
-    return float(np.mean([inception_score(part, 1) for part in parts]))
+    used = len(logits) // splits * splits
+    scores = [inception_score(part, 1) for part in logits[:used].chunk(splits)]
+    return float(np.mean(scores))
 
 
-def resampled_score(logits: Float[Tensor, "N K"], splits: int, *, even: bool = False) -> Statistic:
+def resampled_score(logits: Logits, splits: int, *, even: bool = False) -> Statistic:
     """Return the mean score of index matrices (R, N), whose columns are divided into the S splits.
 
     With ``even``, the splits are of equal size and the remaining columns are left out.
@@ -71,26 +81,34 @@ def resampled_score(logits: Float[Tensor, "N K"], splits: int, *, even: bool = F
     With KL = sum_k p log p - sum_k p log q, a split's score needs only the sums of p and of sum_k p
     log p over it.
     """
-    log_p: NDArray[np.float64] = logits.double().log_softmax(dim=1).numpy()
+    log_p: Numbers = logits.double().log_softmax(dim=1).numpy()
     p = np.exp(log_p)
-    n = len(p)
-    sums = np.concatenate([p, (p * log_p).sum(axis=1, keepdims=True)], axis=1)
-    used = n // splits * splits if even else n
-    bounds = [(i * used // splits, (i + 1) * used // splits) for i in range(splits)]
+    negentropy = (p * log_p).sum(axis=1, keepdims=True)
+    summands = np.concatenate([p, negentropy], axis=1)
 
-    def scores(indices: Indices) -> NDArray[Any]:
-        of_splits = [_score(multiplicities(indices[:, a:b], n) @ sums / (b - a)) for a, b in bounds]
-        mean: NDArray[np.float64] = np.stack(of_splits).mean(axis=0)
+    n = len(p)
+    used = n
+    if even:
+        used -= n % splits
+    parts = _parts(used, splits)
+
+    def scores(indices: Indices) -> Numbers:
+        of_splits = []
+        for part in parts:
+            drawn = indices[:, part]
+            sums = multiplicities(drawn, n) @ summands
+            of_splits.append(_score(sums / drawn.shape[1]))
+        mean: Numbers = np.stack(of_splits).mean(axis=0)
         return mean
 
     return scores
 
 
-def _score(means: NDArray[np.float64]) -> NDArray[np.float64]:
+def _score(means: Numbers) -> Numbers:
     """Return exp of the mean KL from the means of p and, in the last column, of sum_k p log p."""
     q, mean_negentropy = means[:, :-1], means[:, -1]
     log_q = np.log(q, out=np.zeros_like(q), where=q > 0)  # 0 log 0 = 0
-    scores: NDArray[np.float64] = np.exp(mean_negentropy - (q * log_q).sum(axis=1))
+    scores: Numbers = np.exp(mean_negentropy - (q * log_q).sum(axis=1))
     return scores
 
 
@@ -110,15 +128,17 @@ class Moments(NamedTuple):
     covariance: Matrix  # (D, D)
 
 
-def fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> float:
+def fid(generated: Samples, reference: Reference) -> float:
     """Return |mean_1 - mean_2|^2 + tr(S_1 + S_2 - 2 (S_1 S_2)^(1/2)) in float64."""
     first, second = generated.double().numpy(), reference.double().numpy()
     difference = first.mean(axis=0) - second.mean(axis=0)
-    covariance_1, covariance_2 = np.cov(first, rowvar=False), np.cov(second, rowvar=False)
+    squares = difference @ difference
+
+    covariance_1 = np.cov(first, rowvar=False)
+    covariance_2 = np.cov(second, rowvar=False)
     eigenvalues = np.linalg.eigvals(covariance_1 @ covariance_2).astype(complex)
     shared = np.sqrt(eigenvalues).real.sum()
-    variances = np.trace(covariance_1), np.trace(covariance_2)
-    return float(difference @ difference + variances[0] + variances[1] - 2 * shared)
+    return float(squares + np.trace(covariance_1) + np.trace(covariance_2) - 2 * shared)
 
 
 def frechet_distance(first: Moments, second: Moments) -> float:
@@ -155,7 +175,8 @@ def weighted_moments(features: Matrix, weights: Matrix) -> Moments:
         weights: float64 (N,).
     """
     drawn = weights > 0
-    n, roots = weights.sum(), np.sqrt(weights[drawn])
+    n = weights.sum()
+    roots = np.sqrt(weights[drawn])
     scaled = features[drawn]
     scaled *= roots[:, None]
     mean = roots @ scaled / n
@@ -163,25 +184,28 @@ def weighted_moments(features: Matrix, weights: Matrix) -> Moments:
     return Moments(mean, (products - n * np.outer(mean, mean)) / (n - 1))
 
 
-def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:
+def resampled_fid(generated: Samples, reference: Reference) -> Statistic:
     """Return FID of index matrices (R, N) and (R, M)."""
     samples, real = generated.double().numpy(), reference.double().numpy()
+    # the error of rounding grows with the mean, so it is added afterwards
     centre, centre_of_real = samples.mean(axis=0), real.mean(axis=0)
-    samples, real, apart = samples - centre, real - centre_of_real, centre - centre_of_real
+    apart = centre - centre_of_real
+    samples = samples - centre
+    real = real - centre_of_real
 
     def distance(of_samples: Matrix, of_real: Matrix) -> float:
-        first, second = weighted_moments(samples, of_samples), weighted_moments(real, of_real)
+        first = weighted_moments(samples, of_samples)
+        second = weighted_moments(real, of_real)
         return frechet_distance(first._replace(mean=first.mean + apart), second)
 
-    def distances(drawn_samples: Indices, drawn_real: Indices) -> NDArray[np.float64]:
+    def distances(drawn_samples: Indices, drawn_real: Indices) -> Numbers:
         of_samples = multiplicities(drawn_samples, len(samples)).astype(float)
         of_real = multiplicities(drawn_real, len(real)).astype(float)
         resamples = list(zip(of_samples, of_real, strict=True))
+        shown = progress.track(resamples, "", "resamples")
         # with more, eigenvalues take many times as long while other processes are busy
         with one_thread():
-            return np.array(
-                [distance(*weights) for weights in progress.track(resamples, "", "resamples")]
-            )
+            return np.array([distance(*weights) for weights in shown])
 
     return distances
 
@@ -189,38 +213,32 @@ def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D
 # --- kernel distance ------------------------------------------------------------------------------
 
 
-def kid(
-    generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], subsets: int, subset_size: int
-) -> float:
+def kid(generated: Samples, reference: Reference, subsets: int, subset_size: int) -> float:
     """Return the mean over subsets of the unbiased squared MMD.
 
     It is slightly below 0 for equal distributions.
     """
     from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, kid_features_to_metric
 
-    pools = (features.double() for features in (generated, reference))
-    distances = kid_features_to_metric(
-        *pools, kid_subsets=subsets, kid_subset_size=subset_size, verbose=False
-    )
+    options = {"kid_subsets": subsets, "kid_subset_size": subset_size, "verbose": False}
+    distances = kid_features_to_metric(generated.double(), reference.double(), **options)
     return float(distances[KEY_METRIC_KID_MEAN])
 
 
-def resampled_kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:
+def resampled_kid(generated: Samples, reference: Reference) -> Statistic:
     """Return the unbiased squared MMD of all images, of index matrices (R, N) and (R, M).
 
     The mean over subsets of :func:`kid` estimates it. An image is not paired with itself, but with
     its copies in the resample; their bias cancels in the interval, which only uses deviations.
     """
     x, y = generated.double().numpy(), reference.double().numpy()
+    n, m = len(x), len(y)
 
     def distances(drawn_x: Indices, drawn_y: Indices) -> Matrix:
-        a, b = (
-            multiplicities(drawn_x, len(x)).astype(float),
-            multiplicities(drawn_y, len(y)).astype(float),
-        )
-        n, m = len(x), len(y)
-        within_x = (_sums_within(x, a) - a @ _self_kernel(x)) / (n * (n - 1))
-        within_y = (_sums_within(y, b) - b @ _self_kernel(y)) / (m * (m - 1))
+        a = multiplicities(drawn_x, n).astype(float)
+        b = multiplicities(drawn_y, m).astype(float)
+        within_x = _sums_of_pairs(x, a) / (n * (n - 1))
+        within_y = _sums_of_pairs(y, b) / (m * (m - 1))
         between = _sums_between(x, y, a, b) / (n * m)
         unbiased: Matrix = within_x + within_y - 2 * between
         return unbiased
@@ -228,8 +246,11 @@ def resampled_kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D
     return distances
 
 
-def _self_kernel(x: Matrix) -> Matrix:
-    return _cube((x * x).sum(axis=1) / x.shape[1] + 1)
+def _sums_of_pairs(x: Matrix, a: Matrix) -> Matrix:
+    """Return the sum of a_i k(x_i, x_j) a_j without the kernel of an image and itself."""
+    itself = _cube((x * x).sum(axis=1) / x.shape[1] + 1)
+    sums: Matrix = _sums_within(x, a) - a @ itself
+    return sums
 
 
 def _cube(base: Matrix) -> Matrix:
@@ -266,10 +287,9 @@ def _sums_within(x: Matrix, a: Matrix) -> Matrix:
     return total
 
 
-def standardised(
-    generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]
-) -> tuple[Float[Tensor, "N D"], Float[Tensor, "M D"]]:
+def standardised(generated: Samples, reference: Reference) -> tuple[Samples, Reference]:
     """Standardise each feature by the reference; only shift constant features."""
-    mean, deviation = reference.mean(dim=0), reference.std(dim=0)
+    mean = reference.mean(dim=0)
+    deviation = reference.std(dim=0)
     deviation = deviation.where(deviation > 0, 1.0)
     return (generated - mean) / deviation, (reference - mean) / deviation

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from jembench.catalog.spec import slug
 from jembench.errors import CheckpointError, NotApplicable, StoreError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import torch
     from jaxtyping import UInt8
     from torch import Tensor
+
+    from jembench.store.tensors import Contents
 
 RECIPE: dict[str, Any] = {
     "net": "conv3x3 32, 64 with stride 2, 64; LeakyReLU 0.1; mean pool; linear",
@@ -52,8 +54,8 @@ class CnnFeatures:
 
     name: str = field(default="cnn", init=False)
     identity: str = field(default="cnn", init=False)
-    dimensions: ClassVar[int] = 64
-    trained_here: ClassVar[bool] = True
+    dimensions = 64
+    trained_here = True
     _net: Any = field(default=None, init=False)
     _data: Any = field(default=None, init=False)
 
@@ -86,18 +88,16 @@ class CnnFeatures:
             "images": content_hash(train.images),
             "labels": content_hash(train.labels),
         }
+        published = Path(__file__).with_name(f"{slug(self.name)}.safetensors")
         own = cache / slug(self.name) / "weights.safetensors"
-        for path in (Path(__file__).with_name(f"{slug(self.name)}.safetensors"), own):
-            # absent or damaged: training again gives the same
-            with suppress(OSError, StoreError, CheckpointError):
-                if (contents := tensors.read(path, "")).seal.record == record:
-                    break
-        else:
+        contents = _stored(published, record) or _stored(own, record)
+        if contents is None:
             unfinished = own.with_name("training.safetensors")
             net = _train(spec, train.images.cpu(), train.labels.cpu(), unfinished, record)
             tensors.write(own, net.state_dict(), record)
             contents = tensors.read(own, "")
             unfinished.unlink(missing_ok=True)
+
         self._net = _make_net(spec)
         self._net.load_state_dict(contents.tensors)
         self._net.to(device).eval()
@@ -122,6 +122,18 @@ def _check_classes(data: DataSpec) -> None:
         )
 
 
+def _stored(path: Path, record: dict[str, Any]) -> Contents | None:
+    """Return the weights of a file; None: they are to be trained."""
+    from jembench.store import tensors
+
+    # absent or damaged: training again gives the same
+    with suppress(OSError, StoreError, CheckpointError):
+        contents = tensors.read(path, "")
+        if contents.seal.record == record:
+            return contents
+    return None
+
+
 def _make_net(spec: DataSpec) -> Any:
     from torch import nn
 
@@ -136,9 +148,8 @@ def _make_net(spec: DataSpec) -> Any:
             *convolution(32, 64, stride=2),
             *convolution(64, 64),
         ]
-        net = nn.Sequential(
-            *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, spec.num_classes)
-        )
+        linear = nn.Linear(64, spec.num_classes)
+        net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), linear)
         for weights in net.parameters():
             if weights.ndim > 1:
                 nn.init.kaiming_normal_(weights, a=0.1)
@@ -156,58 +167,89 @@ def _train(
     of ``record``.
     """
     import torch
-    from torch.nn import functional as F
 
     from jembench import progress, seeds, stopping
-    from jembench.data.pixels import noise_to_model, to_float
     from jembench.models.devices import one_thread
-    from jembench.models.execution import light
     from jembench.store import checkpoint
 
-    (_, height, width), reach = spec.shape, RECIPE["shift"]
-    noise = noise_to_model(RECIPE["data_noise"], spec.bounds)
+    iterations = RECIPE["iterations"]
     with (
         one_thread(),
         seeds.drawing(0, "feature network cnn"),
         torch.enable_grad(),
         stopping.deferred(),
     ):
-        net = _make_net(spec)
-        optimiser = light(torch.optim.Adam)(net.parameters(), lr=RECIPE["rate"])
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=RECIPE["iterations"])
+        training = _Training(spec)
         begin = 0
         with suppress(OSError, CheckpointError):  # absent or damaged: it starts anew
             state = checkpoint.read(kept)
             if state.get("record") == record:
-                net.load_state_dict(state["net"])
-                optimiser.load_state_dict(state["optimiser"])
-                schedule.load_state_dict(state["schedule"])
-                torch.set_rng_state(state["random"])
+                training.load(state)
                 begin = state["iteration"]
-        with progress.phase("training", RECIPE["iterations"], "iterations", begin) as shown:
-            while shown.done < RECIPE["iterations"]:
-                drawn = torch.randint(len(images), (RECIPE["batch"],))
-                down, right = torch.randint(2 * reach + 1, (2,)).tolist()
-                padded = F.pad(to_float(images[drawn], spec.bounds), (reach,) * 4, mode="replicate")
-                x = padded[..., down : down + height, right : right + width]
-                optimiser.zero_grad()
-                loss = F.cross_entropy(net(x + noise * torch.randn_like(x)), labels[drawn])
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
-                schedule.step()
+        with progress.phase("training", iterations, "iterations", begin) as shown:
+            while shown.done < iterations:
+                training.step(images, labels)
                 shown.done += 1
                 if shown.done % CHECKPOINT_EVERY == 0 or stopping.received():
-                    state = {
-                        "record": record,
-                        "net": net.state_dict(),
-                        "optimiser": optimiser.state_dict(),
-                        "schedule": schedule.state_dict(),
-                        "random": torch.get_rng_state(),
-                        "iteration": shown.done,
-                    }
+                    state = {"record": record, "iteration": shown.done, **training.state()}
                     checkpoint.write(kept, state)
                     stopping.check()
-    return net.eval()
+    return training.net.eval()
+
+
+class _Training:
+    """The training of a feature network, by random numbers of the global generator."""
+
+    def __init__(self, spec: DataSpec) -> None:
+        import torch
+
+        from jembench.models.execution import light
+
+        self.spec = spec
+        self.net = _make_net(spec)
+        self.optimiser = light(torch.optim.Adam)(self.net.parameters(), lr=RECIPE["rate"])
+        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+            self.optimiser, T_max=RECIPE["iterations"]
+        )
+        self._parts = {"net": self.net, "optimiser": self.optimiser, "schedule": self.schedule}
+
+    def state(self) -> dict[str, Any]:
+        """Return the state, from which the training goes on with the same numbers."""
+        import torch
+
+        states = {name: part.state_dict() for name, part in self._parts.items()}
+        return states | {"random": torch.get_rng_state()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Set the state."""
+        import torch
+
+        for name, part in self._parts.items():
+            part.load_state_dict(state[name])
+        torch.set_rng_state(state["random"])
+
+    def step(self, images: Tensor, labels: Tensor) -> None:
+        """Train on a random batch, shifted and with noise."""
+        import torch
+        from torch.nn import functional as F
+
+        from jembench.data.pixels import noise_to_model, to_float
+
+        spec, reach = self.spec, RECIPE["shift"]
+        _, height, width = spec.shape
+        drawn = torch.randint(len(images), (RECIPE["batch"],))
+        down, right = torch.randint(2 * reach + 1, (2,)).tolist()
+        x = to_float(images[drawn], spec.bounds)
+        padded = F.pad(x, (reach,) * 4, mode="replicate")
+        x = padded[..., down : down + height, right : right + width]
+        noise = noise_to_model(RECIPE["data_noise"], spec.bounds)
+        x = x + noise * torch.randn_like(x)
+
+        self.optimiser.zero_grad()
+        loss = F.cross_entropy(self.net(x), labels[drawn])
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        self.schedule.step()
 
 
 def in_batches(net: Any, evaluate: Callable[[Tensor], Any], images: Tensor, size: int) -> Features:
@@ -220,4 +262,5 @@ def in_batches(net: Any, evaluate: Callable[[Tensor], Any], images: Tensor, size
     with torch.no_grad():
         batches = progress.track(torch.split(images, size), "features", f"batches of {size}")
         parts = [evaluate(batch.to(device)) for batch in batches]
-    return Features(*(torch.cat(part).cpu() for part in zip(*parts, strict=True)))
+    pools, logits = zip(*parts, strict=True)
+    return Features(torch.cat(pools).cpu(), torch.cat(logits).cpu())

@@ -47,7 +47,7 @@ def accuracy(logits: Array, labels: Array) -> Value:
         >>> f"{value.value:.1f} [{value.low:.1f}, {value.high:.1f}] {value.unit}"
         '66.7 [20.8, 93.9] %'
     """
-    return _of_logits(_made(classification.Accuracy), logits, labels)
+    return _of_logits(classification.Accuracy, logits, labels)
 
 
 def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
@@ -64,7 +64,7 @@ def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
         >>> round(nll(torch.zeros(4, 2), torch.tensor([0, 1, 1, 0])).value, 4)
         0.6931
     """
-    return _of_logits(_made(classification.NLL, resamples=resamples), logits, labels)
+    return _of_logits(classification.NLL, logits, labels, resamples=resamples)
 
 
 def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
@@ -78,7 +78,7 @@ def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
         >>> brier(torch.zeros(4, 2), torch.tensor([0, 1, 1, 0])).value
         0.5
     """
-    return _of_logits(_made(classification.Brier, resamples=resamples), logits, labels)
+    return _of_logits(classification.Brier, logits, labels, resamples=resamples)
 
 
 def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
@@ -93,7 +93,7 @@ def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) 
         >>> round(ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])).value, 1)
         25.0
     """
-    return _of_logits(_made(classification.ECE, bins=bins, resamples=resamples), logits, labels)
+    return _of_logits(classification.ECE, logits, labels, bins=bins, resamples=resamples)
 
 
 def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
@@ -107,9 +107,7 @@ def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int
         >>> round(adaptive_ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]), bins=1).value, 1)
         25.0
     """
-    return _of_logits(
-        _made(classification.AdaptiveECE, bins=bins, resamples=resamples), logits, labels
-    )
+    return _of_logits(classification.AdaptiveECE, logits, labels, bins=bins, resamples=resamples)
 
 
 def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
@@ -123,9 +121,7 @@ def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: in
         >>> round(classwise_ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])).value, 1)
         25.0
     """
-    return _of_logits(
-        _made(classification.ClasswiseECE, bins=bins, resamples=resamples), logits, labels
-    )
+    return _of_logits(classification.ClasswiseECE, logits, labels, bins=bins, resamples=resamples)
 
 
 # --- of scores ------------------------------------------------------------------------------------
@@ -155,16 +151,18 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
     from jembench.metrics.ood import OutOfDistribution
 
     metric = _made(OutOfDistribution, set="given", resamples=resamples)
-    first, second = (_tensor(values).double().numpy() for values in (inside, outside))
-    if first.ndim != 1 or second.ndim != 1 or not (len(first) and len(second)):
+    first = _tensor(inside).double().numpy()
+    second = _tensor(outside).double().numpy()
+    are_lists = first.ndim == second.ndim == 1
+    if not are_lists or not (len(first) and len(second)):
         raise SpecError(
             f"The scores have the shapes {first.shape} and {second.shape}; they must be (N,) and "
             "(M,)."
         )
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise Diverged("A score is not finite, so that the scores cannot be ranked.")
-    estimate = metric.estimates({"inside": np.sort(first), "outside": np.sort(second)})["auroc"]
-    return value_of(estimate, np.random.default_rng(0), metric.resamples or 0)
+    estimates = metric.estimates({"inside": np.sort(first), "outside": np.sort(second)})
+    return value_of(estimates["auroc"], np.random.default_rng(0), metric.resamples or 0)
 
 
 # --- the computations of the metrics, on tensors --------------------------------------------------
@@ -177,35 +175,34 @@ def _made(metric: type[Made], **options: Any) -> Made:
         SpecError: if an option has another type, or is out of range.
     """
     hints = get_type_hints(metric, include_extras=True)
-    return metric(
-        **{name: check_value(value, hints[name], name) for name, value in options.items()}
-    )
+    checked = {name: check_value(value, hints[name], name) for name, value in options.items()}
+    return metric(**checked)
 
 
-def _of_logits(metric: classification.Classification, logits: Array, labels: Array) -> Value:
+def _of_logits(
+    kind: type[classification.Classification], logits: Array, labels: Array, **options: int
+) -> Value:
     from jembench import seeds
 
-    given, classes = _tensor(logits), _tensor(labels)
-    if (
-        given.ndim != 2
-        or not given.is_floating_point()
-        or classes.shape != given.shape[:1]
-        or not len(given)
-    ):
+    metric = _made(kind, **options)
+    # tensors of the shapes that metrics expect
+    outputs, classes = _tensor(logits), _tensor(labels)
+    is_table = outputs.ndim == 2 and outputs.is_floating_point()
+    if not is_table or classes.shape != outputs.shape[:1] or not len(outputs):
         raise SpecError(
-            f"The logits are {given.dtype} {tuple(given.shape)} and the labels "
+            f"The logits are {outputs.dtype} {tuple(outputs.shape)} and the labels "
             f"{tuple(classes.shape)}; they must be floats (N, K) and (N,)."
         )
-    if (
-        classes.is_floating_point()
-        or int(classes.min()) < 0
-        or int(classes.max()) >= given.shape[1]
-    ):
-        raise SpecError(f"The labels must be whole numbers from 0 to {given.shape[1] - 1}.")
-    classification.require_finite(given, "logits", "examples")
-    if are_probabilities(given) and not isinstance(metric, classification.Accuracy):
+    highest = outputs.shape[1] - 1
+    out_of_range = bool(((classes < 0) | (classes > highest)).any())
+    if classes.is_floating_point() or out_of_range:
+        raise SpecError(f"The labels must be whole numbers from 0 to {highest}.")
+    classification.require_finite(outputs, "logits", "examples")
+    if are_probabilities(outputs) and not isinstance(metric, classification.Accuracy):
         warnings.warn(f"jembench.metrics: {PROBABILITIES}.", Remark, stacklevel=3)
-    (estimate,) = metric.estimates(metric.scores(given.double(), classes.long())).values()
+
+    arrays = metric.scores(outputs.double(), classes.long())
+    (estimate,) = metric.estimates(arrays).values()
     # as for the fit of seed 0
     rng = bootstrap_rng(seeds.generator(0, f"evaluation/bootstrap {metric.name}"))
     return value_of(estimate, rng, metric.resamples or 0)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from jembench.catalog.options import Names
 from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.interfaces import Evaluation, Measurement, Planned, Resampling
-from jembench.metrics.base import MOST, Count, Estimate, Metric, Resamples
+from jembench.metrics.base import MOST, NOT_NEGATIVE, Count, Estimate, Metric, Parts, Resamples
 from jembench.metrics.sample_protocol import (
     Generated,
     SampleProtocol,
@@ -49,7 +49,7 @@ class FeatureMetric(SampleProtocol, Metric):
         Metric.__post_init__(self)
 
     @property
-    def protocol_options(self) -> dict[str, Scalar]:
+    def protocol_options(self) -> Parts:
         """The implementation. The options of images are part of the description of samples."""
         return {"implementation": getattr(self, "implementation", "torch-fidelity")}
 
@@ -71,14 +71,18 @@ class FeatureMetric(SampleProtocol, Metric):
             NotApplicable: if there are too few.
         """
         least, because = self.least(network, dimensions)
+        reference = f"{getattr(self, 'reference', '')} images"
         require_images(n, least, "generated images", self.name, because)
-        require_images(real, least, f"{getattr(self, 'reference', '')} images", self.name, because)
+        require_images(real, least, reference, self.name, because)
 
     def check(self, planned: Planned) -> None:
         """Check that the feature network is available, and that there will be enough images."""
         n, network = foresee(planned, self.features, self)
-        real = planned.count(self.reference) if isinstance(self, ReferenceMetric) else None
-        self.require(n, real, network.identity, getattr(network, "dimensions", 0))
+        real = None
+        if isinstance(self, ReferenceMetric):
+            real = planned.count(self.reference)
+        dimensions = getattr(network, "dimensions", 0)
+        self.require(n, real, network.identity, dimensions)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure generated images.
@@ -88,26 +92,28 @@ class FeatureMetric(SampleProtocol, Metric):
         """
         from jembench.metrics import feature_scores
 
-        sample, real, parts = generated(evaluation, self.features, self), None, dict[str, Scalar]()
+        # generated images, and those that they are compared with
+        sample = generated(evaluation, self.features, self)
+        dimensions = sample.features.pool.shape[1]
+        parts: Parts = {}
+        real, reference_images = None, None
         if isinstance(self, ReferenceMetric):
             real = pool_of(evaluation, self.features, self.reference, f"{self.reference} images")
-            parts = {"reference": self.reference, "reference_images": len(real)}
-        dimensions = sample.features.pool.shape[1]
-        self.require(
-            sample.n,
-            None if real is None else len(real),
-            str(sample.identity["features"]),
-            dimensions,
-        )
+            reference_images = len(real)
+            parts = {"reference": self.reference, "reference_images": reference_images}
+        network = str(sample.identity["features"])
+        self.require(sample.n, reference_images, network, dimensions)
+
         scored = self.scores(sample, real)
         estimates = {sample.label(label): estimate for label, estimate in scored.estimates.items()}
         parts |= {**sample.identity, **scored.parts}
-        by_default = 200 if dimensions <= feature_scores.SMALL else 0
-        metric = (
-            self if self.resamples is not None else dataclasses.replace(self, resamples=by_default)
-        )
-        passes = {"sample_passes": sample.passes}
-        return metric.measurement(evaluation, {}, estimates=estimates, parts=parts, details=passes)
+
+        metric = self
+        if self.resamples is None:
+            resamples = 200 if dimensions <= feature_scores.SMALL else 0
+            metric = dataclasses.replace(self, resamples=resamples)
+        details = {"sample_passes": sample.passes}
+        return metric.measurement(evaluation, {}, estimates=estimates, parts=parts, details=details)
 
     def scores(self, sample: Generated, real: Any) -> Scores:
         """Score generated images.
@@ -133,8 +139,8 @@ class IS(FeatureMetric):
     splits: Count = 10
     resamples: Resamples = 200
     implementation: Literal["torch-fidelity", "barratt-sharma"] = "torch-fidelity"
-    of_classes: ClassVar[bool] = True
-    name: ClassVar[str] = "is"
+    of_classes = True
+    name = "is"
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
         """Return one image per split."""
@@ -148,16 +154,18 @@ class IS(FeatureMetric):
             resampled_score,
         )
 
-        logits, even = sample.features.logits, self.implementation == "barratt-sharma"
+        logits = sample.features.logits
+        even = self.implementation == "barratt-sharma"
         if even:
-            score = inception_score_in_order(logits[sample.places.argsort()], self.splits)
+            in_order = logits[sample.places.argsort()]
+            score = inception_score_in_order(in_order, self.splits)
         else:
             score = inception_score(logits, self.splits)
-        statistic, within = (
-            resampled_score(logits, self.splits, even=even),
-            (1.0, float(logits.shape[1])),
-        )
-        estimate = Estimate(Resampling(statistic, (sample.n,), within), "", "higher", value=score)
+
+        statistic = resampled_score(logits, self.splits, even=even)
+        within = (1.0, float(logits.shape[1]))
+        resampling = Resampling(statistic, (sample.n,), within)
+        estimate = Estimate(resampling, "", "higher", value=score)
         return Scores({"is": estimate}, {"splits": self.splits})
 
 
@@ -178,22 +186,22 @@ class FID(ReferenceMetric):
     """
 
     resamples: Annotated[int | None, Range(least=0, most=MOST)] = None
-    name: ClassVar[str] = "fid"
+    name = "fid"
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
         """Return the number of features of the network."""
-        return (
-            dimensions,
-            f"as many as {network} has features, or the fitted Gaussian is degenerate",
-        )
+        because = f"as many as {network} has features, or the fitted Gaussian is degenerate"
+        return dimensions, because
 
     def scores(self, sample: Generated, real: Tensor) -> Scores:
         """Return the distance."""
         from jembench.metrics.feature_scores import fid, resampled_fid
 
-        pool, n = sample.features.pool, sample.n
-        resampling = Resampling(resampled_fid(pool, real), (n, len(real)), (0.0, float("inf")))
-        return Scores({"fid": Estimate(resampling, "", "lower", n, fid(pool, real))})
+        pool = sample.features.pool
+        distance = fid(pool, real)
+        sizes = (sample.n, len(real))
+        resampling = Resampling(resampled_fid(pool, real), sizes, NOT_NEGATIVE)
+        return Scores({"fid": Estimate(resampling, "", "lower", sample.n, distance)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +216,7 @@ class KID(ReferenceMetric):
     subsets: Count = 100
     subset_size: Annotated[int, Range(least=2, most=MOST)] = 1000
     resamples: Resamples = 200
-    name: ClassVar[str] = "kid"
+    name = "kid"
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
         """Return 2, for a pair."""
@@ -218,17 +226,15 @@ class KID(ReferenceMetric):
         """Return the mean distance over subsets."""
         from jembench.metrics.feature_scores import kid, resampled_kid, standardised
 
-        images, n, m = sample.features.pool, sample.n, len(real)
+        images = sample.features.pool
         standardise = not getattr(sample.network, "published", None)
         if standardise:
             images, real = standardised(images, real)
-        size = min(self.subset_size, n, m)
+
+        sizes = (sample.n, len(real))
+        size = min(self.subset_size, *sizes)
         distance = kid(images, real, self.subsets, size)
-        return Scores(
-            {
-                "kid": Estimate(
-                    Resampling(resampled_kid(images, real), (n, m)), "", "lower", n, distance
-                )
-            },
-            {"subsets": self.subsets, "subset_size": size, "standardised": standardise},
-        )
+        resampling = Resampling(resampled_kid(images, real), sizes)
+        estimate = Estimate(resampling, "", "lower", sample.n, distance)
+        parts: Parts = {"subsets": self.subsets, "subset_size": size, "standardised": standardise}
+        return Scores({"kid": estimate}, parts)

@@ -6,20 +6,22 @@ Legend: N images, n of them at either end, K classes, R resamples.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from jembench.catalog.options import Neutral
-from jembench.catalog.spec import Scalar
-from jembench.interfaces import (
-    Classifier,
-    Evaluation,
-    Measurement,
-    Need,
-    Planned,
-    Quantity,
-    Resampling,
+from jembench.interfaces import Classifier, Evaluation, Measurement, Planned, Resampling
+from jembench.metrics.base import (
+    NOT_NEGATIVE,
+    Array,
+    Arrays,
+    Estimate,
+    Estimates,
+    Metric,
+    Needs,
+    Parts,
+    describe_test_images,
+    share,
 )
-from jembench.metrics.base import Array, Arrays, Estimate, Metric, describe_test_images, share
 from jembench.metrics.classification import classified
 from jembench.metrics.densities import log_px
 from jembench.metrics.sample_protocol import SampleProtocol
@@ -31,6 +33,12 @@ if TYPE_CHECKING:
 
 END = 100
 """The number of images at either end, at most a quarter of all."""
+
+
+class _Measured(NamedTuple):
+    images: Tensor
+    labels: Array | None
+    parts: Parts  # of the protocol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,23 +61,27 @@ class LogDensity(Metric):
     """
 
     source: Annotated[Literal["test", "kept", "fresh"], Neutral()] = "test"
-    name: ClassVar[str] = "log-density"
-    reads: ClassVar[frozenset[Quantity]] = frozenset({"energy", "logits"})
+    name = "log-density"
+    reads = frozenset({"energy", "logits"})
 
     @property
-    def requires(self) -> frozenset[Need]:
+    def requires(self) -> Needs:
         """An energy, and the samples if they are measured."""
-        return frozenset({"energy"} if self.source == "test" else {"energy", "samples"})
+        if self.source == "test":
+            return frozenset({"energy"})
+        return frozenset({"energy", "samples"})
 
     @property
-    def protocol_options(self) -> dict[str, Scalar]:
+    def protocol_options(self) -> Parts:
         """No options, since they are part of the description of the images."""
         return {}
 
     @property
     def samples(self) -> SampleProtocol | None:
         """The samples that are measured; None: the test images."""
-        return None if self.source == "test" else SampleProtocol(source=self.source)
+        if self.source == "test":
+            return None
+        return SampleProtocol(source=self.source)
 
     def check(self, planned: Planned) -> None:
         """Check that the model will have the samples."""
@@ -78,39 +90,42 @@ class LogDensity(Metric):
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the images; the arrays hold those at the ends as well."""
-        images, parts, labels = self._images(evaluation)
+        images, labels, parts = self._measured(evaluation)
         which = images if self.samples else "test"
+
+        # samples are counted by the class that the model predicts
         arrays: dict[str, Any] = {"log-px": log_px(evaluation, which)}
         if isinstance(evaluation.model, Classifier):
             arrays |= classified(evaluation, which)
-            labels = arrays["predicted"] if self.samples else labels
+            if self.samples:
+                labels = arrays["predicted"]
         if labels is not None:
             arrays["labels"] = labels
         arrays |= _images_at_ends(arrays, images, evaluation)
+
         estimates = self.estimates(arrays) | _detection(arrays)
         details: dict[str, Any] = {}
         if "accuracy-top" in estimates and "auroc-correct" not in estimates:
-            details["undefined"] = {
-                "auroc-correct": "All images are classified correctly, or none is."
-            }
-        parts |= {"top": size_of_end(len(images))}
+            reason = "All images are classified correctly, or none is."
+            details["undefined"] = {"auroc-correct": reason}
+        parts["top"] = size_of_end(len(images))
         return self.measurement(
             evaluation, arrays, estimates=estimates, parts=parts, details=details
         )
 
-    def _images(self, evaluation: Evaluation) -> tuple[Tensor, dict[str, Scalar], Array | None]:
-        """Return the images that are measured, their protocol and their labels."""
+    def _measured(self, evaluation: Evaluation) -> _Measured:
         if self.samples:
-            images, _, source, _ = evaluation.samples(self.samples.wanted)
-            return images, self.samples.description(len(images), len(images), source), None
-        images, labels = evaluation.data.part("test")
-        return (
-            images,
-            describe_test_images(len(images)),
-            None if labels is None else labels.cpu().numpy(),
-        )
+            samples = evaluation.samples(self.samples.wanted)
+            n = len(samples.images)
+            return _Measured(samples.images, None, self.samples.description(n, n, samples.source))
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        images, labels = evaluation.data.part("test")
+        parts = describe_test_images(len(images))
+        if labels is None:
+            return _Measured(images, None, parts)
+        return _Measured(images, labels.cpu().numpy(), parts)
+
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the values of the images, except ``auroc-correct``.
 
         Each resample has its own extremes.
@@ -120,14 +135,16 @@ class LogDensity(Metric):
         """
         log_px = arrays["log-px"]
         n = len(log_px)
-        spread = Resampling(lambda drawn: log_px[drawn].std(axis=1), (n,), (0.0, float("inf")))
+        spread = Resampling(lambda drawn: log_px[drawn].std(axis=1), (n,), NOT_NEGATIVE)
         estimates = {"log-px-spread": Estimate(spread, "nats")}
+
         order, end = highest_first(log_px), size_of_end(n)
         if "labels" in arrays:
             classes = effective_classes(arrays["labels"], len(arrays["highest"]))
             estimates["classes-top"] = among_highest(classes, order, end)
         if self.samples:
             return {f"{label}-{self.source}": estimate for label, estimate in estimates.items()}
+
         if {"labels", "predicted"} <= arrays.keys():
             right = share(arrays["predicted"] == arrays["labels"], "higher")
             estimates["accuracy-top"] = among_highest(right, order, end)
@@ -158,7 +175,8 @@ def effective_classes(classes: Array, num_classes: int) -> Estimate:
 
     def hill_number(indices: Indices) -> Array:
         counts = multiplicities(classes[indices], num_classes)
-        numbers: Array = np.exp(entr(counts / counts.sum(axis=1, keepdims=True)).sum(axis=1))
+        shares = counts / counts.sum(axis=1, keepdims=True)
+        numbers: Array = np.exp(entr(shares).sum(axis=1))
         return numbers
 
     return Estimate(Resampling(hill_number, (len(classes),), (1.0, float(num_classes))))
@@ -174,20 +192,23 @@ def among_highest(estimate: Estimate, order: Array, n: int) -> Estimate:
     """
     import numpy as np
 
-    rank, statistic = np.empty_like(order), estimate.resampling.statistic
+    statistic = estimate.resampling.statistic
+    trials = min(n, estimate.resampling.trials)
+    rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
 
-    resampling = estimate.resampling._replace(
-        statistic=lambda indices: statistic(
-            order[np.partition(rank[indices], n - 1, axis=1)[:, :n]]
-        ),
-        trials=min(n, estimate.resampling.trials),
-    )
-    flags = None if estimate.flags is None else estimate.flags[order[:n]]
+    def of_highest(indices: Indices) -> Array:
+        highest = np.partition(rank[indices], n - 1, axis=1)[:, :n]
+        return statistic(order[highest])
+
+    resampling = estimate.resampling._replace(statistic=of_highest, trials=trials)
+    flags = estimate.flags
+    if flags is not None:
+        flags = flags[order[:n]]
     return estimate._replace(resampling=resampling, n=n, flags=flags)
 
 
-def _detection(arrays: Arrays) -> dict[str, Estimate]:
+def _detection(arrays: Arrays) -> Estimates:
     """Return the AUROC of log p(x) for correctly classified images, if it is defined.
 
     Some images must be correct and some not.
@@ -210,21 +231,18 @@ def _images_at_ends(arrays: Arrays, images: Tensor, evaluation: Evaluation) -> A
 
     from jembench.data.grid import arranged, first_of_classes, pictures
 
-    order, n = highest_first(arrays["log-px"]), size_of_end(len(arrays["log-px"]))
+    order = highest_first(arrays["log-px"])
+    n = size_of_end(len(order))
     grids = {"top": arranged(order[:n]), "bottom": arranged(order[::-1][:n])}
     if "log-odds" in arrays:
         surest = highest_first(arrays["log-odds"])
-        grids |= {
-            "top-confidence": arranged(surest[:n]),
-            "bottom-confidence": arranged(surest[::-1][:n]),
-        }
+        grids["top-confidence"] = arranged(surest[:n])
+        grids["bottom-confidence"] = arranged(surest[::-1][:n])
     if "labels" in arrays:
         labels, num_classes = arrays["labels"], evaluation.data.spec.num_classes
         generator = evaluation.services.generator("log-density images")
         shuffled = torch.randperm(len(labels), generator=generator).numpy()
-        grids |= {
-            "highest": first_of_classes(order, labels, num_classes),
-            "random": first_of_classes(shuffled, labels, num_classes),
-            "lowest": first_of_classes(order[::-1], labels, num_classes),
-        }
+        grids["highest"] = first_of_classes(order, labels, num_classes)
+        grids["random"] = first_of_classes(shuffled, labels, num_classes)
+        grids["lowest"] = first_of_classes(order[::-1], labels, num_classes)
     return pictures(images.numpy(), grids)

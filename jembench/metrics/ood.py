@@ -10,26 +10,43 @@ Legend: N test images, M outliers of a set.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, Literal, NamedTuple, cast
 
 from jembench.catalog import registry
 from jembench.catalog.options import Names
 from jembench.catalog.registry import Resolved
-from jembench.catalog.spec import Scalar, Spec
+from jembench.catalog.spec import Spec
 from jembench.errors import PluginError
 from jembench.interfaces import (
     DataSpec,
     Evaluation,
     Measurement,
-    Need,
     OODScore,
     Planned,
-    Quantity,
     Resampling,
 )
 from jembench.interfaces.metrics import FittedScore
-from jembench.metrics.base import Array, Arrays, Estimate, Metric, NotNegative, describe_test_images
+from jembench.metrics.base import (
+    Array,
+    Arrays,
+    Better,
+    Estimate,
+    Estimates,
+    Metric,
+    Needs,
+    NotNegative,
+    Parts,
+    Quantities,
+    describe_test_images,
+)
 from jembench.metrics.classification import require_finite
+
+
+class Outliers(NamedTuple):
+    """The noise on the images of an OOD set, and their description."""
+
+    noise: float
+    about: Parts  # of the protocol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +60,12 @@ class Scored(Metric):
     data_noise: NotNegative = 0.0
 
     @property
-    def requires(self) -> frozenset[Need]:
+    def requires(self) -> Needs:
         """The needs of the score."""
         return self.scorer.requires
 
     @property
-    def reads(self) -> frozenset[Quantity]:
+    def reads(self) -> Quantities:
         """The quantities that the score reads."""
         return self.scorer.reads
 
@@ -66,7 +83,7 @@ class Scored(Metric):
         return cast(OODScore, self._resolved.make())
 
     @property
-    def protocol_options(self) -> dict[str, Scalar]:
+    def protocol_options(self) -> Parts:
         """The score with all of its options."""
         score = self._resolved
         return {"score": Spec.of(score.name, score.arguments)}
@@ -74,11 +91,9 @@ class Scored(Metric):
     def fitted(self, evaluation: Evaluation) -> tuple[OODScore, Mapping[str, str | int]]:
         """Return the score of the model, and the protocol of the images it was fitted on."""
         scorer = self.scorer
-        return (
-            scorer.fit(evaluation, self.data_noise)
-            if isinstance(scorer, FittedScore)
-            else (scorer, {})
-        )
+        if isinstance(scorer, FittedScore):
+            return scorer.fit(evaluation, self.data_noise)
+        return scorer, {}
 
     def scores_of(
         self, scorer: OODScore, evaluation: Evaluation, images: str, noise: float
@@ -106,7 +121,7 @@ class Scored(Metric):
         )
         return scores.numpy()
 
-    def noise_and_about(self, evaluation: Evaluation, name: str) -> tuple[float, dict[str, Scalar]]:
+    def noise_and_about(self, evaluation: Evaluation, name: str) -> Outliers:
         """Return the noise on the images of an OOD set, and its description for the protocol.
 
         Raises:
@@ -115,13 +130,12 @@ class Scored(Metric):
         from jembench.data.ood_sets.resolve import resolve
         from jembench.data.pixels import content_hash
 
-        images, found = evaluation.data.images(name), resolve(name)
-        about: dict[str, Scalar] = {
-            "set": str(found),
-            "outliers": len(images),
-            "content": content_hash(images)[:10],
-        }
-        return self.data_noise * getattr(found.make(), "noise", 1.0), about
+        images = evaluation.data.images(name)
+        ood_set = resolve(name)
+        about: Parts = {"set": str(ood_set), "outliers": len(images)}
+        about["content"] = content_hash(images)[:10]
+        factor = getattr(ood_set.make(), "noise", 1.0)
+        return Outliers(self.data_noise * factor, about)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,12 +143,12 @@ class ScoredClasses(Scored):
     """A metric of a score and of predicted classes."""
 
     @property
-    def requires(self) -> frozenset[Need]:
+    def requires(self) -> Needs:
         """The needs of the score, and labelled logits."""
         return super().requires | {"logits", "labels"}
 
     @property
-    def reads(self) -> frozenset[Quantity]:
+    def reads(self) -> Quantities:
         """The logits, and what the score reads."""
         return super().reads | {"logits"}
 
@@ -159,7 +173,7 @@ class OutOfDistribution(Scored):
     """
 
     set: Annotated[str, Names("ood_sets", "datasets")]
-    name: ClassVar[str] = "ood"
+    name = "ood"
 
     def check(self, planned: Planned) -> None:
         """Check that the outliers are available."""
@@ -177,18 +191,15 @@ class OutOfDistribution(Scored):
         scorer, fitted = self.fitted(evaluation)
         inside = self.scores_of(scorer, evaluation, "test", self.data_noise)
         outside = self.outside(scorer, evaluation, noise)
-        parts = (
-            describe_test_images(len(inside), self.data_noise)
-            | about
-            | {"outliers": len(outside), **fitted}
-        )
+        parts = describe_test_images(len(inside), self.data_noise) | about
+        parts |= {"outliers": len(outside), **fitted}
         return self.measurement(evaluation, {"inside": inside, "outside": outside}, parts=parts)
 
     def outside(self, scorer: OODScore, evaluation: Evaluation, noise: float) -> Array:
         """Return the scores of the outliers with noise, float64 (M,)."""
         return self.scores_of(scorer, evaluation, self.set, noise)
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return AUROC, FPR at 95 % TPR and average precision, of test images and outliers."""
         from jembench.stats import ranking
 
@@ -220,7 +231,7 @@ class OutOfDistributionGroup(Scored):
     """
 
     group: Literal["near", "far"]
-    name: ClassVar[str] = "ood-group"
+    name = "ood-group"
 
     def sets(self, data: DataSpec) -> tuple[str, ...]:
         """Return the sets of the group for a dataset."""
@@ -238,42 +249,48 @@ class OutOfDistributionGroup(Scored):
             Unavailable: if outliers are missing.
             Diverged: if a score is not finite.
         """
-        found = {
-            name: self.noise_and_about(evaluation, name) for name in self.sets(evaluation.data.spec)
-        }
+        # before the scores: outliers may be missing
+        sets: dict[str, Outliers] = {}
+        for name in self.sets(evaluation.data.spec):
+            sets[name] = self.noise_and_about(evaluation, name)
+
         scorer, fitted = self.fitted(evaluation)
-        arrays = {
-            name: self.scores_of(scorer, evaluation, name, noise)
-            for name, (noise, _) in found.items()
-        }
-        arrays["inside"] = self.scores_of(scorer, evaluation, "test", self.data_noise)
-        parts = describe_test_images(len(arrays["inside"]), self.data_noise) | {
-            "group": self.group,
-            **fitted,
-        }
-        parts |= {
-            key: "+".join(str(about[key]) for _, about in found.values())
-            for key in ("set", "outliers", "content")
-        }
+        arrays: dict[str, Array] = {}
+        for name, outliers in sets.items():
+            arrays[name] = self.scores_of(scorer, evaluation, name, outliers.noise)
+        inside = self.scores_of(scorer, evaluation, "test", self.data_noise)
+        arrays["inside"] = inside
+
+        parts = describe_test_images(len(inside), self.data_noise)
+        parts |= {"group": self.group, **fitted}
+        for key in ("set", "outliers", "content"):
+            parts[key] = "+".join(str(outliers.about[key]) for outliers in sets.values())
         return self.measurement(evaluation, arrays, parts=parts)
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the means over sets of AUROC, FPR, average precision and areas.
 
         FPR is that at 95 % TPR, and the areas are trapezoidal.
         """
         from jembench.stats import ranking
 
-        pairs = [(arrays["inside"], scores) for name, scores in arrays.items() if name != "inside"]
-        each = [ranking.resamplings(*pair) | ranking.trapezoids(*pair) for pair in pairs]
+        inside = arrays["inside"]
+        of_label: dict[str, list[Resampling]] = {}
+        for name, outside in arrays.items():
+            if name == "inside":
+                continue
+            of_set = ranking.resamplings(inside, outside) | ranking.trapezoids(inside, outside)
+            for label, resampling in of_set.items():
+                of_label.setdefault(label, []).append(resampling)
         return as_estimates(
-            {label: ranking.mean_over_sets([one[label] for one in each]) for label in each[0]}
+            {label: ranking.mean_over_sets(of_sets) for label, of_sets in of_label.items()}
         )
 
 
-def as_estimates(resamplings: Mapping[str, Resampling]) -> dict[str, Estimate]:
+def as_estimates(resamplings: Mapping[str, Resampling]) -> Estimates:
     """Return values by their labels; an FPR is better lower, all others higher."""
-    return {
-        label: Estimate(resampling, "", "lower" if label.startswith("fpr95") else "higher")
-        for label, resampling in resamplings.items()
-    }
+    estimates: Estimates = {}
+    for label, resampling in resamplings.items():
+        better: Better = "lower" if label.startswith("fpr95") else "higher"
+        estimates[label] = Estimate(resampling, "", better)
+    return estimates

@@ -54,8 +54,9 @@ class Refinement(NamedTuple):
 
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
         """Return the score of each image, float64 (N,)."""
-        refined = evaluation.predictions.refined(images, self.steps, noise).double()
-        return refined - evaluation.predictions.read("energy", images, noise).double()
+        refined = evaluation.predictions.refined(images, self.steps, noise)
+        energy = evaluation.predictions.read("energy", images, noise)
+        return refined.double() - energy.double()
 
 
 def log_px() -> PredictionScore:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from jembench.attacks.eps import check_eps, parse_eps
-from jembench.catalog.spec import Scalar
 from jembench.interfaces import Resampling
 from jembench.metrics import attacks
-from jembench.metrics.base import Count, Resamples, share
+from jembench.metrics.base import PERCENT, Count, Resamples, share
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from jembench.attacks.target import Target
     from jembench.interfaces import Evaluation, Planned
-    from jembench.metrics.base import Arrays, Estimate
+    from jembench.metrics.base import Array, Arrays, Estimates, Parts
+    from jembench.stats.intervals import Indices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class PGD(attacks.GradientAttack):
 
     eps: str = ""  # as the user wrote it; "": search the smallest eps of each image
     grad: attacks.Gradient = "through"
-    name: ClassVar[str] = "pgd"
+    name = "pgd"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,13 +46,20 @@ class PGD(attacks.GradientAttack):
     @property
     def label(self) -> str:
         """The label of the value: ``pgd-linf``, ``pgd-linf@8/255``."""
-        return f"{self.name}-{self.norm}" + (f"@{self.eps}" if self.eps else "")
+        label = f"{self.name}-{self.norm}"
+        if self.eps:
+            label += f"@{self.eps}"
+        return label
 
     @property
-    def protocol_options(self) -> dict[str, Scalar]:
+    def protocol_options(self) -> Parts:
         """The parts of the protocol."""
-        minimal: dict[str, Scalar] = {"search": "minimal", "tolerance": self.spent.tolerance}
-        return {**super().protocol_options, **({"eps": self.eps} if self.eps else minimal)}
+        options = super().protocol_options
+        if self.eps:
+            options["eps"] = self.eps
+        else:
+            options |= {"search": "minimal", "tolerance": self.spent.tolerance}
+        return options
 
     def check(self, planned: Planned) -> None:
         """Check that eps is not larger than the largest distance of two images.
@@ -66,13 +73,15 @@ class PGD(attacks.GradientAttack):
     @property
     def passes(self) -> int:
         """The network passes at one size of the change."""
-        return self.spent.images * self.spent.restarts * self.spent.steps * self.passes_each
+        spent = self.spent
+        return spent.images * spent.restarts * spent.steps * self.passes_each
 
     def find(self, evaluation: Evaluation, shard: attacks.Shard, target: Target) -> attacks.Found:
         """Attack within eps, or search the smallest eps."""
         from jembench.attacks import pgd
 
-        algorithm = pgd.PGD(norm=self.norm, steps=self.spent.steps, tolerance=self.spent.tolerance)
+        spent = self.spent
+        algorithm = pgd.PGD(norm=self.norm, steps=spent.steps, tolerance=spent.tolerance)
         begin = self.starts(shard)
         if self.eps:
             closest = algorithm.robust(target, shard.x, shard.y, parse_eps(self.eps), begin)
@@ -91,18 +100,18 @@ class PGD(attacks.GradientAttack):
         from jembench import seeds
         from jembench.attacks.threat import starts
 
-        shape, restarts = tuple(shard.x.shape[1:]), self.spent.restarts
-        generators = [
-            seeds.generator(0, f"robustness/start {index}") for index in shard.index.tolist()
-        ]
-        return torch.stack([starts(restarts, shape, self.norm, each) for each in generators]).to(
-            shard.x.device
-        )
+        shape = tuple(shard.x.shape[1:])
+        of_images = []
+        for index in shard.index.tolist():
+            generator = seeds.generator(0, f"robustness/start {index}")
+            of_images.append(starts(self.spent.restarts, shape, self.norm, generator))
+        return torch.stack(of_images).to(shard.x.device)
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the accuracy within eps, or the median distance and the curve."""
         if self.eps:
-            return dict(attacks.accuracies(self.label, arrays, ~arrays["found"], arrays["wrong"]))
+            robust, wrong = ~arrays["found"], arrays["wrong"]
+            return dict(attacks.accuracies(self.label, arrays, robust, wrong))
         return dict(attacks.distance_estimates(self.name, arrays, [self.norm]))
 
 
@@ -122,8 +131,8 @@ class Transfer(attacks.GradientAttack):
 
     refine: Count = 10
     resamples: Resamples = 0
-    name: ClassVar[str] = "transfer"
-    searches: ClassVar[bool] = False
+    name = "transfer"
+    searches = False
 
     @property
     def source(self) -> PGD:
@@ -137,9 +146,9 @@ class Transfer(attacks.GradientAttack):
         )
 
     @property
-    def protocol_options(self) -> dict[str, Scalar]:
+    def protocol_options(self) -> Parts:
         """The parts of the protocol."""
-        return {**super().protocol_options, "tolerance": self.spent.tolerance}
+        return super().protocol_options | {"tolerance": self.spent.tolerance}
 
     @property
     def passes(self) -> int:
@@ -154,58 +163,60 @@ class Transfer(attacks.GradientAttack):
         """
         import torch
 
-        from jembench.attacks.threat import VERIFICATIONS, verify
+        from jembench.attacks.threat import VERIFICATIONS, per_image, verify
         from jembench.sampling.chain import require_chains
 
         require_chains(evaluation.sampler)  # before the images are made
         source = self.source.attack(evaluation)
-        done = attacks.choose(evaluation, source.images)
-        row = {index: place for place, index in enumerate(done.index.tolist())}
+        chosen = attacks.choose(evaluation, source.images)
+        row = {index: place for place, index in enumerate(chosen.index.tolist())}
+        distance = f"distance-{self.norm}"
 
         def show(shard: attacks.Shard) -> Mapping[str, Tensor]:
             rows = [row[index] for index in shard.index.tolist()]
-            made, distance, claimed = (
-                torch.from_numpy(source.arrays[key][rows]).to(shard.x.device)
-                for key in ("adversarial", f"distance-{self.norm}", "found")
-            )
+
+            def of_source(name: str) -> Tensor:
+                return torch.from_numpy(source.arrays[name][rows]).to(shard.x.device)
+
             purpose = f"{self.name} {self.norm} {shard.number}"
-            target, fresh = (
-                self.attacked_model(evaluation, f"{look} {purpose}") for look in ("look", "verify")
-            )
+            target = self.attacked_model(evaluation, f"look {purpose}")
+            fresh = self.attacked_model(evaluation, f"verify {purpose}")
+
+            # images that the refined model misclassifies anyway count as broken at 0
             wrong = target.wrong_share(shard.x, shard.y, VERIFICATIONS) > 0.5
-            shown = claimed & (distance > 0) & ~wrong
-            images = torch.where(shown[:, None, None, None], made, shard.x)
-            return {**verify(fresh, shard.x, shard.y, images, shown | wrong), "found-source": shown}
+            shown = of_source("found") & (of_source(distance) > 0) & ~wrong
+            images = torch.where(per_image(shown), of_source("adversarial"), shard.x)
+            verified = verify(fresh, shard.x, shard.y, images, shown | wrong)
+            return {**verified, "found-source": shown}
 
-        attacked = attacks.in_shards(self, evaluation, done, show)
-        as_it_is = {  # the robustness without refinement, for comparison
-            f"{key}-as-it-is": source.arrays[key][: attacked.images]
-            for key in ("found", f"distance-{self.norm}")
-        }
-        return attacks.Attacked({**attacked.arrays, **as_it_is}, source.wanted)
+        attacked = attacks.in_shards(self, evaluation, chosen, show)
+        # the robustness without refinement, for comparison
+        for name in ("found", distance):
+            attacked.arrays[f"{name}-as-it-is"] = source.arrays[name][: attacked.images]
+        return attacked._replace(wanted=source.wanted)
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the share that still deceives the model, and the accuracies.
 
         The share is a statistic of all images.
         """
         import numpy as np
 
-        label, shown, found = f"{self.name}-{self.norm}", arrays["found-source"], arrays["found"]
-        deceived: dict[str, Estimate] = {}
+        label = f"{self.name}-{self.norm}"
+        shown = arrays["found-source"]
+        deceives = arrays["found"] & shown
+
+        def among_shown(drawn: Indices) -> Array:
+            of_shown = np.maximum(shown[drawn].sum(axis=1), 1)
+            percent: Array = 100 * deceives[drawn].sum(axis=1) / of_shown
+            return percent
+
+        estimates: Estimates = {}
         if shown.any():
-            among = Resampling(
-                lambda drawn: (
-                    100
-                    * (found & shown)[drawn].sum(axis=1)
-                    / np.maximum(shown[drawn].sum(axis=1), 1)
-                ),
-                (len(shown),),
-                (0.0, 100.0),
-                int(shown.sum()),
-            )
-            deceived[label] = share(found[shown], "lower")._replace(resampling=among)
-        return deceived | {
-            f"{label}@{eps}": share(attacks.is_robust(arrays, self.norm, parse_eps(eps)), "higher")
-            for eps in attacks.CURVE[self.norm]
-        }
+            resampling = Resampling(among_shown, (len(shown),), PERCENT, int(shown.sum()))
+            deceived = share(deceives[shown], "lower")
+            estimates[label] = deceived._replace(resampling=resampling)
+        for eps in attacks.CURVE[self.norm]:
+            robust = attacks.is_robust(arrays, self.norm, parse_eps(eps))
+            estimates[f"{label}@{eps}"] = share(robust, "higher")
+        return estimates

@@ -91,7 +91,9 @@ class Pretrained:
 
         def evaluate(batch: Tensor) -> tuple[Tensor, Tensor]:
             pool, *logits = self._net(batch.expand(-1, 3, -1, -1))
-            return pool, logits[0] if logits else pool[:, :0]
+            if not logits:
+                return pool, pool[:, :0]
+            return pool, logits[0]
 
         return in_batches(self._net, evaluate, images, _BATCH)
 
@@ -156,8 +158,9 @@ def _inception(content: bytes) -> Any:
     import torch
     from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
 
+    weights = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     copy = io.BytesIO()
-    torch.save(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True), copy)
+    torch.save(weights, copy)
     copy.seek(0)
     return FeatureExtractorInceptionV3("inception-v3-compat", ["2048", "logits_unbiased"], copy)
 
@@ -175,7 +178,7 @@ class InceptionFeatures(Pretrained):
     """
 
     identity: str = field(default="inception-2015-12-05", init=False)
-    name: ClassVar[str] = ""
-    dimensions: ClassVar[int] = 2048
-    published: ClassVar[Weights] = Weights("Inception", _inception, "96 MB", "6726825d", _INCEPTION)
-    classifies: ClassVar[bool] = True
+    name = ""
+    dimensions = 2048
+    published = Weights("Inception", _inception, "96 MB", "6726825d", _INCEPTION)
+    classifies = True

@@ -6,10 +6,9 @@ Legend: N generated images, n of them kept, M reference images, D features, K lo
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from jembench.catalog.options import Names, Neutral
 from jembench.catalog.spec import Scalar, Spec, format_value
@@ -20,11 +19,10 @@ from jembench.interfaces import (
     Features,
     Need,
     Planned,
-    Quantity,
     Source,
 )
-from jembench.metrics.base import Array, OptionalCount
-from jembench.metrics.classification import log_odds, require_finite
+from jembench.metrics.base import Array, Needs, OptionalCount, Parts
+from jembench.metrics.classification import log_odds, read_finite, require_finite
 from jembench.metrics.pretrained import InceptionFeatures
 
 if TYPE_CHECKING:
@@ -64,7 +62,7 @@ class SampleProtocol:
     top: float = 1.0  # images to keep: a share of all in (0, 1], or a whole number above 1
     # of new chains on a differentiable energy; None: images of the model's own
     sampler: SamplerSpec = None
-    of_classes: ClassVar[bool] = False  # the metric needs logits of the feature network
+    of_classes = False  # the metric needs logits of the feature network
 
     def __post_init__(self) -> None:
         for contradiction in _contradictions(self):
@@ -75,19 +73,24 @@ class SampleProtocol:
         """The source of images to ask the evaluation for."""
         return Source(
             chains=self.source,
-            **{of.name: getattr(self, of.name) for of in dataclasses.fields(Source)[1:]},
+            steps=self.steps,
+            images=self.images,
+            conditional=self.conditional,
+            pooling=self.pooling,
+            sampler=self.sampler,
         )
 
     @property
-    def requires(self) -> frozenset[Need]:
+    def requires(self) -> Needs:
         """The needs of this metric."""
-        by_selection: dict[str, tuple[Need, ...]] = {
-            "model": ("logits",),
-            "density": ("logits", "energy"),
-        }
-        # in whose place it draws from an energy
-        own: tuple[Need, ...] = () if self.sampler else ("samples",)
-        return frozenset((*own, *by_selection.get(self.selection, ())))
+        needs: set[Need] = set()
+        if not self.sampler:  # which draws from an energy
+            needs.add("samples")
+        if self.selection in ("model", "density"):
+            needs.add("logits")
+        if self.selection == "density":
+            needs.add("energy")
+        return frozenset(needs)
 
     def count(self, n: int) -> int:
         """Return the number of images to keep of n.
@@ -95,16 +98,18 @@ class SampleProtocol:
         Raises:
             NotApplicable: if it is larger than n.
         """
-        count = int(self.top) if self.top > 1 else max(1, round(self.top * n))
+        count = int(self.top)
+        if self.top <= 1:
+            count = max(1, round(self.top * n))
         if count > n:
             raise NotApplicable(
                 f"The {count} most confident images cannot be kept of {n}. Lower top."
             )
         return count
 
-    def description(self, kept: int, drawn: int, source: str) -> dict[str, Scalar]:
+    def description(self, kept: int, drawn: int, source: str) -> Parts:
         """Return the protocol of ``kept`` images, selected from ``drawn`` of a ``source``."""
-        parts: dict[str, Scalar] = {"images": kept, "source": source}
+        parts: Parts = {"images": kept, "source": source}
         parts |= {"pooling": _POOLING[self.pooling], "selection": self.selection}
         if self.selection != "none":
             parts |= {"per_class": self.per_class, "top": f"{kept}/{drawn}"}
@@ -126,16 +131,18 @@ def _contradictions(asked: SampleProtocol) -> Iterator[str]:
             f"pooling={asked.pooling} uses the chains that training kept, and source=fresh or a "
             "sampler runs new ones. Leave one of the two out."
         )
-    top, selecting = format_value(asked.top), asked.selection != "none"
-    if not (0 < asked.top <= 1 or (asked.top > 1 and asked.top % 1 == 0)):
+    top = format_value(asked.top)
+    selecting = asked.selection != "none"
+    is_whole = asked.top > 1 and asked.top % 1 == 0
+    if not (0 < asked.top <= 1 or is_whole):
         yield (
             f"top is {top}; it must be a share of the images above 0 and up to 1, such as 0.1, or "
             "a whole number of them above 1, such as 1000."
         )
     if (asked.per_class or asked.top != 1) and not selecting:
-        given = "per_class=true" if asked.per_class else f"top={top}"
+        option = "per_class=true" if asked.per_class else f"top={top}"
         yield (
-            f"{given} keeps the most confident images: say whose confidence, such as "
+            f"{option} keeps the most confident images: say whose confidence, such as "
             "selection=model."
         )
     if asked.top == 1 and selecting:
@@ -171,12 +178,11 @@ def features_spec(option: str, data: Data | Planned) -> str:
     """
     if option != "auto":
         return option
-    small = data.spec.shape[1] < 32
-    return (
-        "cnn"
-        if small or (data.content and not InceptionFeatures.published.cached.is_file())
-        else "inception"
-    )
+    if data.spec.shape[1] < 32:
+        return "cnn"
+    if data.content and not InceptionFeatures.published.cached.is_file():
+        return "cnn"
+    return "inception"
 
 
 def foresee(
@@ -191,26 +197,25 @@ def foresee(
             or too few.
         NotApplicable: if logits of the network are needed and it has none.
     """
-    network = _classifying(asked, planned.features(features_spec(features, planned)))
-    drawn = planned.samples(asked.wanted)
-    n = None if drawn is None else asked.count(drawn)
+    network = planned.features(features_spec(features, planned))
+    _check_classifies(network, asked)
+    n = planned.samples(asked.wanted)
+    if n is not None:
+        n = asked.count(n)
     if asked.per_class and asked.selection != "features":
         classes = planned.spec.num_classes
-        require_images(
-            n, classes, "selected images", "per_class=true", f"one of each of {classes} classes"
-        )
+        because = f"one of each of {classes} classes"
+        require_images(n, classes, "selected images", "per_class=true", because)
     return n, network
 
 
-def _classifying(asked: SampleProtocol, network: FeatureNetwork) -> FeatureNetwork:
-    if (asked.of_classes or asked.selection == "features") and not getattr(
-        network, "classifies", True
-    ):
+def _check_classifies(network: FeatureNetwork, asked: SampleProtocol) -> None:
+    is_needed = asked.of_classes or asked.selection == "features"
+    if is_needed and not getattr(network, "classifies", True):
         raise NotApplicable(
             f"The feature network {network.name} predicts no classes. Use one that does, such as "
             "features=inception."
         )
-    return network
 
 
 # --- images and their features --------------------------------------------------------------------
@@ -233,7 +238,9 @@ class Generated(NamedTuple):
 
     def label(self, metric: str) -> str:
         """Return ``fid`` under Inception, ``fid-digits-cnn`` under a network of another name."""
-        return f"{metric}-{self.network.name}" if self.network.name else metric
+        if not self.network.name:
+            return metric
+        return f"{metric}-{self.network.name}"
 
 
 def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> Generated:
@@ -248,31 +255,34 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
     """
     import torch
 
+    # all images of the source, and their features
     spec = features_spec(features, evaluation.data)
     samples = evaluation.samples(asked.wanted)
-    network = _classifying(asked, evaluation.services.features(spec))
-    pool, logits = (
-        finite(part, "samples") for part in evaluation.services.features_of(spec, samples.images)
-    )
-    kept = torch.from_numpy(canonical_order(samples.images))
+    images = samples.images
+    network = evaluation.services.features(spec)
+    _check_classifies(network, asked)
+    of_images = evaluation.services.features_of(spec, images)
+    pool = finite(of_images.pool, "samples")
+    logits = finite(of_images.logits, "samples")
+
+    # those that are kept, sorted; of equal scores the first are selected
+    kept = torch.from_numpy(canonical_order(images))
     if asked.selection == "features":
         kept = kept[selected(asked, logits[kept])]
     elif asked.selection != "none":
-        density = (
-            _read(evaluation, "energy", samples.images)[kept].neg()
-            if asked.selection == "density"
-            else None
-        )
-        kept = kept[selected(asked, _read(evaluation, "logits", samples.images)[kept], density)]
-    identity = {
-        "features": network.identity,
-        **asked.description(len(kept), len(samples.images), samples.source),
-    }
-    each = passes(samples)
-    each = each and each * len(samples.images) / len(kept)
-    return Generated(
-        samples.images[kept], Features(pool[kept], logits[kept]), kept, network, identity, each
-    )
+        density = None
+        if asked.selection == "density":
+            density = -read_finite(evaluation, "energy", images).double()[kept]
+        confidences = read_finite(evaluation, "logits", images).double()[kept]
+        kept = kept[selected(asked, confidences, density)]
+
+    identity: Parts = {"features": network.identity}
+    identity |= asked.description(len(kept), len(images), samples.source)
+    cost = passes(samples)
+    if cost is not None:
+        cost = cost * len(images) / len(kept)  # of all images, per kept one
+    of_kept = Features(pool[kept], logits[kept])
+    return Generated(images[kept], of_kept, kept, network, identity, cost)
 
 
 def passes(samples: Samples) -> float | None:
@@ -284,14 +294,12 @@ def passes(samples: Samples) -> float | None:
     """
     if samples.ages is not None:
         return float(samples.ages.double().mean()) or None  # ages of imported chains are 0
-    steps = "1" if samples.source == "direct" else Spec(samples.source).options.get("steps")
-    return float(steps) if steps and steps != "selected" else None
-
-
-def _read(evaluation: Evaluation, quantity: Quantity, samples: Tensor) -> Tensor:
-    values = evaluation.predictions.read(quantity, samples).cpu().double()
-    require_finite(values, "energies" if quantity == "energy" else quantity, "samples")
-    return values
+    if samples.source == "direct":
+        return 1.0
+    steps = Spec(samples.source).options.get("steps")
+    if not steps or steps == "selected":
+        return None
+    return float(steps)
 
 
 def selected(
@@ -310,23 +318,24 @@ def selected(
     import torch
 
     count, num_classes = asked.count(len(logits)), logits.shape[1]
-    ranking = (log_odds(logits) if scores is None else scores).argsort(descending=True, stable=True)
+    if scores is None:
+        scores = log_odds(logits)
+    ranking = scores.argsort(descending=True, stable=True)
     if not asked.per_class:
         return ranking[:count].sort().values
-    each, classes = count // num_classes, logits.argmax(dim=1)[ranking]
+
+    of_class = count // num_classes
+    classes = logits.argmax(dim=1)[ranking]
     sizes = classes.bincount(minlength=num_classes)
-    if each == 0 or int(sizes.min()) < each:
+    if of_class == 0 or int(sizes.min()) < of_class:
         rarest = int(sizes.argmin())
         raise NotApplicable(
             f"The {count} most confident images, equally many of each of {num_classes} classes, "
-            f"are {each} per class, and the selecting network predicts class {rarest} for "
+            f"are {of_class} per class, and the selecting network predicts class {rarest} for "
             f"{int(sizes[rarest])}. Choose another top, or per_class=false."
         )
-    return (
-        torch.cat([ranking[classes == number][:each] for number in range(num_classes)])
-        .sort()
-        .values
-    )
+    kept = [ranking[classes == number][:of_class] for number in range(num_classes)]
+    return torch.cat(kept).sort().values
 
 
 def pool_of(
@@ -339,9 +348,8 @@ def pool_of(
     Raises:
         Diverged: if a feature is not finite.
     """
-    return finite(
-        evaluation.services.features_of(features_spec(features, evaluation.data), images).pool, what
-    )
+    spec = features_spec(features, evaluation.data)
+    return finite(evaluation.services.features_of(spec, images).pool, what)
 
 
 def canonical_order(images: UInt8[Tensor, "N C H W"]) -> Array:

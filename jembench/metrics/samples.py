@@ -6,17 +6,20 @@ Legend: N generated images or chains, K classes, R resamples, U different ages.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
-from jembench.interfaces import Density, Energy, Evaluation, Measurement, Need, Planned, Resampling
+from jembench.interfaces import Density, Energy, Evaluation, Measurement, Planned, Resampling
 from jembench.metrics.base import (
+    PERCENT,
     Array,
     Arrays,
     Estimate,
+    Estimates,
     Metric,
+    Needs,
     OptionalCount,
+    Parts,
     mean,
     median,
     share,
@@ -61,27 +64,32 @@ class ClassSamples(Metric):
     images: OptionalCount = None
     conditional: bool | None = None
     sampler: SamplerSpec = None
-    name: ClassVar[str] = "class-samples"
+    name = "class-samples"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.samples  # checks the options
 
     @property
-    def requires(self) -> frozenset[Need]:
+    def requires(self) -> Needs:
         """The logits, and the needs of the samples."""
         return self.samples.requires | {"logits"}
 
     @property
-    def protocol_options(self) -> dict[str, Scalar]:
+    def protocol_options(self) -> Parts:
         """No options, since they are part of the description of the samples."""
         return {}
 
     @property
     def samples(self) -> SampleProtocol:
         """The images that are classified."""
-        shared = ("source", "steps", "images", "conditional", "sampler")
-        return SampleProtocol(**{name: getattr(self, name) for name in shared})
+        return SampleProtocol(
+            source=self.source,
+            steps=self.steps,
+            images=self.images,
+            conditional=self.conditional,
+            sampler=self.sampler,
+        )
 
     def check(self, planned: Planned) -> None:
         """Check that the model will have such samples."""
@@ -97,34 +105,36 @@ class ClassSamples(Metric):
         from jembench.data.grid import first_of_classes, pictures
 
         images, labels, source, _ = evaluation.samples(self.samples.wanted)
-        seen, num_classes = classified(evaluation, images), evaluation.data.spec.num_classes
-        arrays: dict[str, Any] = {"predicted": seen["predicted"], "confidence": seen["confidence"]}
+        n = len(images)
+        arrays: dict[str, Any] = classified(evaluation, images)
+        del arrays["log-odds"]
         if labels is not None:
             arrays["labels"] = labels.cpu().numpy()
         elif isinstance(evaluation.model, (Energy, Density)):
             arrays["log-px"] = log_px(evaluation, images)
+
         generator = evaluation.services.generator(f"{self.name} images")
-        order = torch.randperm(len(images), generator=generator).numpy()
-        rows = first_of_classes(order, arrays.get("labels", seen["predicted"]), num_classes)
+        order = torch.randperm(n, generator=generator).numpy()
+        classes = arrays.get("labels", arrays["predicted"])
+        rows = first_of_classes(order, classes, evaluation.data.spec.num_classes)
         arrays |= pictures(images.numpy(), {"grid": rows})
-        parts = self.samples.description(len(images), len(images), source) | {
-            "confident": CONFIDENT,
-            "data_noise": 0,
-        }
+
+        parts = self.samples.description(n, n, source)
+        parts |= {"confident": CONFIDENT, "data_noise": 0}
         return self.measurement(evaluation, arrays, parts=parts, details={"source": source})
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the values of samples, with the source in their labels."""
-        predicted, source = arrays["predicted"], "fresh" if self.sampler else self.source
+        predicted = arrays["predicted"]
+        source = "fresh" if self.sampler else self.source
         if "labels" in arrays:
             return {f"agreement-{source}": share(predicted == arrays["labels"], "higher")}
         classes = effective_classes(predicted, len(arrays["grid"]))
         estimates = {"confident": share(arrays["confidence"] > CONFIDENT), "classes": classes}
         if "log-px" in arrays:
             order = highest_first(arrays["log-px"])
-            estimates["classes-densest"] = among_highest(
-                classes, order, size_of_end(len(order))
-            )._replace(n=None)
+            densest = among_highest(classes, order, size_of_end(len(order)))
+            estimates["classes-densest"] = densest._replace(n=None)
         return {f"{label}-{source}": estimate for label, estimate in estimates.items()}
 
 
@@ -139,10 +149,10 @@ class ConfidentSamples(Metric):
     """
 
     sampler: SamplerSpec = None
-    name: ClassVar[str] = "confident-samples"
+    name = "confident-samples"
 
     @property
-    def requires(self) -> frozenset[Need]:
+    def requires(self) -> Needs:
         """The logits, and the needs of the samples."""
         return self.samples.requires | {"logits"}
 
@@ -167,26 +177,27 @@ class ConfidentSamples(Metric):
         samples = evaluation.samples(self.samples.wanted)
         n = len(samples.images)
         self.require(n)
-        seen = classified(evaluation, samples.images)
-        shown = highest_first(seen["log-odds"])[:SHOWN]
-        arrays: dict[str, Any] = {
-            **seen,
-            "counts": np.bincount(
-                seen["predicted"][shown], minlength=evaluation.data.spec.num_classes
-            ),
-            "images": samples.images[torch.from_numpy(shown)].numpy(),
-            "shown": shown,
-        }
-        parts = ALL_KEPT.description(n, n, samples.source) | {"data_noise": 0, "shown": SHOWN}
+        arrays = classified(evaluation, samples.images)
+        shown = highest_first(arrays["log-odds"])[:SHOWN]
+        classes = arrays["predicted"][shown]
+        num_classes = evaluation.data.spec.num_classes
+        arrays["counts"] = np.bincount(classes, minlength=num_classes)
+        arrays["images"] = samples.images[torch.from_numpy(shown)].numpy()
+        arrays["shown"] = shown
+
+        parts = ALL_KEPT.description(n, n, samples.source)
+        parts |= {"data_noise": 0, "shown": SHOWN}
         return self.measurement(evaluation, arrays, parts=parts)
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the values of samples."""
         order = highest_first(arrays["log-odds"])
-        confidence = mean(100 * arrays["confidence"], "%", within=(0.0, 100.0))
+        confidence = mean(100 * arrays["confidence"], "%", within=PERCENT)
         classes = effective_classes(arrays["predicted"], len(arrays["counts"]))
-        values = {"confidence-64": confidence, "classes-64": classes}
-        return {label: among_highest(estimate, order, SHOWN) for label, estimate in values.items()}
+        return {
+            "confidence-64": among_highest(confidence, order, SHOWN),
+            "classes-64": among_highest(classes, order, SHOWN),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,8 +210,8 @@ class ChainAge(Metric):
     of each chain.
     """
 
-    name: ClassVar[str] = "chain-age"
-    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "samples", "buffer"})
+    name = "chain-age"
+    requires = frozenset({"logits", "samples", "buffer"})
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the kept chains."""
@@ -209,21 +220,19 @@ class ChainAge(Metric):
             raise NotApplicable(
                 "The model keeps no chains with their ages: only a replay buffer does."
             )
-        seen, n = classified(evaluation, samples.images), len(samples.images)
-        arrays = {
-            "ages": samples.ages.cpu().numpy(),
-            "predicted": seen["predicted"],
-            "confidence": seen["confidence"],
-        }
-        parts = ALL_KEPT.description(n, n, samples.source) | {"data_noise": 0}
+        arrays = {"ages": samples.ages.cpu().numpy()}
+        arrays |= classified(evaluation, samples.images)
+        del arrays["log-odds"]
+        n = len(samples.images)
+        parts = ALL_KEPT.description(n, n, samples.source)
+        parts["data_noise"] = 0
         return self.measurement(evaluation, arrays, parts=parts)
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the values of chains."""
         ages = arrays["ages"]
-        dependence = Resampling(
-            epsilon_squared(ages, arrays["predicted"]), (len(ages),), (0.0, 1.0)
-        )
+        statistic = epsilon_squared(ages, arrays["predicted"])
+        dependence = Resampling(statistic, (len(ages),), (0.0, 1.0))
         return {self.name: median(ages, "steps"), "age-dependence": Estimate(dependence)}
 
 
@@ -236,12 +245,14 @@ def variance_between(values: Array, classes: Array) -> Array:
 
     rows, num_classes = len(values), int(classes.max()) + 1
     deviations = values - values.mean(axis=1, keepdims=True)
-    cells = (classes + num_classes * np.arange(rows)[:, None]).ravel()
-    sums, members = (
-        np.bincount(cells, given, rows * num_classes) for given in (deviations.ravel(), None)
-    )
-    between = (sums**2 / np.maximum(members, 1)).reshape(rows, num_classes).sum(axis=1)
     total = (deviations**2).sum(axis=1)
+
+    # a cell is a class of a resample
+    cells = (classes + num_classes * np.arange(rows)[:, None]).ravel()
+    sums = np.bincount(cells, deviations.ravel(), rows * num_classes)
+    members = np.bincount(cells, None, rows * num_classes)
+    squares = sums**2 / np.maximum(members, 1)
+    between = squares.reshape(rows, num_classes).sum(axis=1)
     shares: Array = np.divide(between, total, out=np.zeros(rows), where=total > 0)
     return shares
 
@@ -264,6 +275,7 @@ def epsilon_squared(ages: Array, classes: Array) -> Statistic:
         drawn = place[indices]
         counts = multiplicities(drawn, len(different))
         ranks = counts.cumsum(axis=1) - (counts - 1) / 2  # mean rank of equal ages: (R, U)
-        return variance_between(np.take_along_axis(ranks, drawn, axis=1), classes[indices])
+        of_chains = np.take_along_axis(ranks, drawn, axis=1)
+        return variance_between(of_chains, classes[indices])
 
     return statistic

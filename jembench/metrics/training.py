@@ -1,12 +1,10 @@
 """Metrics of a training: its cost, the time of an iteration, and stability."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
-from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
-from jembench.interfaces import Evaluation, Measurement, Need, Value
-from jembench.metrics.base import Arrays, Estimate, Metric, median, protocol_id
+from jembench.interfaces import Evaluation, Measurement, Value
+from jembench.metrics.base import Arrays, Estimates, Metric, Parts, median, protocol_id
 from jembench.metrics.sample_protocol import passes
 
 BUSY = 0.5
@@ -27,8 +25,8 @@ class IterationTime(Metric):
     have no interval.
     """
 
-    name: ClassVar[str] = "iteration-time"
-    requires: ClassVar[frozenset[Need]] = frozenset({"training"})
+    name = "iteration-time"
+    requires = frozenset({"training"})
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the training."""
@@ -41,26 +39,29 @@ class IterationTime(Metric):
         at_once = "The model was fitted at once: no timings of iterations are known."
         if not training.iteration_seconds and training.hours is None:
             raise NotApplicable(at_once)
-        windows = {"seconds": np.asarray(training.iteration_seconds, dtype=np.float64)}
-        estimates = self.estimates(windows) if training.iteration_seconds else {}
-        busy = (training.other_load or 0.0) > BUSY
-        details = {
-            "suspicious": ["it was measured while other processes computed"] if busy else [],
-            "undefined": {} if estimates else {self.name: at_once},
-        }
-        parts: dict[str, Scalar] = {
-            "statistic": "median",
-            "when": "training",
-            "hardware": devices.name(evaluation.device),
-            "threads": torch.get_num_threads(),
-        }
-        found = self.measurement(evaluation, {}, estimates=estimates, parts=parts, details=details)
-        if training.hours is None:
-            return found
-        hours = Value(training.hours, None, None, 1, "h", "lower")
-        return replace(found, values={**found.values, "training-hours": hours})
 
-    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        suspicious: list[str] = []
+        if (training.other_load or 0.0) > BUSY:
+            suspicious.append("it was measured while other processes computed")
+        estimates: Estimates = {}
+        undefined = {self.name: at_once}
+        if training.iteration_seconds:
+            seconds = np.asarray(training.iteration_seconds, dtype=np.float64)
+            estimates = self.estimates({"seconds": seconds})
+            undefined = {}
+
+        parts: Parts = {"statistic": "median", "when": "training"}
+        parts |= {"hardware": devices.name(evaluation.device), "threads": torch.get_num_threads()}
+        details = {"suspicious": suspicious, "undefined": undefined}
+        measured = self.measurement(
+            evaluation, {}, estimates=estimates, parts=parts, details=details
+        )
+        if training.hours is None:
+            return measured
+        hours = Value(training.hours, None, None, 1, "h", "lower")
+        return replace(measured, values={**measured.values, "training-hours": hours})
+
+    def estimates(self, arrays: Arrays) -> Estimates:
         """Return the median of the windows."""
         return {self.name: median(arrays["seconds"], "s", "lower")}
 
@@ -77,30 +78,28 @@ class Cost(Metric):
     are counted, and have no interval. ``parameters`` is the number of trained weights.
     """
 
-    name: ClassVar[str] = "cost"
-    requires: ClassVar[frozenset[Need]] = frozenset({"training"})
+    name = "cost"
+    requires = frozenset({"training"})
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Read the record of the training and the ages of the chains."""
         from jembench.models.capabilities import capabilities
 
-        training = evaluation.training
-        each = passes(evaluation.samples()) if "samples" in capabilities(evaluation.model) else None
-        found = {"training-passes": training.passes, "sample-passes": each}
-        found["parameters"] = float(
-            sum(weights.numel() for weights in evaluation.model.parameters())
-        )
-        return Measurement(
-            protocol=protocol_id(self.name, evaluation),
-            values={
-                label: Value(value, None, None, 1, "", "lower")
-                for label, value in found.items()
-                if value is not None
-            },
-            details={
-                "undefined": {label: _UNKNOWN for label, value in found.items() if value is None}
-            },
-        )
+        model = evaluation.model
+        counts = {"training-passes": evaluation.training.passes, "sample-passes": None}
+        if "samples" in capabilities(model):
+            counts["sample-passes"] = passes(evaluation.samples())
+        counts["parameters"] = float(sum(weights.numel() for weights in model.parameters()))
+
+        values: dict[str, Value] = {}
+        undefined: dict[str, str] = {}
+        for label, count in counts.items():
+            if count is None:
+                undefined[label] = _UNKNOWN
+            else:
+                values[label] = Value(count, None, None, 1, "", "lower")
+        protocol = protocol_id(self.name, evaluation)
+        return Measurement(protocol=protocol, values=values, details={"undefined": undefined})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +114,8 @@ class StabilityOfTraining(Metric):
     Appendices H.2 and H.3, compare samplers and regularisers by the stability of training.
     """
 
-    name: ClassVar[str] = "stability"
-    requires: ClassVar[frozenset[Need]] = frozenset({"training"})
+    name = "stability"
+    requires = frozenset({"training"})
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Read the record of the training."""
@@ -128,15 +127,14 @@ class StabilityOfTraining(Metric):
                 "loss reports no energies of data and samples that could be judged, or a "
                 "generator's in fewer than five windows (log_every)."
             )
-        stable = record.iterations if record.diverged_at is None else record.diverged_at
-        return Measurement(
-            protocol=protocol_id(self.name, evaluation, criterion=record.criterion),
-            values={
-                "stable-iterations": Value(
-                    float(stable), None, None, record.iterations, "", "higher"
-                ),
-                "interventions": Value(
-                    float(len(record.remedies)), None, None, record.iterations, "", "lower"
-                ),
-            },
-        )
+        n = record.iterations
+        stable = record.diverged_at
+        if stable is None:
+            stable = n
+        remedies = len(record.remedies)
+        values = {
+            "stable-iterations": Value(float(stable), None, None, n, "", "higher"),
+            "interventions": Value(float(remedies), None, None, n, "", "lower"),
+        }
+        protocol = protocol_id(self.name, evaluation, criterion=record.criterion)
+        return Measurement(protocol=protocol, values=values)

@@ -16,11 +16,19 @@ from numpy.typing import NDArray
 from jembench import progress
 from jembench.interfaces import Resampling
 
+Bounds = tuple[float, float]
+"""The range of a value."""
+
+Values = NDArray[np.float64]
+Counts = NDArray[np.int64]
 Indices = NDArray[np.int64]
 Statistic = Callable[..., NDArray[Any]]
 """Index matrices (R, N), one for each sample, rows drawn with replacement from 0..N-1 -> the
 statistic of each (R,).
 """
+
+LEVEL = 0.95
+"""The nominal coverage of intervals."""
 
 _CHUNK_ELEMENTS = 4_000_000
 """Indices held at a time (32 MB)."""
@@ -33,7 +41,7 @@ class Interval(NamedTuple):
     high: float
 
 
-def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
+def wilson(successes: int, n: int, level: float = LEVEL) -> Interval:
     """Return Wilson's score interval of a proportion, within [0, 1].
 
     It is accurate near 0 and 1 as well.
@@ -43,15 +51,12 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
     if not 0 <= successes <= n or n == 0:
         raise ValueError(f"{successes} successes of {n}")
     proportion = successes / n
-    return score_interval(proportion, math.sqrt(proportion * (1 - proportion) / n), n, level)
+    sd = math.sqrt(proportion * (1 - proportion) / n)
+    return score_interval(proportion, sd, n, level)
 
 
 def score_interval(
-    value: float,
-    sd: float,
-    trials: int,
-    level: float = 0.95,
-    within: tuple[float, float] = (0.0, 1.0),
+    value: float, sd: float, trials: int, level: float = LEVEL, within: Bounds = (0.0, 1.0)
 ) -> Interval:
     """Return Wilson's score interval with a given standard deviation in place of the binomial one.
 
@@ -67,19 +72,24 @@ def score_interval(
         within: the range.
     """
     lowest, highest = within
-    width, z = highest - lowest, NormalDist().inv_cdf(0.5 + level / 2)
-    share, shrink = (value - lowest) / width, 1 + z * z / trials
+    width = highest - lowest
+    z = NormalDist().inv_cdf(0.5 + level / 2)
+
+    # Wilson's interval of the value's place in the range, 0 to 1
+    share = (value - lowest) / width
+    shrink = 1 + z * z / trials
     centre = (share + z * z / (2 * trials)) / shrink
-    half = z / shrink * math.sqrt((sd / width) ** 2 + (z / (2 * trials)) ** 2)
+    variance = (sd / width) ** 2 + (z / (2 * trials)) ** 2
+    half = z / shrink * math.sqrt(variance)
+
     # At an end of the range an end of the interval equals the value, up to rounding.
-    return Interval(
-        min(max(lowest + width * (centre - half), lowest), value),
-        max(min(lowest + width * (centre + half), highest), value),
-    )
+    low = max(lowest + width * (centre - half), lowest)
+    high = min(lowest + width * (centre + half), highest)
+    return Interval(min(low, value), max(high, value))
 
 
 def score_p(
-    value: float, sd: float, trials: int, null: float, within: tuple[float, float] = (0.0, 1.0)
+    value: float, sd: float, trials: int, null: float, within: Bounds = (0.0, 1.0)
 ) -> float:
     """Return the two-sided p value of ``null``, from the score interval ending there."""
     lowest, highest = within
@@ -92,7 +102,10 @@ def score_p(
     a = end * (1 - end) / trials**2
     b = (sd / width) ** 2 + 2 * away * (end - 0.5) / trials
     root = b + math.sqrt(b * b + 4 * a * away * away)
-    return 2 * NormalDist().cdf(-math.sqrt(2 * away * away / root)) if root > 0 else 0.0
+    if root <= 0:
+        return 0.0
+    z = math.sqrt(2 * away * away / root)
+    return 2 * NormalDist().cdf(-z)
 
 
 def bootstrap_interval(
@@ -101,7 +114,6 @@ def bootstrap_interval(
     *,
     rng: np.random.Generator,
     resamples: int = 1000,
-    level: float = 0.95,
 ) -> Interval | None:
     """Return the bootstrap interval of a statistic of one sample or of several independent ones.
 
@@ -124,7 +136,6 @@ def bootstrap_interval(
             0 the interval is at least :func:`score_interval`.
         rng: draws the indices.
         resamples: R.
-        level: the nominal coverage.
 
     Returns:
         None if there is no interval: no resamples, a sample of fewer than two observations, or
@@ -139,22 +150,22 @@ def bootstrap_interval(
     values = resampled(statistic, sizes, rng, resamples)
     if not trials and agree(values):
         return None
-    return around(estimate, values, level, within, trials)
+    return around(estimate, values, within, trials)
 
 
-def agree(values: NDArray[np.float64]) -> bool:
+def agree(values: Values) -> bool:
     """Return whether resampled values (R,) are equal up to rounding.
 
     They then determine no interval.
     """
-    return float(np.ptp(values)) <= 1e-9 * float(np.abs(values).max())
+    largest = float(np.abs(values).max())
+    return float(np.ptp(values)) <= 1e-9 * largest
 
 
 def around(
     estimate: float,
-    values: NDArray[np.float64],
-    level: float = 0.95,
-    within: tuple[float, float] = (-math.inf, math.inf),
+    values: Values,
+    within: Bounds = (-math.inf, math.inf),
     trials: int = 0,
 ) -> Interval:
     """Return percentiles of the resampled deviations (R,), put around the estimate.
@@ -164,22 +175,22 @@ def around(
     With ``trials`` it is widened to :func:`score_interval` where that is wider. It contains the
     estimate, even if rounding has moved the estimate just outside of its range.
     """
-    tail = (1 - level) / 2
-    low, middle, high = np.quantile(values, [tail, 0.5, 1 - tail])
+    tail = (1 - LEVEL) / 2
+    lower, middle, upper = np.quantile(values, [tail, 0.5, 1 - tail])
     lowest, highest = within
-    ends = Interval(
-        min(max(estimate + float(low - middle), lowest), estimate),
-        max(min(estimate + float(high - middle), highest), estimate),
-    )
+    low = max(estimate + float(lower - middle), lowest)
+    high = min(estimate + float(upper - middle), highest)
+    ends = Interval(min(low, estimate), max(high, estimate))
     if not trials:
         return ends
-    least = score_interval(estimate, float(values.std()), trials, level, within)
+
+    least = score_interval(estimate, float(values.std()), trials, within=within)
     return Interval(min(ends.low, least.low), max(ends.high, least.high))
 
 
 def resampled(
     statistic: Statistic, sizes: Sequence[int], rng: np.random.Generator, resamples: int
-) -> NDArray[np.float64]:
+) -> Values:
     """Return the statistic of each resample, (R,).
 
     The result does not depend on how resamples are split into calls.
@@ -189,25 +200,26 @@ def resampled(
     """
     streams = rng.spawn(len(sizes))
     rows = max(1, _CHUNK_ELEMENTS // sum(sizes))
+    total = resamples if resamples > rows else 0  # a single call is not worth a display
     parts = []
-    with progress.phase("bootstrap", resamples if resamples > rows else 0, "resamples") as at:
-        for at.done in range(0, resamples, rows):
-            count = min(rows, resamples - at.done)
-            parts.append(
-                statistic(
-                    *(s.integers(n, size=(count, n)) for s, n in zip(streams, sizes, strict=True))
-                )
-            )
+    with progress.phase("bootstrap", total, "resamples") as shown:
+        for shown.done in range(0, resamples, rows):
+            count = min(rows, resamples - shown.done)
+            indices = []
+            for stream, n in zip(streams, sizes, strict=True):
+                indices.append(stream.integers(n, size=(count, n)))
+            parts.append(statistic(*indices))
+
     values = np.concatenate(parts).astype(np.float64)
-    if not np.isfinite(values).all():
-        raise ValueError(
-            f"the statistic is not finite in {np.count_nonzero(~np.isfinite(values))} resamples"
-        )
+    bad = np.count_nonzero(~np.isfinite(values))
+    if bad:
+        raise ValueError(f"the statistic is not finite in {bad} resamples")
     return values
 
 
-def multiplicities(indices: Indices, n: int) -> NDArray[np.int64]:
+def multiplicities(indices: Indices, n: int) -> Counts:
     """Count each of n observations in each resample: (R, M) -> (R, n)."""
     rows = len(indices)
-    flat = indices + n * np.arange(rows)[:, None]
-    return np.bincount(flat.ravel(), minlength=rows * n).reshape(rows, n)
+    places = indices + n * np.arange(rows)[:, None]
+    counts = np.bincount(places.ravel(), minlength=rows * n)
+    return counts.reshape(rows, n)

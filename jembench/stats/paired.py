@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench.interfaces import Resampling
-from jembench.stats.intervals import agree, around, resampled, score_p
+from jembench.stats.intervals import Values, agree, around, resampled, score_p
 
 
 class Difference(NamedTuple):
@@ -43,10 +43,13 @@ def mcnemar(correct_a: NDArray[np.bool_], correct_b: NDArray[np.bool_]) -> float
 
     if len(correct_a) != len(correct_b):
         raise ValueError(f"{len(correct_a)} images and {len(correct_b)} cannot be paired")
-    a, b = np.asarray(correct_a, dtype=bool), np.asarray(correct_b, dtype=bool)
-    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
-    either = only_a + only_b
-    return float(binomtest(only_a, either).pvalue) if either else 1.0
+    a = np.asarray(correct_a, dtype=bool)
+    b = np.asarray(correct_b, dtype=bool)
+    only_a = int((a & ~b).sum())
+    either = int((a ^ b).sum())
+    if not either:
+        return 1.0
+    return float(binomtest(only_a, either).pvalue)
 
 
 def bootstrap_difference(
@@ -88,26 +91,38 @@ def bootstrap_difference(
         raise ValueError(
             f"{resamples} resamples of {a.sizes} and {b.sizes} observations give no p value"
         )
-    drawn = _drawn(a, (seed, 0), resamples) - _drawn(b, (seed, 0 if paired else 1), resamples)
-    trials, within = min(a.trials, b.trials), (a.within[0] - b.within[1], a.within[1] - b.within[0])
+
+    # of the same images, both models have the same resamples
+    seed_of_b = (seed, 0 if paired else 1)
+    drawn = _drawn(a, (seed, 0), resamples) - _drawn(b, seed_of_b, resamples)
+    trials = min(a.trials, b.trials)
     if not trials and agree(drawn):
         raise ValueError("all resamples agree, so that they determine no interval")
+
     # a deviation as large as the difference counts, even if rounding has made it a little smaller
-    extreme = np.abs(drawn - np.median(drawn)) >= abs(difference - null) * (1 - 1e-9)
+    deviations = np.abs(drawn - np.median(drawn))
+    extreme = deviations >= abs(difference - null) * (1 - 1e-9)
     p = (1 + int(extreme.sum())) / (len(drawn) + 1)
+
+    (low_a, high_a), (low_b, high_b) = a.within, b.within
+    within = (low_a - high_b, high_a - low_b)
     if trials:
-        p = max(p, score_p(difference, float(drawn.std()), trials, null, within))
-    return Difference(difference, *around(difference, drawn, within=within, trials=trials), p)
+        sd = float(drawn.std())
+        p = max(p, score_p(difference, sd, trials, null, within))
+    interval = around(difference, drawn, within=within, trials=trials)
+    return Difference(difference, *interval, p)
 
 
 @lru_cache(maxsize=512)
-def _drawn(of: Resampling, seed: tuple[int, int], resamples: int) -> NDArray[np.float64]:
+def _drawn(of: Resampling, seed: tuple[int, int], resamples: int) -> Values:
     return resampled(of.statistic, of.sizes, np.random.default_rng(seed), resamples)
 
 
-def from_intervals(
-    a: tuple[float, float, float], b: tuple[float, float, float], null: float = 0.0
-) -> Difference:
+WithInterval = tuple[float, float, float]
+"""A value and both ends of its interval."""
+
+
+def from_intervals(a: WithInterval, b: WithInterval, null: float = 0.0) -> Difference:
     """Return the difference of two values of independent images from their own 95 % intervals.
 
     The halves of the intervals that face one another are added in quadrature: Zou & Donner (2008),
@@ -119,16 +134,22 @@ def from_intervals(
         b: the second value and both ends of its interval.
         null: the difference that the p value tests.
     """
-    value = a[0] - b[0]
-    below, above = math.hypot(a[0] - a[1], b[2] - b[0]), math.hypot(a[2] - a[0], b[0] - b[1])
+    value_a, low_a, high_a = a
+    value_b, low_b, high_b = b
+    value = value_a - value_b
+    below = math.hypot(value_a - low_a, high_b - value_b)
+    above = math.hypot(high_a - value_a, value_b - low_b)
+
+    # the half that faces the tested difference is 1.96 standard deviations wide
     half = below if value > null else above
-    deviations = NormalDist().inv_cdf(0.975) * abs(value - null) / half if half else math.inf
-    return Difference(
-        value,
-        value - below,
-        value + above,
-        2 * NormalDist().cdf(-deviations) if value != null else 1.0,
-    )
+    if value == null:
+        p = 1.0
+    elif half == 0:
+        p = 0.0
+    else:
+        deviations = NormalDist().inv_cdf(0.975) * abs(value - null) / half
+        p = 2 * NormalDist().cdf(-deviations)
+    return Difference(value, value - below, value + above, p)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -143,11 +164,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     if not all(0 <= p <= 1 for p in p_values):
         raise ValueError(f"not all of {list(p_values)} are within 0..1")
-    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    adjusted = [0.0] * len(p_values)
+    n = len(p_values)
+    order = sorted(range(n), key=lambda index: p_values[index])
+    adjusted = [0.0] * n
     highest = 0.0
     for rank, index in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - rank) * p_values[index]))
+        p = min(1.0, (n - rank) * p_values[index])
+        highest = max(highest, p)
         adjusted[index] = highest
     return adjusted
 
@@ -173,12 +196,12 @@ def seed_difference(a: Sequence[float], b: Sequence[float]) -> Difference | None
         raise ValueError(f"{len(a)} seeds and {len(b)} cannot be paired")
     if len(a) < 2:
         return None
-    differences = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
+    differences = np.subtract(a, b, dtype=np.float64)
     if not np.isfinite(differences).all():
         raise ValueError(f"not all of {list(a)} and {list(b)} are finite")
     value = float(differences.mean())
     if differences.std() == 0:
-        return Difference(value, value, value, 1.0 if value == 0 else 0.0)
+        return Difference(value, value, value, float(value == 0))
     test = ttest_1samp(differences, 0.0)
     low, high = test.confidence_interval(0.95)
     return Difference(value, float(low), float(high), float(test.pvalue))

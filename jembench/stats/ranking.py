@@ -9,19 +9,15 @@ Legend: N scores inside, M outside, U distinct scores.
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jembench.interfaces import Resampling
-from jembench.stats.intervals import Indices
-
-Scores = NDArray[np.float64]
-Counts = NDArray[np.int64]
+from jembench.stats.intervals import Counts, Indices, Values
 
 TPR = 0.95
 """The share of the positive class above the threshold of ``fpr95``."""
 
 
-def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
+def resamplings(inside: Values, outside: Values) -> dict[str, Resampling]:
     """Return AUROC, FPR at 95 % TPR and average precision as statistics, 0 to 1.
 
     They are statistics of both sets.
@@ -34,7 +30,8 @@ def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
     Raises:
         ValueError: if a score is not finite, or if there are no scores.
     """
-    inside, outside = (np.asarray(scores, dtype=np.float64) for scores in (inside, outside))
+    inside = np.asarray(inside, dtype=np.float64)
+    outside = np.asarray(outside, dtype=np.float64)
     return {
         "auroc": auroc_resampling(inside, outside),
         "fpr95-in": fpr_resampling(inside, outside),
@@ -44,16 +41,14 @@ def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
     }
 
 
-def trapezoids(inside: Scores, outside: Scores) -> dict[str, Resampling]:
+def trapezoids(inside: Values, outside: Values) -> dict[str, Resampling]:
     """Return the areas under both precision-recall curves by the trapezoidal rule.
 
     They are statistics of both sets.
     """
-    swapped = _swapped(trapezoid_resampling(-outside, -inside))
-    return {
-        "aupr-in-trapezoid": trapezoid_resampling(inside, outside),
-        "aupr-out-trapezoid": swapped,
-    }
+    area_in = trapezoid_resampling(inside, outside)
+    area_out = _swapped(trapezoid_resampling(-outside, -inside))
+    return {"aupr-in-trapezoid": area_in, "aupr-out-trapezoid": area_out}
 
 
 def mean_over_sets(resamplings: Sequence[Resampling]) -> Resampling:
@@ -62,11 +57,14 @@ def mean_over_sets(resamplings: Sequence[Resampling]) -> Resampling:
     All share each resample of the inside scores.
     """
 
-    def mean(of_inside: Indices, *of_sets: Indices) -> Scores:
-        each = zip(resamplings, of_sets, strict=True)
-        return np.asarray(np.mean([one.statistic(of_inside, drawn) for one, drawn in each], axis=0))
+    def mean(of_inside: Indices, *of_sets: Indices) -> Values:
+        values = []
+        for resampling, of_set in zip(resamplings, of_sets, strict=True):
+            values.append(resampling.statistic(of_inside, of_set))
+        return np.asarray(np.mean(values, axis=0))
 
-    sizes = (resamplings[0].sizes[0], *(one.sizes[1] for one in resamplings))
+    outside = [resampling.sizes[1] for resampling in resamplings]
+    sizes = (resamplings[0].sizes[0], *outside)
     return Resampling(mean, sizes, (0.0, 1.0), min(sizes))
 
 
@@ -78,7 +76,7 @@ def _swapped(resampling: Resampling) -> Resampling:
     )
 
 
-def auroc_resampling(inside: Scores, outside: Scores) -> Resampling:
+def auroc_resampling(inside: Values, outside: Values) -> Resampling:
     """Return AUROC as a statistic of both sets, which are resampled independently.
 
     It is the share of pairs in which the inside score is higher, ties counting half: Mann & Whitney
@@ -93,17 +91,18 @@ def auroc_resampling(inside: Scores, outside: Scores) -> Resampling:
     return _resampling(inside, outside, auroc)
 
 
-def fpr_resampling(inside: Scores, outside: Scores, tpr: float = TPR) -> Resampling:
+def fpr_resampling(inside: Values, outside: Values, tpr: float = TPR) -> Resampling:
     """Return the least FPR at a TPR of ``tpr`` or more, as a statistic of both sets."""
 
     def fpr(of_inside: Counts, of_outside: Counts) -> float:
-        threshold = int(np.searchsorted(of_inside.cumsum() / len(inside), tpr))
+        rates = of_inside.cumsum() / len(inside)
+        threshold = int(np.searchsorted(rates, tpr))
         return int(of_outside[: threshold + 1].sum()) / len(outside)
 
     return _resampling(inside, outside, fpr)
 
 
-def average_precision_resampling(inside: Scores, outside: Scores) -> Resampling:
+def average_precision_resampling(inside: Values, outside: Values) -> Resampling:
     """Return average precision as a statistic of both sets.
 
     It is the mean over inside of the precision at its own score.
@@ -118,51 +117,54 @@ def average_precision_resampling(inside: Scores, outside: Scores) -> Resampling:
     return _resampling(inside, outside, average_precision)
 
 
-def trapezoid_resampling(inside: Scores, outside: Scores) -> Resampling:
+def trapezoid_resampling(inside: Values, outside: Values) -> Resampling:
     """Return the area under the precision-recall curve by the trapezoidal rule.
 
     It starts at precision 1 and recall 0.
     """
 
     def area(of_inside: Counts, of_outside: Counts) -> float:
-        true, passing = of_inside.cumsum(), (of_inside + of_outside).cumsum()
+        true = of_inside.cumsum()
+        passing = (of_inside + of_outside).cumsum()
         precision = np.where(passing, true / np.maximum(passing, 1), 1.0)
-        return float(of_inside @ (precision + np.r_[1.0, precision[:-1]])) / (2 * len(inside))
+        before = np.r_[1.0, precision[:-1]]
+        return float(of_inside @ (precision + before)) / (2 * len(inside))
 
     return _resampling(inside, outside, area)
 
 
 def _resampling(
-    inside: Scores, outside: Scores, value: Callable[[Counts, Counts], float]
+    inside: Values, outside: Values, value: Callable[[Counts, Counts], float]
 ) -> Resampling:
     """Return a statistic of the counts of each distinct score in both sets.
 
-    Scores are in descending order.
+    Values are in descending order.
 
     Resamples are processed one by one, since the counts of one fit into the cache.
     """
     _check(inside, outside)
-    distinct, ranks = np.unique(
-        -np.concatenate([inside, outside]).astype(np.float64), return_inverse=True
-    )
-    of_inside, of_outside = ranks[: len(inside)], ranks[len(inside) :]
+    scores = np.concatenate([inside, outside]).astype(np.float64)
+    distinct, ranks = np.unique(-scores, return_inverse=True)
+    n, most = len(inside), len(distinct)
+    inside_ranks, outside_ranks = ranks[:n], ranks[n:]
 
-    def counts(drawn: Indices) -> Counts:
-        return np.bincount(drawn, minlength=len(distinct))
+    def statistic(drawn_inside: Indices, drawn_outside: Indices) -> Values:
+        values = []
+        for i, j in zip(drawn_inside, drawn_outside, strict=True):
+            of_inside = np.bincount(inside_ranks[i], minlength=most)
+            of_outside = np.bincount(outside_ranks[j], minlength=most)
+            values.append(value(of_inside, of_outside))
+        return np.array(values)
 
-    def statistic(drawn_inside: Indices, drawn_outside: Indices) -> Scores:
-        resamples = zip(drawn_inside, drawn_outside, strict=True)
-        return np.array([value(counts(of_inside[i]), counts(of_outside[j])) for i, j in resamples])
-
-    sizes = (len(inside), len(outside))
+    sizes = (n, len(outside))
     return Resampling(statistic, sizes, (0.0, 1.0), min(sizes))  # pairs without a common image
 
 
-def _check(inside: Scores, outside: Scores) -> None:
+def _check(inside: Values, outside: Values) -> None:
     for what, scores in (("inside", inside), ("outside", outside)):
         if not len(scores):
             raise ValueError(f"there are no scores {what}")
-        bad = int((~np.isfinite(scores)).sum())
+        bad = np.count_nonzero(~np.isfinite(scores))
         if bad:
             raise ValueError(
                 f"{bad} of {len(scores)} scores {what} are not finite, so that they cannot be "

@@ -55,7 +55,7 @@ def test_misclassified_images_and_those_without_a_start_do_not_stop_the_others(
 ):
     y = linear.y.clone()
     y[0] = 1 - y[0]
-    found = begin.found.clone()
+    found = begin.exists.clone()
     found[1] = False
     x = begin.x.clone()
     x[2] = linear.x[2]  # a start that is of no other class
@@ -71,7 +71,7 @@ def test_what_the_boundary_attack_makes_of_an_image_depends_on_no_other(linear, 
     together = run("boundary", linear, toy, begin, 300).distance
     for order in (torch.arange(19, -1, -1), torch.arange(0, 20, 3)):
         target = Target(linear.model, toy)
-        start = Start(begin.x[order], begin.found[order])
+        start = Start(begin.x[order], begin.exists[order])
         some = decision.attack(
             "boundary", target, linear.x[order], linear.y[order], start, queries=300, seed=0
         )

@@ -30,7 +30,7 @@ def test_it_is_the_first_right_image_of_the_class_ranked_second():
     target = Target(Argmax(), DATA)
     x = images([0.8, 0.5, 0.1], [0.5, 0.8, 0.1], [0.8, 0.1, 0.5])
     found = choose_starts(target, x, torch.tensor([0, 1, 0]), POOL, torch.tensor([0, 1, 1, 2]))
-    assert found.found.all()
+    assert found.exists.all()
     assert torch.equal(found.x, POOL[[1, 0, 3]])
 
 
@@ -48,7 +48,7 @@ def test_where_there_is_none_the_next_class_follows_and_at_last_there_is_no_star
     third = choose_starts(target, x, OWN, POOL[[0, 3]], torch.tensor([0, 2]))
     assert torch.equal(third.x[0], POOL[3])
     none = choose_starts(target, x, OWN, POOL[[0, 1]], torch.tensor([0, 2]))
-    assert not none.found.any()
+    assert not none.exists.any()
     assert torch.equal(none.x, x)
 
 

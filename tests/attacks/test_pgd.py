@@ -123,9 +123,9 @@ def test_more_restarts_find_what_one_does_not(toy):
     begins = torch.stack([torch.zeros(1, 4, 4), torch.ones(1, 4, 4)])[None]
     attack, target = PGD(norm="linf", steps=10), Target(Valleys(), toy)
     eps = torch.tensor([0.2])
-    assert not attack.at(target, x, y, eps, begins[:, :1]).found.item()
+    assert not attack.at(target, x, y, eps, begins[:, :1]).succeeded.item()
     hits = attack.at(target, x, y, eps, begins)
-    assert hits.found.item()
+    assert hits.succeeded.item()
     assert hits.restart.item() == 1
     alone = attack.minimal(target, x, y, begins[:, :1])
     both = attack.minimal(target, x, y, begins)
@@ -146,7 +146,7 @@ def test_no_restart_succeeds_below_what_is_given_for_the_smallest(toy):
     found = closest.distance.isfinite()
     assert found.sum() >= 6
     below = (0.98 * closest.distance[found]).float()
-    assert not attack.at(target, x[found], y[found], below, begins[found]).found.any()
+    assert not attack.at(target, x[found], y[found], below, begins[found]).succeeded.any()
 
 
 def test_the_first_success_ends_an_image(linear, toy):

@@ -44,8 +44,8 @@ def test_the_first_success_is_foolboxs_after_as_many_steps(norm, eps):
         attack = make(abs_stepsize=STRIDE / STEPS * eps, steps=steps, random_start=False)
         _, images, success = attack(model, x, y, epsilons=eps)
         first = waiting & success
-        assert ours.found[first].all()
+        assert ours.succeeded[first].all()
         torch.testing.assert_close(ours.adversarial[first], images[first], atol=1e-6, rtol=0)
         waiting &= ~success
-    assert torch.equal(ours.found, ~waiting)
-    assert 5 < int(ours.found.sum()) < 38
+    assert torch.equal(ours.succeeded, ~waiting)
+    assert 5 < int(ours.succeeded.sum()) < 38
