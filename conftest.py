@@ -124,4 +124,6 @@ def pytest_runtest_setup():
     typechecking.calls.clear()
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - the global generator is what is meant
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # not torch.manual_seed, which formats a stack trace
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)

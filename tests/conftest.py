@@ -1,5 +1,7 @@
+import os
 from pathlib import Path
 
+import forks
 import pytest
 
 
@@ -17,6 +19,12 @@ def zoo_of_tests(monkeypatch):
     folder = Path(__file__).parent / "zoo"
     monkeypatch.syspath_prepend(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def programs():
+    """The folder of the programs ``python`` and ``jembench`` whose commands run in forks."""
+    return forks.programs(Path(os.environ["JEMBENCH_TESTS_FOLDER"]) / "programs")
 
 
 @pytest.fixture

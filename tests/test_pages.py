@@ -11,16 +11,12 @@ PAGES = [page for page in sorted(DOCS.rglob("*.md")) if pages.steps(page)]
 OF_PAGE = {
     # its recipe has a least number of iterations
     "own-data": {"JEMBENCH_SET": "epochs=0.1 least_iterations=0"},
+    # other tests draw every figure
+    "experiment": {"JEMBENCH_FIGURES_ONLY": "joint,reliability"},
     # a site shows whole test sets alone
     "share": dict.fromkeys(("JEMBENCH_RUN_LIMIT", "JEMBENCH_REPORT_LIMIT"), ""),
 }
 """Environment variables for the commands of a page."""
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-    with pages.server(tmp_path_factory.mktemp("programs")) as folder:
-        yield folder
 
 
 def test_the_pages_are_found():

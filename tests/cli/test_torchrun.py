@@ -66,7 +66,7 @@ RUN = ["run", "hybrid", "--models", "jem:net=small-2", "--metrics", "accuracy", 
 RUN += [word for one in SETTINGS for word in ("--set", one)]
 
 
-def test_two_processes_train_stop_and_go_on_as_if_they_had_not(jembench, monkeypatch):
+def test_two_processes_train_stop_and_go_on_as_if_they_had_not(jembench, monkeypatch, programs):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     command = [sys.executable, "-m", "jembench", *RUN]
     stopped = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -77,6 +77,9 @@ def test_two_processes_train_stop_and_go_on_as_if_they_had_not(jembench, monkeyp
     assert "Stopping 1 units of work" in stopped.communicate()[1]
     assert stopped.returncode == 3
     assert list(Path("runs/leases").iterdir()) == []
+    # PyTorch is imported once for all that is started from here on
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    monkeypatch.setenv("PYTHON_EXEC", str(programs / "python"))  # of torchrun
     for store in ("runs", "straight"):
         done = jembench(*RUN, "--store", store)
         assert done.code == 0, done.err

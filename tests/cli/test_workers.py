@@ -96,7 +96,13 @@ def cells(store):
     return found
 
 
-def test_workers_give_the_same_as_one_process_bit_for_bit(run, odd, monkeypatch):
+@pytest.fixture
+def forked(programs, monkeypatch):
+    """Workers are forks, which import nothing; signals do not reach them."""
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+
+
+def test_workers_give_the_same_as_one_process_bit_for_bit(run, odd, forked, monkeypatch):
     """Although one of them is killed while it trains: another one goes on from the checkpoint."""
     windows = Path("windows")
     monkeypatch.setenv("JEMBENCH_TRACKERS", f"zoo_of_tests:windows:file={windows}")
@@ -119,7 +125,7 @@ def test_workers_give_the_same_as_one_process_bit_for_bit(run, odd, monkeypatch)
     assert cells("runs") == cells("serial")
 
 
-def test_what_is_missing_is_the_same_error_as_in_one_process_and_nothing_starts(odd, run):
+def test_what_is_missing_is_the_same_error_as_in_one_process_and_nothing_starts(odd, forked, run):
     arguments = ["--metrics", "accuracy,fid:features=inception"]
     models = "zoo_of_tests:jem,zoo_of_tests:classifier"
     alone, by_worker = (

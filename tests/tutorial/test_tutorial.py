@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def follow(page, folders):
+def follow(page, folders, programs):
     """Follow a page; gives the folder and what each command printed. pip neither fetches nor
     changes anything here.
     """
@@ -33,15 +33,13 @@ def follow(page, folders):
         )
 
     folder = folders.mktemp(page)
-    with pages.server(folders.mktemp("programs")) as programs:
-        return folder, pages.follow(
-            HOW_TO / f"{page}.md", folder, programs, offline, PYTHONPATH=str(site)
-        )
+    page_file = HOW_TO / f"{page}.md"
+    return folder, pages.follow(page_file, folder, programs, offline, PYTHONPATH=str(site))
 
 
 @pytest.fixture(scope="module")
-def own_model(tmp_path_factory):
-    return follow("own-model", tmp_path_factory)
+def own_model(tmp_path_factory, programs):
+    return follow("own-model", tmp_path_factory, programs)
 
 
 def test_each_run_has_a_row_for_each_model_that_it_names(own_model):
