@@ -9,9 +9,9 @@ import socket
 import urllib.error
 from pathlib import Path
 
+import fidelity
 import pytest
 import torch
-from torch_fidelity import feature_extractor_inceptionv3 as reference
 
 from jembench.errors import CheckpointError, NotApplicable, Unavailable
 from jembench.interfaces import DataSpec
@@ -25,6 +25,8 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="module")
 def extractor():
     """torch-fidelity's network, with the weights that its constructor draws."""
+
+    reference = fidelity.inception_network()
 
     class Random(reference.FeatureExtractorInceptionV3):
         def load_state_dict(self, state_dict, *args, **kwargs):
@@ -92,7 +94,7 @@ def test_weights_that_are_nowhere_are_a_paragraph_with_the_remedy(dataset, hub):
     assert str(hub / InceptionFeatures.published.cached.name) in message
     for remedy in (
         "inception:download=true",
-        reference.URL_INCEPTION_V3,
+        fidelity.inception_network().URL_INCEPTION_V3,
         "inception:weights=PATH",
         "features=cnn",
     ):
@@ -115,7 +117,7 @@ def test_a_given_file_that_is_not_there_is_named(dataset, tmp_path):
 def test_a_download_that_fails_says_why_and_what_else_to_do(error, dataset, monkeypatch):
     def fail(url, path, **options):
         assert (url, options["hash_prefix"]) == (
-            reference.URL_INCEPTION_V3,
+            fidelity.inception_network().URL_INCEPTION_V3,
             InceptionFeatures.published.digest,
         )
         assert socket.getdefaulttimeout() == 20

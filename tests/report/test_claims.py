@@ -1,6 +1,7 @@
 """The papers' claims: what the files say, which models they mean, and when one holds."""
 
 import dataclasses
+import functools
 import re
 import shlex
 from pathlib import Path
@@ -61,6 +62,7 @@ def without(options, metric):
     return Spec(metric).without(*options)
 
 
+@functools.cache
 def plan(command):
     words = shlex.split(command)
     if words[:2] == ["jembench", "attack"]:

@@ -1,6 +1,5 @@
 import os
 import subprocess
-import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -52,7 +51,7 @@ if other:
 
 
 @pytest.fixture
-def start(zoo_of_tests, tmp_path, monkeypatch):
+def start(zoo_of_tests, programs, tmp_path, monkeypatch):
     """Start a process, or two at once, that carry out a plan of two models and two seeds."""
     monkeypatch.setenv("PYTHONPATH", str(zoo_of_tests), prepend=os.pathsep)
     running = []
@@ -62,7 +61,7 @@ def start(zoo_of_tests, tmp_path, monkeypatch):
         arguments = [str(each) for each in (root, recipe, models, log, twice)]
         running.append(
             subprocess.Popen(
-                [sys.executable, "-c", PROCESS, *arguments], stderr=subprocess.PIPE, text=True
+                [programs / "python", "-c", PROCESS, *arguments], stderr=subprocess.PIPE, text=True
             )
         )
         return running[-1]

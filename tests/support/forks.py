@@ -1,8 +1,8 @@
 """Commands that run in forks of one process, which has imported torch and the rest already.
 
 To import them takes longer than most commands. The programs ``python`` and ``jembench`` of a folder
-stand for the real ones: each sends its arguments, its folder, its environment and its streams to the
-process of :func:`serve`, and ends with the exit code of the fork. A signal does not reach the fork.
+stand for the real ones: each sends its arguments, its folder, its environment and its streams to
+the process of :func:`serve`, and ends with the exit code of the fork, which no signal reaches.
 """
 
 import contextlib
@@ -129,6 +129,9 @@ def run(arguments, folder, environment):
         if "JEMBENCH_TESTS_SMALL" in environment:
             importlib.import_module("jembench.metrics.features").RECIPE["iterations"] = 20
             importlib.import_module("jembench.data.toys").SIZES["train"] = 200
+        sys.stdin = os.fdopen(0, closefd=False)
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+        sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         sys.path[0:1] = ["", *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
         signal.set_wakeup_fd(-1)
         code = python(arguments[1:]) if Path(arguments[0]).name == "python" else command(arguments)
@@ -153,10 +156,14 @@ def command(arguments):
 
 
 def python(arguments):
-    """Run a script, or a module after ``-m``, as ``python`` does; return the exit code."""
+    """Run a script, a module after ``-m`` or code after ``-c``; return the exit code."""
     while arguments[0] in ("-P", "-u"):
         if arguments.pop(0) == "-P":
             sys.path.remove("")
+    if arguments[0] == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        exec(arguments[1], {"__name__": "__main__"})
+        return 0
     if arguments[0] != "-m":
         sys.argv = arguments
         runpy.run_path(arguments[0], run_name="__main__")

@@ -14,7 +14,6 @@ import json
 import os
 import re
 import subprocess
-from pathlib import Path
 from typing import NamedTuple
 
 BLOCK = re.compile(

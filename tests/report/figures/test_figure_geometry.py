@@ -90,7 +90,7 @@ def flaws_of(figure):
             yield f"{text!r} overlaps with {other_text!r}"
 
 
-@pytest.mark.parametrize("width", [None, drawing.COLUMN, drawing.PAGE])
+@pytest.mark.parametrize("width", [None, drawing.COLUMN])
 def test_no_text_is_cut_off_or_overlaps(figures, width):
     flaws = []
     with drawing.styled(drawing.Style(width)):
