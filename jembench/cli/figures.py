@@ -1,6 +1,5 @@
 """``jembench figures``: the figures of a store's results."""
 
-import sys
 import traceback
 from pathlib import Path
 from typing import Any, get_args
@@ -8,11 +7,12 @@ from typing import Any, get_args
 import click
 
 from jembench.api.arguments import selection
+from jembench.api.figures import LeftOut, draw_figures
 from jembench.cli import options
 from jembench.cli.output import plugins_aside, say, write_file
 from jembench.cli.parameters import PATH, Text
-from jembench.drawing import Format, Style, inches
-from jembench.errors import JembenchError, SpecError, error_text, unknown
+from jembench.drawing import Format
+from jembench.errors import SpecError
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(
@@ -70,55 +70,23 @@ def figures(
     Draws every figure that the store has results for, or those of the metrics of SUITE. No model is
     run: if a figure is missing, its metric was not evaluated.
     """
-    from jembench.report.figures import planning
-    from jembench.report.layout import Report
-    from jembench.report.published import published_numbers
-
-    if other := set(formats) - set(get_args(Format)):
-        raise unknown("image format", min(other), get_args(Format), "")
-    style = Style(None if width is None else inches(width), titles)
     if output and output.exists() and not output.is_dir():
         raise SpecError(f"--output is {output}, which is a file. Name a folder.")
-    place = Store(store)
-    place.sweep()
-    problems: list[str] = []
-    notes: list[str] = []  # printed after the check of --figures, whose error stands alone
-
-    def leave_out(problem: str) -> None:
-        problems.append(problem)
-        notes.append(problem)
-        if ctx.obj.debug and sys.exc_info()[0]:
-            traceback.print_exc()
-
     with plugins_aside():
         which = selection(**selected)
-    cells, _, names, left_out = which.of(place, leave_out)
-    notes += left_out
-    published = published_numbers(None, which.suite.references if which.suite else ())
-    report = Report(cells, published=published, names=names, read=place.read_arrays)
-    planned, written = planning.figures(report, place, leave_out), 0
-    for name in only or ():
-        if not any(f"{one.stem}-".startswith(f"{name}-") for one in planned):
-            raise unknown("figure of these results", name, [one.stem for one in planned], "")
-    for note in notes:
-        say(f"Left out: {note}", err=True)
-    for one in planned:
-        if only and not f"{one.stem}-".startswith(tuple(f"{name}-" for name in only)):
-            continue
-        try:
-            files = planning.render(one, formats, style)
-        except Exception as error:  # a figure that cannot be drawn stops no other
-            reason = " ".join(error_text(error).split())
-            leave_out(f"the figure {one.stem} cannot be drawn: {reason}")
-            say(f"Left out: {notes[-1]}", err=True)
-            if isinstance(error, JembenchError) and not only:
-                problems.pop()  # the store is in order: only the images of its data are not here
-            continue
-        for name, content in files.items():
-            path = (output or store / "figures") / name
-            write_file(path, content, force=force or output is None)
-            say(path)
-            written += 1
-    if not written and not problems:
+    folder, has_files, has_problems = output or store / "figures", False, False
+    for item in draw_figures(
+        Store(store), which, formats=formats, only=only or (), width=width, titles=titles
+    ):
+        if isinstance(item, LeftOut):
+            if ctx.obj.debug and item.error:
+                traceback.print_exception(item.error)
+            say(f"Left out: {item.sentence}", err=True)
+            has_problems |= item.is_problem
+        else:
+            write_file(folder / item.name, item.content, force=force or output is None)
+            say(folder / item.name)
+            has_files = True
+    if not has_files and not has_problems:
         say(which.nothing(store, "results that have figures"))
-    return int(bool(problems))
+    return int(has_problems)

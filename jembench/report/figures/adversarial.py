@@ -59,13 +59,14 @@ def rightly_classified(arrays: Arrays) -> NDArray[np.bool_]:
 
 def images_of(result: Result) -> Iterator[Planned]:
     """Plan the images of one model under one attack, if it classifies any of them rightly."""
-    if rightly_classified(result.arrays).any():
-        within = f" within {result.protocol['eps']}" if "eps" in result.protocol else ""
-        spent = in_common([result.cell.outcome.protocol])
-        title = f"{in_words(result.metric)}{within}: {result.title}\n{spent}".strip()
-        yield result.figure(
-            f"{result.metric}-images", changes, title, result.arrays, norms_of(result)
-        )
+    if not rightly_classified(result.arrays).any():
+        return
+    attack = in_words(result.metric)
+    if "eps" in result.protocol:
+        attack = f"{attack} within {result.protocol['eps']}"
+    spent = in_common([result.cell.outcome.protocol])
+    arguments = (f"{attack}: {result.title}\n{spent}".strip(), result.arrays, norms_of(result))
+    yield result.figure(f"{result.metric}-images", changes, *arguments)
 
 
 def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
@@ -83,32 +84,26 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
     originals, made = arrays["image"][chosen], arrays["adversarial"][chosen]
     change = made - originals / np.float32(LEVELS)
     factor = amplification(change)
-    levels = np.rint(LEVELS * np.concatenate([made, 0.5 + factor * change]).clip(0, 1)).astype(
-        np.uint8
-    )
-    rows_of_images = [
-        arranged(start + np.arange(count), 1, columns) for start in (0, count, 2 * count)
-    ]
-    picture = sheet(np.concatenate([originals, levels]), np.concatenate(rows_of_images))
+    levels = LEVELS * np.concatenate([made, 0.5 + factor * change]).clip(0, 1)
+    images = np.concatenate([originals, np.rint(levels).astype(np.uint8)])
+    lines = np.arange(3 * count).reshape(3, count)
+    picture = sheet(images, np.concatenate([arranged(line, 1, columns) for line in lines]))
     labels = ["original", "adversarial", f"difference\nx {factor}"]
     figure, axes = _sheet(title, picture, columns, 0.33 + 0.13 * len(norms), labels)
-    fields = ("index", "label", "predicted", "found", "wrong")
-    rows = rows_of(
-        {
-            "column": range(count),
-            **{field: arrays[field][chosen] for field in fields},
-            **{f"{norm}_255": LEVELS * arrays[f"distance-{norm}"][chosen] for norm in NORMS},
-            "factor": [factor] * count,
-        }
-    )
+
+    fields: dict[str, Any] = {"column": range(count)}
+    for name in ("index", "label", "predicted", "found", "wrong"):
+        fields[name] = arrays[name][chosen]
+    for norm in NORMS:
+        fields[f"{norm}_255"] = LEVELS * arrays[f"distance-{norm}"][chosen]
+    rows = rows_of({**fields, "factor": [factor] * count})
     centres = (np.arange(columns) + 0.5) * picture.shape[1] / columns
+    below = []
     for centre, row in zip(centres, rows, strict=False):  # the last columns may be empty
         classes = f"{row['label']} → {row['predicted']}"
         axes.text(centre, -4, classes, ha="center", va="bottom")
-    distances = [
-        "\n".join(f"{NORMS[norm]} {row[f'{norm}_255']:.1f}" for norm in norms) for row in rows
-    ]
-    below = [text if row["found"] else "robust" for text, row in zip(distances, rows, strict=True)]
+        distances = [f"{NORMS[norm]} {row[f'{norm}_255']:.1f}" for norm in norms]
+        below.append("\n".join(distances) if row["found"] else "robust")
     axes.set_xticks(centres[:count], below)
     axes.set_xlabel("distance, 1/255")
     return Drawing(figure, rows)
@@ -148,7 +143,9 @@ def _columns() -> int:
 
     The figure has the width of a page, or the width that was chosen.
     """
-    return _COLUMNS if drawing.page() > 1.5 * drawing.COLUMN else _COLUMNS // 2
+    if drawing.page() > 1.5 * drawing.COLUMN:
+        return _COLUMNS
+    return _COLUMNS // 2
 
 
 def _columns_for(images: int) -> int:
@@ -156,7 +153,8 @@ def _columns_for(images: int) -> int:
 
     Images then have one size in all figures.
     """
-    return _columns() if images > _columns() // 2 else _columns() // 2
+    half = _columns() // 2
+    return _columns() if images > half else half
 
 
 def _sheet(
@@ -178,9 +176,8 @@ def distal(results: list[Result]) -> Iterator[Planned]:
     for result in results:
         spent = in_common([result.cell.outcome.protocol])
         title = f"noise made into images of a class: {result.title}\n{spent}".strip()
-        yield result.figure(
-            "distal", ends, title, result.arrays, float(result.protocol["threshold"])
-        )
+        threshold = float(result.protocol["threshold"])
+        yield result.figure("distal", ends, title, result.arrays, threshold)
 
 
 def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
@@ -190,29 +187,31 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
     """
     grid, labels = by_class(arrays["target"])
     columns = grid.shape[1]
-    room = math.ceil(0.35 * arrays["images"].shape[2])  # for the text above an image, in its pixels
-    picture = sheet(
-        np.pad(arrays["images"], ((0, 0), (0, 0), (room, 0), (0, 0)), constant_values=255), grid
-    )
+    side = arrays["images"].shape[2]
+    room = math.ceil(0.35 * side)  # for the text above an image, in its pixels
+    margins = ((0, 0), (0, 0), (room, 0), (0, 0))
+    picture = sheet(np.pad(arrays["images"], margins, constant_values=255), grid)
     reached = arrays["reached"].astype(bool)
     share = f"{reached.sum()} of {len(reached)} reach p(y|x) > {threshold:g}"
     figure, axes = _sheet(f"{title}\n{share}", picture, columns, 0.15, labels)
     high, wide = picture.shape[0] / len(grid), picture.shape[1] / columns
-    band = room / (arrays["images"].shape[2] + room)
+    band = room / (side + room)
     lines, places = np.nonzero(grid >= 0)
     shown = grid[lines, places]
+    legend = "above each image: p(y|x) of its class"
     for line, column, index in zip(lines, places, shown, strict=True):
         text, colour = f"{arrays['confidence'][index]:.2f}", drawing.BLACK
         if not reached[index]:
             text, colour = f"{text} *", drawing.VERMILLION
         centre = (column + 0.5) * wide, (line + 0.55 * band) * high
         axes.text(*centre, text, color=colour, ha="center", va="center")
-    legend = "above each image: p(y|x) of its class" + ("" if reached.all() else "; *: not reached")
+    if not reached.all():
+        legend = f"{legend}; *: not reached"
     axes.set(xlabel=legend, ylabel="class")
-    of_images = {
-        field: arrays[field][shown] for field in ("target", "confidence", "reached", "steps")
-    }
-    return Drawing(figure, rows_of({"row": lines, "column": places, "index": shown, **of_images}))
+    fields = {"row": lines, "column": places, "index": shown}
+    for name in ("target", "confidence", "reached", "steps"):
+        fields[name] = arrays[name][shown]
+    return Drawing(figure, rows_of(fields))
 
 
 def by_class(target: Indices) -> tuple[Indices, list[str]]:
@@ -222,15 +221,15 @@ def by_class(target: Indices) -> tuple[Indices, list[str]]:
 
     Of more than ten classes, the first hundred images by class, ten in a row.
     """
-    classes = np.unique(target)
+    classes, most = np.unique(target), _columns()
     if len(classes) > _COLUMNS:
-        ordered = np.argsort(target, kind="stable")[: _COLUMNS * _columns()]
-        lines = [
-            ordered[start : start + _columns()] for start in range(0, len(ordered), _columns())
-        ]
+        ordered = np.argsort(target, kind="stable")[: _COLUMNS * most]
+        lines = [ordered[start : start + most] for start in range(0, len(ordered), most)]
     else:
-        lines = [np.flatnonzero(target == number)[: _columns()] for number in classes]
+        lines = [np.flatnonzero(target == number)[:most] for number in classes]
     columns = _columns_for(max(map(len, lines)))
-    grid = np.concatenate([arranged(line, 1, columns) for line in lines])
-    ends_of = [(target[line[0]], target[line[-1]]) for line in lines]
-    return grid, [f"{first}" if first == last else f"{first} to {last}" for first, last in ends_of]
+    labels = []
+    for line in lines:
+        first_and_last = dict.fromkeys((target[line[0]], target[line[-1]]))
+        labels.append(" to ".join(map(str, first_and_last)))
+    return np.concatenate([arranged(line, 1, columns) for line in lines]), labels

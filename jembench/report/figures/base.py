@@ -5,7 +5,6 @@ They are results, names of files, numbers, intervals and histograms.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -95,9 +94,8 @@ class Result:
 
         The free parts may differ.
         """
-        return tuple(
-            sorted((key, value) for key, value in self.protocol.items() if key not in free)
-        )
+        kept = {key: value for key, value in self.protocol.items() if key not in free}
+        return tuple(sorted(kept.items()))
 
     @property
     def model(self) -> str:
@@ -133,10 +131,13 @@ def figure_of(
     results: Sequence[Result], name: str, draw: Callable[..., Drawing], *arguments: Any
 ) -> Planned:
     """Return a figure of these results and no others, to be drawn from the arguments."""
-    common = sorted(set.intersection(*(set(result.options.items()) for result in results)))
+    options = [set(result.options.items()) for result in results]
+    details = [f"{key}={value}" for key, value in sorted(set.intersection(*options))]
     limit = results[0].cell.limit
-    details = [f"{key}={value}" for key, value in (*common, ("limit", limit)) if value is not None]
-    return planned(name, [result.fit for result in results], partial(draw, *arguments), details)
+    if limit is not None:
+        details.append(f"limit={limit}")
+    fits = [result.fit for result in results]
+    return planned(name, fits, partial(draw, *arguments), details)
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -154,12 +155,12 @@ def display_names(fits: Iterable[FitKey], names: DisplayNames) -> DisplayNames:
         names: display names by canonical specs and recipes.
     """
     keys = {fit.names for fit in fits}
-    named = Counter((dataset, names.model(model, recipe)) for model, dataset, recipe in keys)
-    datasets = headings.distinct({dataset: dataset.bare for _, dataset, _ in keys})
+    uses = Counter((fit.dataset, names.model(fit.model, fit.recipe)) for fit in keys)
+    datasets = headings.distinct({fit.dataset: fit.dataset.bare for fit in keys})
     models = dict(names.models)
     for model, dataset, recipe in keys:
         name = names.model(model, recipe)
-        if named[dataset, name] > 1:
+        if uses[dataset, name] > 1:
             models[model, recipe] = f"{name} ({names.recipes.get(recipe, recipe)})"
     return replace(names, models=models, datasets=datasets)
 
@@ -204,15 +205,18 @@ def planned(
         details: that tell it from other figures of these models, beside the options of the models
             and their recipes.
     """
-    models, seeds = {fit.model.bare for fit in fits}, {f"s{fit.seed}" for fit in fits}
-    parts = [
-        figure,
-        fits[0].dataset.bare,
-        *(part for one in (models, seeds) if len(one) == 1 for part in one),
-    ]
-    arguments = [text.options.items() for fit in fits for text in (fit.model, fit.dataset)]
-    options = [f"{key}={value}" for of_one in arguments for key, value in of_one]
-    return Planned("-".join(parts), draw, [*details, *options, *(fit.recipe for fit in fits)])
+    parts = [figure, fits[0].dataset.bare]
+    models = {fit.model.bare for fit in fits}
+    seeds = {f"s{fit.seed}" for fit in fits}
+    for names in (models, seeds):
+        if len(names) == 1:
+            parts += names
+    details = list(details)
+    for fit in fits:
+        for key, value in (*fit.model.options.items(), *fit.dataset.options.items()):
+            details.append(f"{key}={value}")
+    details += [fit.recipe for fit in fits]
+    return Planned("-".join(parts), draw, details)
 
 
 def distinct(figures: Iterable[Planned]) -> list[Planned]:
@@ -220,15 +224,17 @@ def distinct(figures: Iterable[Planned]) -> list[Planned]:
 
     The details in which they differ, or a number, follow equal stems.
     """
-    found, taken = list[Planned](), Counter[str]()
-    for group in grouped(figures, lambda one: one.stem):
-        common = set.intersection(*(set(one.details) for one in group))
-        for one in group:
-            own = dict.fromkeys(detail for detail in one.details if detail not in common)
-            name = slug("-".join((one.stem, *own)), _LONGEST)
-            taken[name] += 1
-            found.append(one._replace(stem=name if taken[name] == 1 else f"{name}-{taken[name]}"))
-    return found
+    distinct_figures, uses = list[Planned](), Counter[str]()
+    for alike in grouped(figures, lambda figure: figure.stem):
+        common = set(alike[0].details).intersection(*(figure.details for figure in alike))
+        for figure in alike:
+            own = dict.fromkeys(detail for detail in figure.details if detail not in common)
+            stem = slug("-".join((figure.stem, *own)), _LONGEST)
+            uses[stem] += 1
+            if uses[stem] > 1:
+                stem = f"{stem}-{uses[stem]}"
+            distinct_figures.append(figure._replace(stem=stem))
+    return distinct_figures
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -238,25 +244,24 @@ def rows_of(
     columns: Mapping[str, NDArray[Any] | Sequence[Any]], **shared: Any
 ) -> list[dict[str, Any]]:
     """Return the lines of a CSV: the shared fields, then one entry of each column."""
-    lists = [
-        column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()
-    ]
-    return [
-        {**shared, **dict(zip(columns, line, strict=True))} for line in zip(*lists, strict=True)
-    ]
+    lists = []
+    for column in columns.values():
+        lists.append(column.tolist() if isinstance(column, np.ndarray) else column)
+    lines = zip(*lists, strict=True)
+    return [shared | dict(zip(columns, line, strict=True)) for line in lines]
 
 
 # --- intervals ------------------------------------------------------------------------------------
 
 
-def error_bars(values: Sequence[Value]) -> list[list[float]]:
-    """Return the distances from values to the ends of their intervals.
+def error_bars(values: Sequence[Value]) -> Numbers:
+    """Return the distances down and up from values to the ends of their intervals.
 
-    They are those down and up; a value without an interval has none.
+    They are not finite for a value without an interval.
     """
-    down = [math.nan if value.low is None else value.value - value.low for value in values]
-    up = [math.nan if value.high is None else value.high - value.value for value in values]
-    return [down, up]
+    numbers = [(value.value, value.low, value.high) for value in values]
+    middle, low, high = np.array(numbers, dtype=np.float64).reshape(-1, 3).T  # None becomes NaN
+    return np.stack([middle - low, high - middle])
 
 
 def with_interval(value: Value, decimals: int, unit: str = "") -> str:
@@ -277,7 +282,8 @@ _TAIL = 0.5
 def edges_of(*samples: Numbers) -> Numbers:
     """Return the edges of the bins that samples share."""
     ends = [np.percentile(sample, [_TAIL, 100 - _TAIL]) for sample in samples]
-    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+    lows, highs = zip(*ends, strict=True)
+    low, high = min(lows), max(highs)
     margin = 0.02 * (high - low) or 0.5  # one value alone has bins around it
     return np.linspace(low - margin, high + margin, BINS + 1)
 
@@ -296,7 +302,8 @@ def histogram(
         The counts, and the lines of their CSV.
     """
     counts = np.histogram(np.clip(sample, edges[0], edges[-1]), edges)[0]
-    return counts, rows_of({"bin_low": edges[:-1], "bin_high": edges[1:], "count": counts}, **of)
+    columns = {"bin_low": edges[:-1], "bin_high": edges[1:], "count": counts}
+    return counts, rows_of(columns, **of)
 
 
 def histograms(axes: Axes, samples: Mapping[str, Numbers], **of: Any) -> list[dict[str, Any]]:
@@ -315,9 +322,8 @@ def histograms(axes: Axes, samples: Mapping[str, Numbers], **of: Any) -> list[di
         counts, lines = histogram(edges, sample, **of, images=label)
         density = counts / (counts.sum() * np.diff(edges))
         axes.stairs(density, edges, fill=True, facecolor=colour, alpha=0.3, linewidth=0)
-        axes.stairs(
-            density, edges, fill=False, edgecolor=colour, linewidth=1.0, hatch=hatch, label=label
-        )
+        outline = axes.stairs(density, edges, edgecolor=colour, linewidth=1.0)
+        outline.set(hatch=hatch, label=label)
         rows += lines
     axes.set(yticks=[], ylim=(0, None))
     axes.spines["left"].set_visible(False)

@@ -5,6 +5,7 @@ Guo et al. (2017), arXiv:1706.04599, Figure 1; Grathwohl et al. (2020), arXiv:19
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +36,8 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def _peers(result: Result) -> tuple[object, ...]:
-    return *result.place, *(
-        result.protocol.get(part) for part in ("split", "images", "bins", "data_noise", "under")
-    )
+    shared = ("split", "images", "bins", "data_noise", "under")
+    return *result.place, *map(result.protocol.get, shared)
 
 
 def diagram(result: Result) -> Drawing:
@@ -50,15 +50,10 @@ def diagram(result: Result) -> Drawing:
     figure, (above, below) = drawing.panels(title, 4.1, 2, sharex=True, height_ratios=(3, 1))
     bins, rows = _draw_gaps(above, result)
     above.set_ylabel("accuracy")
-    below.bar(
-        bins.edges[:-1],
-        bins.counts,
-        np.diff(bins.edges),
-        color=drawing.BLUE,
-        edgecolor=drawing.BLACK,
-        **_BARS,
-    )
-    below.set(xlabel="confidence", ylabel="images", yscale="log", ylim=(0.5, 2 * bins.counts.sum()))
+    look = {"color": drawing.BLUE, "edgecolor": drawing.BLACK, **_BARS}
+    below.bar(bins.edges[:-1], bins.counts, np.diff(bins.edges), **look)
+    below.set(xlabel="confidence", ylabel="images", yscale="log")
+    below.set_ylim(0.5, 2 * bins.counts.sum())
     below.yaxis.set_major_formatter("{x:g}")
     drawing.legend_below(figure, above, columns=2)
     return Drawing(figure, rows)
@@ -70,12 +65,11 @@ def comparison(results: Sequence[Result]) -> Drawing:
     A gap leads to the mean confidence.
     """
     title = results[0].trained_on
-    ordered = [
-        result for of_model in grouped(results, lambda result: result.model) for result in of_model
-    ]
-    columns = drawing.fitting(2 if len(ordered) == 4 else min(3, len(ordered)))
-    height = 0.7 + -(-len(ordered) // columns) * (0.3 + drawing.page() / columns)
-    figure, panels = drawing.panels(title, height, len(ordered), columns, sharex=True, sharey=True)
+    ordered = list(itertools.chain(*grouped(results, lambda result: result.model)))
+    count = len(ordered)
+    columns = drawing.fitting(2 if count == 4 else min(3, count))
+    height = 0.7 + -(-count // columns) * (0.3 + drawing.page() / columns)
+    figure, panels = drawing.panels(title, height, count, columns, sharex=True, sharey=True)
     rows: list[dict[str, Any]] = []
     for axes, result in zip(panels, ordered, strict=True):
         rows += _draw_gaps(axes, result)[1]
@@ -95,10 +89,13 @@ def _names(result: Result) -> tuple[str, str]:
 
     The model has its scaling and attack, if any.
     """
-    scaling = f", {result.options['scaling']} scaling" if "scaling" in result.options else ""
-    under = f", under {result.options['under']}" if "under" in result.options else ""
+    parts = [result.model]
+    if "scaling" in result.options:
+        parts.append(f"{result.options['scaling']} scaling")
+    if "under" in result.options:
+        parts.append(f"under {result.options['under']}")
     ece = next(iter(result.values.values()))
-    return result.model + scaling + under, f"ECE {with_interval(ece, 2, ' %')}"
+    return ", ".join(parts), f"ECE {with_interval(ece, 2, ' %')}"
 
 
 def _draw_gaps(axes: Axes, result: Result) -> tuple[Reliability, list[dict[str, Any]]]:
@@ -111,27 +108,18 @@ def _draw_gaps(axes: Axes, result: Result) -> tuple[Reliability, list[dict[str, 
     filled = bins.counts > 0
     left, width = bins.edges[:-1][filled], np.diff(bins.edges)[filled]
     accuracy, confidence = bins.accuracy[filled], bins.confidence[filled]
-    axes.bar(
-        left, accuracy, width, color=drawing.SKY, edgecolor=drawing.BLACK, label="accuracy", **_BARS
-    )
-    gap: dict[str, Any] = {
-        "bottom": np.minimum(accuracy, confidence),
-        "facecolor": "none",
-        "hatch": "/////",
-        **_BARS,
-    }
-    label = "gap to mean confidence"
-    axes.bar(
-        left, np.abs(accuracy - confidence), width, edgecolor=drawing.VERMILLION, label=label, **gap
-    )
+    look = {"color": drawing.SKY, "edgecolor": drawing.BLACK, **_BARS}
+    axes.bar(left, accuracy, width, label="accuracy", **look)
+    gap = np.abs(accuracy - confidence)
+    look = {"facecolor": "none", "edgecolor": drawing.VERMILLION, "hatch": "/////", **_BARS}
+    bottom = np.minimum(accuracy, confidence)
+    axes.bar(left, gap, width, bottom, label="gap to mean confidence", **look)
     axes.plot([0, 1], [0, 1], color=drawing.BLACK, linestyle=":", linewidth=drawing.HAIR)
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
+
     ece = next(iter(result.values.values()))
-    of_all = {
-        "model": result.model,
-        "scaling": result.options.get("scaling", "none"),
-        "ece": ece.value,
-    }
+    scaling = result.options.get("scaling", "none")
+    of_all = {"model": result.model, "scaling": scaling, "ece": ece.value}
     columns = {"bin_low": bins.edges[:-1], "bin_high": bins.edges[1:], "count": bins.counts}
     columns |= {"accuracy": bins.accuracy, "confidence": bins.confidence}
     return bins, rows_of(columns, **of_all, ece_low=ece.low, ece_high=ece.high)

@@ -12,9 +12,6 @@ from jembench import drawing
 from jembench.report.figures.base import Arrays, Drawing, Planned, Result, edges_of, histogram
 from jembench.report.figures.images import Panel, grids
 
-_SIDES = {"highest": "top", "lowest": "bottom"}
-"""The ends of log p(x), and the arrays of the images there."""
-
 _SOURCES = {"kept": ": kept chains, predicted classes", "fresh": ": new chains, predicted classes"}
 
 
@@ -35,43 +32,42 @@ def by_class(title: str, arrays: Arrays) -> Drawing:
     """Draw a histogram of log p(x) for each class, one above the other on one scale."""
     scores, labels = arrays["log-px"], arrays["labels"]
     classes, edges = np.unique(labels).tolist(), edges_of(scores)
-    medians = [float(np.median(scores[labels == number])) for number in classes]
-    counted = [
-        histogram(edges, scores[labels == number], **{"class": number, "median": median})
-        for number, median in zip(classes, medians, strict=True)
-    ]
-    shares = [counts / counts.sum() for counts, _ in counted]
+    medians, shares = [], []
+    rows: list[dict[str, Any]] = []
+    for number in classes:
+        of_class = scores[labels == number]
+        median = float(np.median(of_class))
+        counts, lines = histogram(edges, of_class, **{"class": number, "median": median})
+        medians.append(median)
+        shares.append(counts / counts.sum())
+        rows += lines
+
     highest = max(share.max() for share in shares)
     figure, (axes,) = drawing.panels(title, 0.9 + min(8.0, 0.28 * len(classes)))
+    look: dict[str, Any] = {"facecolor": drawing.SKY, "edgecolor": drawing.BLACK, "linewidth": 0.5}
     for place, (share, median) in enumerate(zip(shares, medians, strict=True)):
         base = len(classes) - 1 - place
-        look: dict[str, Any] = {
-            "facecolor": drawing.SKY,
-            "edgecolor": drawing.BLACK,
-            "linewidth": 0.5,
-        }
-        look["zorder"] = place  # a high one hides a part of the one above
-        axes.stairs(base + 1.3 * share / highest, edges, baseline=base, fill=True, **look)
+        heights = base + 1.3 * share / highest
+        # a high one hides a part of the one above
+        axes.stairs(heights, edges, baseline=base, fill=True, zorder=place, **look)
         axes.plot([median] * 2, [base, base + 0.35], color=drawing.VERMILLION, zorder=place)
     axes.plot([], [], color=drawing.VERMILLION, label="median")
     drawing.legend_below(figure, axes, columns=1)
-    axes.set_yticks(range(len(classes)), [str(number) for number in reversed(classes)])
+    axes.set_yticks(range(len(classes)), list(map(str, reversed(classes))))
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set(xlabel="log p(x) + constant, nats", ylabel="class")
-    return Drawing(figure, [row for _, rows in counted for row in rows])
+    return Drawing(figure, rows)
 
 
 def images_of_classes(title: str, arrays: Arrays) -> Drawing:
     """Draw images of each class: of the highest log p(x), random, of the lowest."""
-    labels = [str(number) for number in range(len(arrays["highest"]))]
+    labels = list(map(str, range(len(arrays["highest"]))))
+    score = arrays["log-px"]
     panels = [
-        Panel(name, arrays[kind], arrays["log-px"], labels if kind == "highest" else ())
-        for kind, name in (
-            ("highest", "highest log p(x)"),
-            ("random", "at random"),
-            ("lowest", "lowest log p(x)"),
-        )
+        Panel("highest log p(x)", arrays["highest"], score, labels),
+        Panel("at random", arrays["random"], score),
+        Panel("lowest log p(x)", arrays["lowest"], score),
     ]
     return grids(title, arrays, arrays["labels"], panels, columns=3)
 
@@ -82,13 +78,15 @@ def extremes(title: str, arrays: Arrays) -> Drawing:
     They have p(y|x) where the model classifies.
     """
 
-    def panel(title: str, grid: str, score: str) -> Panel:
-        return Panel(title, arrays[grid][(arrays[grid] >= 0).any(axis=1)], arrays[score])
+    def panel(title: str, name: str, score: str) -> Panel:
+        grid = arrays[name]
+        return Panel(title, grid[(grid >= 0).any(axis=1)], arrays[score])
 
-    panels = [panel(f"{side} log p(x)", grid, "log-px") for side, grid in _SIDES.items()]
+    panels = [
+        panel("highest log p(x)", "top", "log-px"),
+        panel("lowest log p(x)", "bottom", "log-px"),
+    ]
     if {"top-confidence", "bottom-confidence", "confidence"} <= arrays.keys():
-        panels += [
-            panel(f"{side} p(y|x)", f"{grid}-confidence", "confidence")
-            for side, grid in _SIDES.items()
-        ]
+        panels.append(panel("highest p(y|x)", "top-confidence", "confidence"))
+        panels.append(panel("lowest p(y|x)", "bottom-confidence", "confidence"))
     return grids(title, arrays, arrays.get("labels"), panels, columns=2)

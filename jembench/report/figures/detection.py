@@ -55,8 +55,8 @@ def _alike(result: Result) -> tuple[object, ...]:
 
 
 def _score(result: Result) -> str:
-    steps = result.protocol.get("steps")
-    return result.protocol.get("score", "score") + (f"-{steps}" if steps else "")
+    score, steps = result.protocol.get("score", "score"), result.protocol.get("steps")
+    return f"{score}-{steps}" if steps else score
 
 
 def _place(score: str) -> int:
@@ -83,38 +83,38 @@ def densities(title: str, results: Sequence[Result]) -> Drawing:
     Several models or scores have a column each, the layout of Table 2; the sets of one of them
     stand side by side.
     """
-    of_places = {
-        (name, _column(result)): result
-        for name, result in zip(_sets(results), results, strict=True)
-    }
-    sets, models = (
-        dict.fromkeys(_sets(results)),
-        list(dict.fromkeys(result.model for result in results)),
-    )
-    columns = sorted(
-        {column for _, column in of_places}, key=lambda one: (models.index(one[0]), _place(one[1]))
-    )
-    places, alone = list(itertools.product(sets, columns)), len(columns) == 1
-    across = min(3, len(sets)) if alone else len(columns)
-    figure, panels = drawing.panels(
-        title, 0.7 + 1.55 * -(-len(places) // across), len(places), across
-    )
+    names = _sets(results)
+    by_place = {}
+    for name, result in zip(names, results, strict=True):
+        by_place[name, _column(result)] = result
+    models = list(dict.fromkeys(result.model for result in results))
+
+    def rank(column: tuple[str, str]) -> tuple[int, int]:
+        model, score = column
+        return models.index(model), _place(score)
+
+    columns = sorted(dict.fromkeys(map(_column, results)), key=rank)
+    places = list(itertools.product(dict.fromkeys(names), columns))
+    alone = len(columns) == 1
+    across = min(3, len(places)) if alone else len(columns)
+    height = 0.7 + 1.55 * -(-len(places) // across)
+    figure, panels = drawing.panels(title, height, len(places), across)
     rows: list[dict[str, Any]] = []
     for axes, (name, (model, score)) in zip(panels, places, strict=True):
-        result = of_places.get((name, (model, score)))
-        if result is None:  # not measured
+        shown = by_place.get((name, (model, score)))
+        if shown is None:  # not measured
             axes.set_axis_off()
             continue
-        value = result.values.get("auroc")
-        number = (
-            f"AUROC {with_interval(value, 3) if alone else f'{value.value:.3f}'}" if value else ""
-        )
         heading = name if alone else f"{model}, {name}"
-        axes.set_title(drawing.above(f"{heading}\n{number}", across))
-        # the lowest of each column
-        axes.set_xlabel(_AXES.get(score, score) if axes in panels[-across:] else "")
+        value = shown.values.get("auroc")
+        if value:
+            number = with_interval(value, 3) if alone else f"{value.value:.3f}"
+            heading = f"{heading}\nAUROC {number}"
+        axes.set_title(drawing.above(heading, across))
+        if axes in panels[-across:]:  # the lowest of each column
+            axes.set_xlabel(_AXES.get(score, score))
         axes.locator_params(axis="x", nbins=4)
-        samples = {"test images": result.arrays["inside"], "outliers": result.arrays["outside"]}
+        samples = {"test images": shown.arrays["inside"], "outliers": shown.arrays["outside"]}
         rows += histograms(axes, samples, model=model, score=score, set=name)
     drawing.legend_below(figure, panels[0], columns=2)
     return Drawing(figure, rows)
@@ -129,54 +129,37 @@ def auroc(results: Sequence[Result]) -> Drawing:
 
     Each model has a point with its interval.
     """
-    sets_of = _sets(results)
-    found = [
-        (one.model, _score(one), name, one.values["auroc"])
-        for name, one in zip(sets_of, results, strict=True)
-    ]
-    title = f"AUROC on {results[0].trained_on}: in-distribution is positive"
-    colours, sets = (
-        {result.model: result.colour for result in results},
-        list(dict.fromkeys(sets_of)),
-    )
-    models = list(colours)
-    scores = list(dict.fromkeys(line[1] for line in found))
-    scores.sort(key=_place)
+    names = _sets(results)
+    rows = []
+    for name, result in zip(names, results, strict=True):
+        model, score = _column(result)
+        value, low, high = result.values["auroc"][:3]
+        about = {"model": model, "score": score, "set": name}
+        rows.append({**about, "auroc": value, "low": low, "high": high})
+    sets = list(dict.fromkeys(names))
+    colours = {result.model: result.colour for result in results}
+    scores = sorted(dict.fromkeys(map(_score, results)), key=_place)
     columns = min(3, len(scores))
-    height = 0.85 + -(-len(scores) // columns) * (
-        0.55 + 0.16 * len(sets) * max(1.0, 0.5 * len(models))
-    )
-    figure, axes_of_scores = drawing.panels(title, height, len(scores), columns, sharey=True)
-    for axes, score in zip(axes_of_scores, scores, strict=True):
-        for index, model in enumerate(models):
-            own = [
-                (name, value) for of, under, name, value in found if (of, under) == (model, score)
-            ]
-            shift = 0.6 * ((index + 0.5) / len(models) - 0.5)
-            places, values = (
-                [sets.index(name) + shift for name, _ in own],
-                [value for _, value in own],
-            )
-            style = {**drawing.line(index, colours[model]), "linestyle": "none", "elinewidth": 0.8}
-            axes.errorbar(
-                [one.value for one in values], places, xerr=error_bars(values), label=model, **style
-            )
+    height_of_score = 0.55 + 0.16 * len(sets) * max(1.0, 0.5 * len(colours))
+    height = 0.85 + -(-len(scores) // columns) * height_of_score
+    title = f"AUROC on {results[0].trained_on}: in-distribution is positive"
+    figure, panels = drawing.panels(title, height, len(scores), columns, sharey=True)
+    for axes, score in zip(panels, scores, strict=True):
+        for index, (model, colour) in enumerate(colours.items()):
+            shift = 0.6 * ((index + 0.5) / len(colours) - 0.5)
+            places, values = [], []
+            for name, result in zip(names, results, strict=True):
+                if _column(result) == (model, score):
+                    places.append(sets.index(name) + shift)
+                    values.append(result.values["auroc"])
+            style = {**drawing.line(index, colour), "linestyle": "none", "elinewidth": 0.8}
+            middles = [value.value for value in values]
+            axes.errorbar(middles, places, xerr=error_bars(values), label=model, **style)
         axes.axvline(0.5, color=drawing.BLACK, linewidth=drawing.HAIR, linestyle=":")
         axes.set(title=_words(score), xlim=(-0.03, 1.03), ylim=(len(sets) - 0.5, -0.5))
         axes.set_yticks(range(len(sets)), sets)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
-    for axes in axes_of_scores[-columns:]:  # the lowest of each column
+    for axes in panels[-columns:]:  # the lowest of each column
         axes.set_xlabel("AUROC")
-    drawing.legend_below(figure, axes_of_scores[0], columns=4)
-    rows = [
-        {
-            "model": model,
-            "score": score,
-            "set": name,
-            "auroc": value.value,
-            "low": value.low,
-            "high": value.high,
-        }
-        for model, score, name, value in found
-    ]
+    drawing.legend_below(figure, panels[0], columns=4)
     return Drawing(figure, rows)

@@ -11,12 +11,15 @@ from jembench.report.figures.images import Panel, grids
 from jembench.report.rows import grouped
 from jembench.store.outcome import Cell
 
+_METRICS = ("energy-gap", "ece", "log-density")
+_CHANGES = {"data_noise", "scaling", "source"}
+"""Options under which values are not those of plain test images."""
+
 
 def plan(results: Sequence[Result], read: Callable[[Cell], Arrays]) -> Iterator[Planned]:
     """Plan a figure for each trained model with values of plain test images."""
-    metrics, changes = ("energy-gap", "ece", "log-density"), {"data_noise", "scaling", "source"}
-    stored = [result for result in results if result.metric in metrics and result.cell.arrays]
-    plain = [result for result in stored if not changes & result.options.keys()]
+    stored = [result for result in results if result.metric in _METRICS and result.cell.arrays]
+    plain = [result for result in stored if not _CHANGES & result.options.keys()]
     for of_fit in grouped(plain, lambda result: (result.fit, result.cell.limit)):
         yield figure_of(of_fit, "examples", extremes, of_fit, read)
 
@@ -36,27 +39,30 @@ def extremes(results: Sequence[Result], read: Callable[[Cell], Arrays]) -> Drawi
             "this figure."
         )
     images, truth = limited(make(dataset, download=False).split("test"), first.cell.limit)
-    values = {name: array for result in results for name, array in read(result.cell).items()}
+    classes = None if truth is None else truth.numpy()
+    values: dict[str, Any] = {}
+    for result in results:
+        values |= read(result.cell)
     if "energy-data" in values:
         values.setdefault("log-px", -values["energy-data"])
-    if any(len(values[name]) != len(images) for name in {"predicted", "log-px"} & values.keys()):
-        raise SpecError("The dataset has another number of test images than were measured.")
+    for name in {"predicted", "log-px"} & values.keys():
+        if len(values[name]) != len(images):
+            raise SpecError("The dataset has another number of test images than were measured.")
 
-    # the order of the images in each panel, and the values that give it
-    panels: dict[str, tuple[Any, Any]] = {}
+    # the images of each panel in order, and the values that give it
+    orders, scores = {}, {}
     if "predicted" in values:
         surest = highest_first(values.get("log-odds", values["confidence"]))
-        if truth is not None:
-            wrong = (values["predicted"] != truth.numpy())[surest]
-            panels["most wrong"] = surest[wrong], values["confidence"]
-        panels["least confident"] = surest[::-1], values["confidence"]
-        panels["most confident"] = surest, values["confidence"]
+        if classes is not None:
+            orders["most wrong"] = surest[(values["predicted"] != classes)[surest]]
+        orders |= {"least confident": surest[::-1], "most confident": surest}
+        scores = dict.fromkeys(orders, values["confidence"])
     if "log-px" in values:
         likeliest = highest_first(values["log-px"])
-        panels["least likely"] = likeliest[::-1], values["log-px"]
-        panels["most likely"] = likeliest, values["log-px"]
-    rows = {title: arranged(order, 1, 8) for title, (order, _) in panels.items() if len(order)}
+        of_density = {"least likely": likeliest[::-1], "most likely": likeliest}
+        orders |= of_density
+        scores |= dict.fromkeys(of_density, values["log-px"])
+    rows = {title: arranged(order, 1, 8) for title, order in orders.items() if len(order)}
     arrays = pictures(images.numpy(), rows)
-    drawn = [Panel(title, arrays[title], panels[title][1]) for title in rows]
-    classes = None if truth is None else truth.numpy()
-    return grids(f"test images: {first.title}", arrays, classes, drawn, columns=1)
+    panels = [Panel(title, arrays[title], scores[title]) for title in rows]
+    return grids(f"test images: {first.title}", arrays, classes, panels, columns=1)

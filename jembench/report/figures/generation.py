@@ -31,32 +31,32 @@ def plan(results: list[Result]) -> Iterator[Planned]:
     The last ones are of all models.
     """
     selections = [result for result in results if result.protocol.get("selection") in _NETWORKS]
-    selections.sort(
-        key=lambda result: (
-            result.protocol["selection"],
-            _POOLING.index(result.protocol["pooling"]),
-        )
-    )
+    selections.sort(key=_selection_rank)
     for group in _peers(selections, "top", "selection", "pooling", "images"):
         shares = [100 * float(Fraction(result.protocol["top"])) for result in group]
         points = list(zip(map(_selection, group), shares, group, strict=True))
         yield from curves_over("kept", group[0].title, points)
-    new_chains = [
-        result
-        for result in results
-        if result.options.get("source") == "fresh" and "steps" in result.options
-    ]
-    for group in _peers(new_chains, "steps", "source"):
-        steps = [(result.model, float(result.options["steps"]), result) for result in group]
-        yield from curves_over("steps", group[0].title, steps)
+    new_chains = [result for result in results if result.options.get("source") == "fresh"]
+    of_steps = [result for result in new_chains if "steps" in result.options]
+    for group in _peers(of_steps, "steps", "source"):
+        points = [(result.model, float(result.options["steps"]), result) for result in group]
+        yield from curves_over("steps", group[0].title, points)
     whole = [result for result in results if result.protocol.get("selection") not in _NETWORKS]
-    known = [result for result in whole if result.cell.outcome.details.get("sample_passes")]
-    for group in grouped(known, lambda result: (result.place, result.protocol_without(["source"]))):
-        passes = [
-            (_sampled(result), result.cell.outcome.details["sample_passes"], result)
-            for result in group
-        ]
-        yield from curves_over("passes", f"all models on {group[0].trained_on}", passes)
+    counted = filter(_passes, whole)
+    for group in grouped(
+        counted, lambda result: (result.place, result.protocol_without(["source"]))
+    ):
+        points = [(_sampled(result), _passes(result), result) for result in group]
+        yield from curves_over("passes", f"all models on {group[0].trained_on}", points)
+
+
+def _passes(result: Result) -> float:
+    """Return the network passes of a sample, or 0 if they are not known."""
+    return result.cell.outcome.details.get("sample_passes") or 0
+
+
+def _selection_rank(result: Result) -> tuple[str, int]:
+    return result.protocol["selection"], _POOLING.index(result.protocol["pooling"])
 
 
 def _peers(results: Sequence[Result], *free: str) -> list[list[Result]]:
@@ -76,33 +76,27 @@ def curves_over(
         of: what the values are of, for the title.
         points: the curve, the place on the horizontal axis and the result of each.
     """
+    if len({x for _, x, _ in points}) < 2:
+        return
+    colours: dict[str, str] = {}
+    values: dict[str, list[tuple[str, float, Value]]] = {}
+    for curve, x, result in points:
+        if curve.startswith(result.model):
+            colours[curve] = result.colour
+        for label, value in result.values.items():
+            values.setdefault(label, []).append((curve, x, value))
     results = [result for *_, result in points]
-    colours = {
-        curve: result.colour for curve, _, result in points if curve.startswith(result.model)
-    }
-    if len({x for _, x, _ in points}) > 1:
-        for label in dict.fromkeys(label for result in results for label in result.values):
-            valued = [
-                (curve, x, result.values[label])
-                for curve, x, result in points
-                if label in result.values
-            ]
-            yield figure_of(
-                results,
-                f"{label}-{scale}",
-                curves,
-                f"{in_words(label)} of {of}",
-                label,
-                scale,
-                valued,
-                colours,
-            )
+    for label, valued in values.items():
+        title = f"{in_words(label)} of {of}"
+        arguments = (title, label, scale, valued, colours)
+        yield figure_of(results, f"{label}-{scale}", curves, *arguments)
 
 
 def _selection(result: Result) -> str:
-    pooling = result.protocol["pooling"].replace("-", " ")
-    each = ", per class" if result.protocol.get("per_class") == "true" else ""
-    return f"{_NETWORKS[result.protocol['selection']]} confidence{each}, {pooling}"
+    parts = [f"{_NETWORKS[result.protocol['selection']]} confidence"]
+    if result.protocol.get("per_class") == "true":
+        parts.append("per class")
+    return ", ".join([*parts, result.protocol["pooling"].replace("-", " ")])
 
 
 def _sampled(result: Result) -> str:
@@ -130,36 +124,29 @@ def curves(
     """
     from matplotlib.ticker import LogLocator, NullLocator
 
-    found = grouped(points, lambda point: point[0])
+    beside: dict[float, list[str]] = {}
+    rows = []
+    for curve, x, (value, low, high, n, *_) in points:
+        beside.setdefault(x, []).append(curve)
+        rows.append({"curve": curve, scale: x, label: value, "low": low, "high": high, "n": n})
+
+    of_curves = grouped(points, lambda point: point[0])
     figure, (axes,) = drawing.panels(title, 2.4)
-    for index, group in enumerate(found):
-        ordered = sorted(group, key=lambda point: point[1])
-        values = [value for *_, value in ordered]
-        beside = [[curve for curve, other, _ in points if other == x] for _, x, _ in ordered]
-        nudges = [1.03 ** (names.index(group[0][0]) - (len(names) - 1) / 2) for names in beside]
-        # no interval hides another
-        places = [x * nudge for (_, x, _), nudge in zip(ordered, nudges, strict=True)]
+    for index, group in enumerate(of_curves):
+        curve = group[0][0]
+        places, values = [], []
+        for _, x, of_point in sorted(group, key=lambda point: point[1]):
+            # no interval hides another
+            shift = beside[x].index(curve) - (len(beside[x]) - 1) / 2
+            places.append(x * 1.03**shift)
+            values.append(of_point)
+        style = {**drawing.line(index, colours.get(curve, "")), "elinewidth": 0.8}
         heights = [value.value for value in values]
-        style = {**drawing.line(index, colours.get(group[0][0], "")), "elinewidth": 0.8}
-        axes.errorbar(places, heights, yerr=error_bars(values), label=group[0][0], **style)
+        axes.errorbar(places, heights, yerr=error_bars(values), label=curve, **style)
     name = ", ".join(filter(None, (in_words(label), points[0][2].unit)))
     axes.set(xscale="log", xlabel=_SCALES[scale], ylabel=drawing.beside(name))
-    axes.xaxis.set(
-        major_locator=LogLocator(subs=(1, 2, 5)),
-        minor_locator=NullLocator(),
-        major_formatter="{x:g}",
-    )
-    if len(found) > 1:
+    axes.xaxis.set(major_locator=LogLocator(subs=(1, 2, 5)), minor_locator=NullLocator())
+    axes.xaxis.set_major_formatter("{x:g}")
+    if len(of_curves) > 1:
         drawing.legend_below(figure, axes, columns=2)
-    rows = [
-        {
-            "curve": curve,
-            scale: x,
-            label: value.value,
-            "low": value.low,
-            "high": value.high,
-            "n": value.n,
-        }
-        for curve, x, value in points
-    ]
     return Drawing(figure, rows)

@@ -51,17 +51,18 @@ def grids(
         columns: of panels.
     """
     sheets = [sheet(arrays["images"], panel.grid) for panel in panels]
-    whole_page, columns = columns > 1, drawing.fitting(columns)
-    width = drawing.page() if whole_page else drawing.column()
-    inner = width / columns - 0.1 - (_LABELS if any(panel.rows for panel in panels) else 0)
+    width = drawing.page() if columns > 1 else drawing.column()
+    columns = drawing.fitting(columns)
+    inner = width / columns - 0.1
+    if any(panel.rows for panel in panels):
+        inner -= _LABELS
     heights = [inner * picture.shape[0] / picture.shape[1] for picture in sheets]
     head = _HEAD if any(panel.title for panel in panels) else 0.05
-    ratios = [
-        max(heights[start : start + columns]) + head for start in range(0, len(heights), columns)
-    ]
-    figure, axes_of_panels = drawing.panels(
-        title, sum(ratios) + 0.3, len(panels), columns, width=width, height_ratios=ratios
-    )
+    ratios = []
+    for start in range(0, len(heights), columns):
+        ratios.append(max(heights[start : start + columns]) + head)
+    shape: dict[str, Any] = {"width": width, "height_ratios": ratios}
+    figure, axes_of_panels = drawing.panels(title, sum(ratios) + 0.3, len(panels), columns, **shape)
     rows = []
     for axes, panel, picture in zip(axes_of_panels, panels, sheets, strict=True):
         draw_sheet(axes, picture, panel.rows)
@@ -70,9 +71,8 @@ def grids(
             index = int(arrays["shown"][panel.grid[row, column]])
             place = {"panel": panel.title, "row": row, "column": column}
             number = "" if classes is None else int(classes[index])
-            rows.append(
-                {**place, "class": number, "index": index, "score": float(panel.score[index])}
-            )
+            score = float(panel.score[index])
+            rows.append({**place, "class": number, "index": index, "score": score})
     return Drawing(figure, rows)
 
 
@@ -81,8 +81,8 @@ def draw_sheet(axes: Axes, picture: Pixels, labels: Sequence[str] = ()) -> None:
     axes.imshow(picture, interpolation="nearest")
     axes.spines[:].set_visible(False)
     axes.set_xticks([])
-    step = picture.shape[0] / len(labels) if labels else 0
-    axes.set_yticks([(index + 0.5) * step for index in range(len(labels))], labels)
+    centres = (np.arange(len(labels)) + 0.5) * (picture.shape[0] / max(1, len(labels)))
+    axes.set_yticks(centres, labels)
     axes.tick_params(length=0)
 
 
@@ -93,18 +93,16 @@ def by_class(results: list[Result]) -> Iterator[Planned]:
     """Plan samples of each model, a row per class."""
     for result in results:
         source = source_in_words(str(result.cell.outcome.details.get("source", "samples")))
-        conditional = " on E(x, y)" if "labels" in result.arrays else ""
-        yield result.figure(
-            "samples", class_grid, f"{source}{conditional}: {result.title}", result.arrays
-        )
+        if "labels" in result.arrays:
+            source = f"{source} on E(x, y)"
+        yield result.figure("samples", class_grid, f"{source}: {result.title}", result.arrays)
 
 
 def confident(results: list[Result]) -> Iterator[Planned]:
     """Plan the samples of each model with the highest confidence."""
     for result in results:
-        yield result.figure(
-            "confident", confident_grid, f"most confident: {result.title}", result.arrays
-        )
+        title = f"most confident: {result.title}"
+        yield result.figure("confident", confident_grid, title, result.arrays)
 
 
 def class_grid(title: str, arrays: Arrays) -> Drawing:
@@ -116,9 +114,8 @@ def class_grid(title: str, arrays: Arrays) -> Drawing:
     """
     classes = arrays.get("labels", arrays["predicted"])
     labels = list(map(str, range(len(arrays["grid"]))))
-    return grids(
-        title, arrays, classes, [Panel("", arrays["grid"], arrays["confidence"], labels)], columns=1
-    )
+    panel = Panel("", arrays["grid"], arrays["confidence"], labels)
+    return grids(title, arrays, classes, [panel], columns=1)
 
 
 def confident_grid(title: str, arrays: Arrays) -> Drawing:
@@ -140,36 +137,23 @@ def ages(results: list[Result]) -> Iterator[Planned]:
 
 def ages_by_class(title: str, arrays: Arrays) -> Drawing:
     """Draw a box for each class: the median, the middle half, and whiskers over the middle 90 %."""
-    ages, predicted = arrays["ages"], arrays["predicted"]
+    predicted = arrays["predicted"]
     classes = np.unique(predicted).tolist()
-    rows = [
-        {
-            "class": number,
-            "chains": int((predicted == number).sum()),
-            **{
-                name: float(np.percentile(ages[predicted == number], p))
-                for name, p in _PERCENTILES.items()
-            },
-        }
-        for number in classes
-    ]
-    figure, (axes,) = drawing.panels(
-        title, 2.4, width=drawing.column() if len(classes) <= 20 else drawing.page()
-    )
-    boxes = [
-        {**row, "med": row["median"], "whislo": row["p5"], "whishi": row["p95"]} for row in rows
-    ]
+    rows, boxes = [], []
+    for number in classes:
+        ages = arrays["ages"][predicted == number]
+        ends = {name: float(np.percentile(ages, rank)) for name, rank in _PERCENTILES.items()}
+        rows.append({"class": number, "chains": len(ages), **ends})
+        boxes.append({**ends, "med": ends["median"], "whislo": ends["p5"], "whishi": ends["p95"]})
+    width = drawing.column() if len(classes) <= 20 else drawing.page()
+    figure, (axes,) = drawing.panels(title, 2.4, width=width)
     thin = {"linewidth": 0.6}
-    look: dict[str, Any] = {
-        "boxprops": {"facecolor": drawing.SKY, **thin},
-        "whiskerprops": thin,
-        "capprops": thin,
-    }
+    look: dict[str, Any] = {"whiskerprops": thin, "capprops": thin}
+    look["boxprops"] = {"facecolor": drawing.SKY, **thin}
     look["medianprops"] = {"color": drawing.VERMILLION, "linewidth": 1.2}
+    look |= {"widths": 0.6, "patch_artist": True, "showfliers": False, "manage_ticks": False}
     places = range(len(classes))
-    axes.bxp(
-        boxes, places, widths=0.6, patch_artist=True, showfliers=False, manage_ticks=False, **look
-    )
-    axes.set_xticks(places, [str(number) for number in classes])
+    axes.bxp(boxes, places, **look)
+    axes.set_xticks(places, list(map(str, classes)))
     axes.set(xlabel="predicted class", ylabel="age of chains, steps", ylim=(0, None))
     return Drawing(figure, rows)

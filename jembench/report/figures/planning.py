@@ -32,16 +32,15 @@ def figures(report: Report, store: Store, left_out: Callable[[str], None]) -> li
     fits = list({cell.fit.id: cell.fit for cell in cells}.values())
     names = display_names(fits, report.names)
     colours = colours_of(fits, names)
-    of_training = training.curves_of(fits, store, left_out, names)
-    found = [*of_metrics(cells, store, left_out, names, colours), *of_training]
+    planned = of_metrics(cells, store, left_out, names, colours)
+    planned += training.curves_of(fits, store, left_out, names)
+    planned += training.buffers_of(fits, store, names)
     measured = [Result(cell, {}, names, colours) for cell in cells if cell.outcome.status == "ok"]
-    found += [
-        *training.buffers_of(fits, store, names),
-        *values.seeds(measured),
-        *values.hours(measured),
-        *examples.plan(measured, store.read_arrays),
-    ]
-    return distinct([*found, *joint.plan(report, names)])
+    planned += values.seeds(measured)
+    planned += values.hours(measured)
+    planned += examples.plan(measured, store.read_arrays)
+    planned += joint.plan(report, names)
+    return distinct(planned)
 
 
 def of_metrics(
@@ -55,20 +54,23 @@ def of_metrics(
 
     Metrics without figures are ignored.
     """
-    found = list[Planned]()
+    planned = list[Planned]()
     for component in discovery.components("figures"):
         results = []
         for cell in cells:
-            if cell.metric.bare == component.name and cell.outcome.status == "ok":
-                try:
-                    results.append(Result(cell, store.read_arrays(cell), names, colours))
-                except JembenchError as error:
-                    left_out(str(error))
+            if cell.metric.bare != component.name or cell.outcome.status != "ok":
+                continue
+            try:
+                results.append(Result(cell, store.read_arrays(cell), names, colours))
+            except JembenchError as error:
+                left_out(str(error))
+        if not results:
+            continue
         try:
-            found += discovery.load(component)(results) if results else ()
+            planned += discovery.load(component)(results)
         except Exception as error:  # of a plugin, or of arrays that another version wrote
             left_out(f"the figures of {component.name} cannot be planned: {error_text(error)}")
-    return distinct(found)
+    return distinct(planned)
 
 
 def render(planned: Planned, formats: Sequence[Format], style: Style = PLAIN) -> dict[str, bytes]:
@@ -81,4 +83,5 @@ def render(planned: Planned, formats: Sequence[Format], style: Style = PLAIN) ->
     with drawing.styled(style):
         figure, rows = planned.draw()
         files = {f"{planned.stem}.{format}": drawing.encoded(figure, format) for format in formats}
-    return {**files, f"{planned.stem}.csv": csv_text(list(rows[0]), rows).encode()}
+    files[f"{planned.stem}.csv"] = csv_text(list(rows[0]), rows).encode()
+    return files

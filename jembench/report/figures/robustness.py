@@ -5,8 +5,10 @@ Grathwohl et al. (2020), arXiv:1912.03263, Figures 5 and 17.
 Legend: N attacked images, K sizes at which an accuracy changes, C channels, H height, W width.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,9 @@ from jembench.report.headings import in_words
 from jembench.report.protocols import DEFENCE, RULE, in_common, part_in_words, values_of
 from jembench.report.rows import grouped
 from jembench.stats.intervals import wilson
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _FREE = ("norm", *DEFENCE, *RULE)  # what may differ between the curves of a figure
 FEW = 5
@@ -76,37 +81,35 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
     models = list(dict.fromkeys(result.model for result in results))
 
     def place(result: Result) -> tuple[object, ...]:
-        steps, chains = (int(result.protocol.get(part, "0")) for part in ("refine", "eot"))
-        return models.index(result.model), steps, chains, result.protocol.get("grad", "")
+        part = result.protocol.get
+        model = models.index(result.model)
+        return model, int(part("refine", "0")), int(part("eot", "0")), part("grad", "")
 
     ordered = sorted(results, key=place)
     protocols = [result.protocol for result in ordered]
-    differing = [name for name in DEFENCE if len(values_of(name, protocols)) > 1]
+    differing = [part for part in DEFENCE if len(values_of(part, protocols)) > 1]
     # the models without chains that transferred images were made against
     undefended: dict[tuple[str, str], Curve] = {}
-    found = []
-    for result, parts in zip(ordered, protocols, strict=True):
-        defence = [
-            part_in_words(name, parts[name]) for name in differing if parts.get(name, "0") != "0"
-        ]
+    attacked = []
+    for result in ordered:
+        name = result.model
+        for part in differing:
+            value = result.protocol.get(part, "0")
+            if value != "0":
+                name = f"{name}, {part_in_words(part, value)}"
         for norm in adversarial.norms_of(result):
-            steps = accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"])
-            found.append(
-                Curve(
-                    ", ".join((result.model, *defence)),
-                    norm,
-                    len(result.arrays["found"]),
-                    steps,
-                    result.colour,
-                )
-            )
-            if (distance := result.arrays.get(f"distance-{norm}-as-it-is")) is not None:
-                steps = accuracy_over(distance, result.arrays["found-as-it-is"])
-                name = f"{result.model}, attacked itself"
-                undefended[result.model, norm] = Curve(
-                    name, norm, len(distance), steps, result.colour
-                )
-    return [*undefended.values(), *found]
+            attacked.append(_curve(result, name, norm))
+            if f"distance-{norm}-as-it-is" in result.arrays:
+                itself = f"{result.model}, attacked itself"
+                undefended[result.model, norm] = _curve(result, itself, norm, "-as-it-is")
+    return [*undefended.values(), *attacked]
+
+
+def _curve(result: Result, name: str, norm: str, suffix: str = "") -> Curve:
+    """Return a curve from the arrays of an attack, whose names may have a suffix."""
+    distance = result.arrays[f"distance-{norm}{suffix}"]
+    steps = accuracy_over(distance, result.arrays[f"found{suffix}"])
+    return Curve(name, norm, len(distance), steps, result.colour)
 
 
 def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
@@ -124,41 +127,49 @@ def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
     return Accuracy(eps, 100 * standing / len(distance), intervals[:, 0], intervals[:, 1])
 
 
-def curves(title: str, found: Sequence[Curve]) -> Drawing:
+def curves(title: str, of_models: Sequence[Curve]) -> Drawing:
     """Draw a panel for each norm, a step function with its band for each model."""
-    colours = {curve.model: curve.colour for curve in found}
-    models = list(colours)
-    norms = [norm for norm in adversarial.NORMS if any(curve.norm == norm for curve in found)]
-    width = drawing.page() if len(norms) > 1 else drawing.column()
-    labels = [drawing.wrapped(model, width - 0.6) for model in models]
-    columns = 3 if len(norms) > 1 and not any("\n" in label for label in labels) else 1
-    lines_of_legend = -(-sum(len(label.splitlines()) for label in labels) // columns)
-    height = 2.6 + 0.16 * lines_of_legend
-    figure, panels = drawing.panels(title, height, len(norms), len(norms), sharey=True)
-    for axes, norm in zip(panels, norms, strict=True):
-        shown = [curve for curve in found if curve.norm == norm]
-        # nothing found: all curves are level
-        end = 1.1 * max(_end(curve.steps) for curve in shown) or 1.0
-        for curve in shown:
-            index = models.index(curve.model)
-            accuracy, low, high = (np.append(values, values[-1]) for values in curve.steps[1:])
-            eps, look = np.append(curve.steps.eps, end), drawing.line(index, curve.colour)
-            axes.fill_between(
-                eps, low, high, step="post", color=look["color"], alpha=0.15, linewidth=0
-            )
-            some = (0.02 * index, 0.15)  # of the points have markers, in every curve others
-            axes.step(eps, accuracy, where="post", markevery=some, **look)
-        axes.set(title=adversarial.NORMS[norm], xlabel="ε, 1/255", xlim=(0, end), ylim=(-1, 101))
+    colours = {curve.model: curve.colour for curve in of_models}
+    of_norms = {}
+    for norm in adversarial.NORMS:
+        of_norm = [curve for curve in of_models if curve.norm == norm]
+        if of_norm:
+            of_norms[norm] = of_norm
+    width = drawing.page() if len(of_norms) > 1 else drawing.column()
+    labels = [drawing.wrapped(model, width - 0.6) for model in colours]
+    lines = sum(1 + label.count("\n") for label in labels)
+    columns = 3 if len(of_norms) > 1 and lines == len(labels) else 1
+    height = 2.6 + 0.16 * -(-lines // columns)
+    figure, panels = drawing.panels(title, height, len(of_norms), len(of_norms), sharey=True)
+    for axes, (norm, of_norm) in zip(panels, of_norms.items(), strict=True):
+        _draw(axes, of_norm, list(colours))
+        axes.set(title=adversarial.NORMS[norm], xlabel="ε, 1/255")
     panels[0].set_ylabel("accuracy, %")
     for index, (label, colour) in enumerate(zip(labels, colours.values(), strict=True)):
         # also of a curve in another panel alone
         panels[0].plot([], [], label=label, **drawing.line(index, colour))
     drawing.legend_below(figure, panels[0], columns=columns)
     rows: list[dict[str, Any]] = []
-    for model, norm, images, steps, _ in found:
+    for model, norm, images, steps, _ in of_models:
         fields = dict(zip(("eps_255", "accuracy", "low", "high"), steps, strict=True))
         rows += rows_of(fields, norm=norm, model=model, images=images)
     return Drawing(figure, rows)
+
+
+def _draw(axes: Axes, of_norm: Sequence[Curve], models: Sequence[str]) -> None:
+    """Draw the curves of one norm, up to the size at which all are low."""
+    # nothing found: all curves are level
+    end = 1.1 * max(_end(curve.steps) for curve in of_norm) or 1.0
+    for curve in of_norm:
+        index = models.index(curve.model)
+        look = drawing.line(index, curve.colour)
+        eps = np.append(curve.steps.eps, end)
+        accuracy, low, high = (np.append(values, values[-1]) for values in curve.steps[1:])
+        band = {"color": look["color"], "alpha": 0.15, "linewidth": 0}
+        axes.fill_between(eps, low, high, step="post", **band)
+        # some of the points have markers, in each curve others
+        axes.step(eps, accuracy, where="post", markevery=(0.02 * index, 0.15), **look)
+    axes.set(xlim=(0, end), ylim=(-1, 101))
 
 
 def _end(steps: Accuracy) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,16 +51,16 @@ def read_history(path: Path) -> History:
     """
     try:
         lines = io.StringIO(read_bytes(path).decode(), newline="")
-        return [
-            {name: float(text) for name, text in row.items() if text}
-            for row in csv.DictReader(lines)
-        ]
+        history = []
+        for row in csv.DictReader(lines):
+            history.append({name: float(text) for name, text in row.items() if text})
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
         raise StoreError(
             f"{path} is not the history of a fit ({error}); its curves cannot be drawn."
         ) from error
+    return history
 
 
 # --- curves of all models -------------------------------------------------------------------------
@@ -98,22 +99,31 @@ def curves_of(
         trainings = []
         for fit in group:
             try:
-                trainings.append((model_of(fit, names), fit.seed, read_history(store.history(fit))))
+                history = read_history(store.history(fit))
             except StoreError as error:
                 left_out(str(error))
-        cells = (cell for _, _, history in trainings for row in history for cell in row.items())
-        known = dict.fromkeys(name for name, value in cells if math.isfinite(value))
-        placed = _COUNTS.union(*_QUANTITIES.values())
-        others = {
-            name.replace("_", "-"): {"axis": name.replace("_", " "), name: ""}
-            for name in known
-            if name not in placed
-        }
-        for name, columns in (_QUANTITIES | others).items():
-            if shown := {column: words for column, words in columns.items() if column in known}:
+            else:
+                trainings.append((model_of(fit, names), fit.seed, history))
+        measured: dict[str, None] = {}
+        for row in itertools.chain(*(history for _, _, history in trainings)):
+            measured |= dict.fromkeys(name for name, value in row.items() if math.isfinite(value))
+        for name, columns in _quantities(measured).items():
+            shown = {column: words for column, words in columns.items() if column in measured}
+            if shown:
                 title = f"training on {dataset_of(group[0], names)}: {columns['axis']}"
                 draw = partial(curves, title, columns["axis"], shown, trainings, colours)
                 yield planned(f"training-{name}", group, draw)
+
+
+def _quantities(measured: Iterable[str]) -> dict[str, Mapping[str, str]]:
+    """Return the figures by name, one more for each column that is named nowhere."""
+    quantities: dict[str, Mapping[str, str]] = dict(_QUANTITIES)
+    placed = _COUNTS.union(*_QUANTITIES.values())
+    for name in measured:
+        if name not in placed:
+            columns = {"axis": name.replace("_", " "), name: ""}
+            quantities[name.replace("_", "-")] = columns
+    return quantities
 
 
 def curves(
@@ -138,46 +148,48 @@ def curves(
         colours: of the models.
     """
     figure, (axes,) = drawing.panels(title, 2.3)
-    fields = ("iteration", "attempt", *columns)
-    rows: list[dict[str, Any]] = [
-        {"model": model, "seed": seed, **{name: row.get(name, "") for name in fields}}
-        for model, seed, history in trainings
-        for row in history
-        if not columns.keys().isdisjoint(row)
-    ]
-    seeds = Counter(model for model, _ in {(row["model"], row["seed"]) for row in rows})
+    rows: list[dict[str, Any]] = []
+    for model, seed, history in trainings:
+        for row in history:
+            if not columns.keys().isdisjoint(row):
+                numbers = {name: row.get(name, "") for name in ("iteration", "attempt", *columns)}
+                rows.append({"model": model, "seed": seed, **numbers})
+    trained = {(row["model"], row["seed"]) for row in rows}
+    seeds = Counter(model for model, _ in trained)
     styles = {name: drawing.look(index).line for index, name in enumerate(columns)}
+    values: list[float] = []
     for line in grouped(rows, lambda row: (row["model"], row["seed"], row["attempt"])):
-        model, colour = line[0]["model"], colours[line[0]["model"]]
+        first = line[0]
+        colour = colours[first["model"]]
+        width = 1.2 if seeds[first["model"]] == 1 else 0.6
         for name, style in styles.items():
-            points = [(row["iteration"], row[name]) for row in line if row[name] != ""]
-            width = 1.2 if seeds[model] == 1 else 0.6
-            look = {"color": colour, "linestyle": style, "linewidth": width}
-            alone = _points_alone([value for _, value in points])
-            axes.plot(*np.reshape(points, (-1, 2)).T, **alone, **look)
-        if line[0]["attempt"] > 0:
-            axes.axvline(line[0]["iteration"], color=colour, linewidth=drawing.HAIR, linestyle=":")
+            values += _draw(axes, line, name, color=colour, linestyle=style, linewidth=width)
+        if first["attempt"] > 0:
+            mark = axes.axvline(first["iteration"], color=colour, linestyle=":")
+            mark.set_linewidth(drawing.HAIR)
     for model in dict.fromkeys(row["model"] for row in rows):
         axes.plot([], [], color=colours[model], label=model)
-    for name, style in styles.items() if len(styles) > 1 else ():
-        axes.plot([], [], color=drawing.BLACK, linestyle=style, label=columns[name])
-    _scale(axes, np.array([row[name] for row in rows for name in columns if row[name] != ""]))
+    if len(styles) > 1:
+        for name, style in styles.items():
+            axes.plot([], [], color=drawing.BLACK, linestyle=style, label=columns[name])
+    _scale(axes, np.array(values))
     axes.set(xlabel="iteration", ylabel=drawing.beside(label))
     drawing.legend_below(figure, axes, columns=4)
     return Drawing(figure, rows)
 
 
-def _points_alone(values: Sequence[float]) -> dict[str, Any]:
-    """Return options of ``Axes.plot`` that mark points without a finite neighbour.
+def _draw(axes: Axes, line: Sequence[Mapping[str, Any]], name: str, **look: Any) -> list[float]:
+    """Draw a column of a training over the iterations; return its values.
 
-    Such points make no line.
+    Points without a finite neighbour, which make no line, are marked.
     """
-    finite = [False, *map(math.isfinite, values), False]
-    alone = [
-        own and not (left or right)
-        for left, own, right in zip(finite, finite[1:], finite[2:], strict=False)
-    ]
-    return {"marker": "o", "markevery": alone}
+    measured = [row for row in line if row[name] != ""]
+    values = [row[name] for row in measured]
+    finite = np.pad(np.isfinite(np.array(values, dtype=float)), 1)
+    alone = finite[1:-1] & ~finite[:-2] & ~finite[2:]
+    iterations = [row["iteration"] for row in measured]
+    axes.plot(iterations, values, marker="o", markevery=alone.tolist(), **look)
+    return values
 
 
 def _scale(axes: Axes, values: Numbers) -> None:
@@ -207,10 +219,10 @@ def buffers_of(
 ) -> Iterator[Planned]:
     """Plan a figure for each fit whose training has kept the chains of its last epochs."""
     for fit in fits:
-        if _buffer_files(folder := store.fit_folder(fit)):
-            yield planned(
-                "chains", [fit], partial(buffers, f"kept chains: {title_of(fit, names)}", folder)
-            )
+        folder = store.fit_folder(fit)
+        if _buffer_files(folder):
+            title = f"kept chains: {title_of(fit, names)}"
+            yield planned("chains", [fit], partial(buffers, title, folder))
 
 
 def buffers(title: str, folder: Path) -> Drawing:
@@ -229,34 +241,24 @@ def buffers(title: str, folder: Path) -> Drawing:
     """
     from jembench.training import snapshots
 
-    kept, iterations = snapshots.read(folder), [age_of(path) for path in _buffer_files(folder)]
+    kept = snapshots.read(folder)
     count = min(SHOWN, *(len(samples.images) for samples in kept))
     side = math.ceil(math.sqrt(count))
-    grid, known = (
-        arranged(np.arange(count), side, side),
-        [samples.labels for samples in kept if samples.labels is not None],
-    )
-    ages = [
-        np.full(count, math.nan) if samples.ages is None else samples.ages[:count].numpy()
-        for samples in kept
-    ]
-    arrays = {
-        "images": np.concatenate([samples.images[:count].numpy() for samples in kept]),
-        "shown": np.arange(len(kept) * count),
-    }
-    classes = (
-        np.concatenate([labels[:count].numpy() for labels in known])
-        if len(known) == len(kept)
-        else None
-    )
-    panels = [
-        Panel(
-            f"iteration {iteration:,}",
-            np.where(grid < 0, -1, grid + number * count),
-            np.concatenate(ages),
-        )
-        for number, iteration in enumerate(iterations)
-    ]
+    grid = arranged(np.arange(count), side, side)
+    images, labels, ages = [], [], []
+    for samples in kept:
+        images.append(samples.images[:count].numpy())
+        if samples.labels is not None:
+            labels.append(samples.labels[:count].numpy())
+        unknown = np.full(count, math.nan)
+        ages.append(unknown if samples.ages is None else samples.ages[:count].numpy())
+    arrays = {"images": np.concatenate(images), "shown": np.arange(len(kept) * count)}
+    classes = np.concatenate(labels) if len(labels) == len(kept) else None
+    score = np.concatenate(ages)
+    panels = []
+    for number, path in enumerate(_buffer_files(folder)):
+        of_buffer = np.where(grid < 0, -1, grid + number * count)
+        panels.append(Panel(f"iteration {age_of(path):,}", of_buffer, score))
     return grids(title, arrays, classes, panels, columns=len(kept))
 
 

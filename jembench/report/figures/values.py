@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from jembench import drawing
 from jembench.report.figures.base import Drawing, Planned, Result, figure_of, rows_of
@@ -15,18 +16,23 @@ from jembench.report.figures.generation import curves_over
 from jembench.report.headings import in_words
 from jembench.report.rows import grouped
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 def seeds(results: Sequence[Result]) -> Iterator[Planned]:
     """Plan a figure for each metric and dataset with a model of several seeds."""
-    alike = grouped(
-        results,
-        lambda one: (one.cell.metric, one.cell.outcome.protocol, one.fit.dataset, one.cell.limit),
-    )
-    for group in alike:
-        if max(map(len, grouped(group, lambda one: one.fit.names))) > 1:
-            options = (f"{key} {value}" for key, value in group[0].options.items())
-            title = f"{', '.join((in_words(group[0].metric), *options))} on {group[0].dataset}"
-            yield figure_of(group, f"seeds-{group[0].metric}", strips, title, group)
+    for group in grouped(results, _alike):
+        if max(map(len, grouped(group, lambda result: result.fit.names))) > 1:
+            first = group[0]
+            options = [f"{key} {value}" for key, value in first.options.items()]
+            title = f"{', '.join([in_words(first.metric), *options])} on {first.dataset}"
+            yield figure_of(group, f"seeds-{first.metric}", strips, title, group)
+
+
+def _alike(result: Result) -> tuple[object, ...]:
+    cell = result.cell
+    return cell.metric, cell.outcome.protocol, result.fit.dataset, cell.limit
 
 
 def strips(title: str, results: Sequence[Result]) -> Drawing:
@@ -34,49 +40,61 @@ def strips(title: str, results: Sequence[Result]) -> Drawing:
 
     A line has its seeds from top to bottom, their mean and their standard deviation.
     """
-    units = {label: value.unit for result in results for label, value in result.values.items()}
-    colours = {result.model: result.colour for result in results}
-    models = list(colours)
+    units: dict[str, str] = {}
+    for result in results:
+        units |= {label: value.unit for label, value in result.values.items()}
+    of_models = grouped(results, lambda result: result.model)
+    labels = [drawing.wrapped(group[0].model, 1.3) for group in of_models]
     columns = min(2, len(units))
-    height = 0.45 + -(-len(units) // columns) * (0.6 + 0.42 * len(models))
+    height = 0.45 + -(-len(units) // columns) * (0.6 + 0.42 * len(labels))
     figure, panels = drawing.panels(title, height, len(units), columns, sharey=True)
-    room, rows = figure.get_figwidth() / drawing.fitting(columns), []
+    room = figure.get_figwidth() / drawing.fitting(columns)
+    rows = []
     for axes, (label, unit) in zip(panels, units.items(), strict=True):
         name = ", ".join(filter(None, (in_words(label), unit)))
-        for place, model in enumerate(models):
-            own = [result for result in results if result.model == model and label in result.values]
-            numbers = {result.fit.seed: result.values[label].value for result in own}
-            seeds = sorted(numbers)
-            values = [numbers[seed] for seed in seeds]
-            rows += rows_of({"seed": seeds, "value": values}, label=name, model=model)
-            look = drawing.line(place, colours[model]) | {"linestyle": "none"}
-            spread = [
-                place + 0.5 * ((index + 0.5) / len(values) - 0.5) for index in range(len(values))
-            ]
-            axes.plot(values, spread, **look, alpha=0.6, markersize=3)
-            if len(values) > 1 and all(map(math.isfinite, values)):
-                mean, deviation = statistics.mean(values), statistics.stdev(values)
-                axes.errorbar(
-                    mean,
-                    place,
-                    xerr=deviation,
-                    color=drawing.BLACK,
-                    marker="|",
-                    markersize=12,
-                    capsize=3,
-                )
-        axes.set_yticks(range(len(models)), [drawing.wrapped(model, 1.3) for model in models])
-        axes.set(xlabel=name, ylim=(len(models) - 0.5, -0.5))
+        for place, group in enumerate(of_models):
+            numbers = _numbers_of(label, group)
+            rows += rows_of(numbers, label=name, model=group[0].model)
+            look = drawing.line(place, group[0].colour)
+            _draw_seeds(axes, place, numbers["value"], look)
+        axes.set_yticks(range(len(labels)), labels)
+        axes.set(xlabel=name, ylim=(len(labels) - 0.5, -0.5))
         axes.locator_params(axis="x", nbins=5 if room > 2 else 3)
     return Drawing(figure, rows)
 
 
+def _numbers_of(label: str, results: Sequence[Result]) -> dict[str, list[float]]:
+    """Return the values of a label by seed, in the order of the seeds."""
+    by_seed: dict[float, float] = {}
+    for result in results:
+        if label in result.values:
+            by_seed[result.fit.seed] = result.values[label].value
+    seeds = sorted(by_seed)
+    return {"seed": seeds, "value": [by_seed[seed] for seed in seeds]}
+
+
+def _draw_seeds(axes: Axes, place: int, values: Sequence[float], look: dict[str, Any]) -> None:
+    """Draw the values of a model in a line, with their mean and standard deviation."""
+    count = len(values)
+    spread = [place + 0.5 * ((index + 0.5) / count - 0.5) for index in range(count)]
+    axes.plot(values, spread, **look | {"linestyle": "none"}, alpha=0.6, markersize=3)
+    if count > 1 and all(map(math.isfinite, values)):
+        mean, deviation = statistics.mean(values), statistics.stdev(values)
+        bar: dict[str, Any] = {"color": drawing.BLACK, "marker": "|", "markersize": 12}
+        axes.errorbar(mean, place, xerr=deviation, capsize=3, **bar)
+
+
 def hours(results: Sequence[Result]) -> Iterator[Planned]:
     """Plan the accuracy of all models against the hours of their training on one machine."""
-    timed = (one for one in results if "training-hours" in one.values)
-    for alike in grouped(timed, lambda one: (one.place, one.cell.outcome.protocol)):
-        costs = {one.fit: one.values["training-hours"].value for one in alike}
-        trained = [one for one in results if one.metric == "accuracy" and one.fit in costs]
-        for group in grouped(trained, lambda one: (one.place, one.cell.outcome.protocol)):
-            points = [(one.model, costs[one.fit], one) for one in group]
+    timed = (result for result in results if "training-hours" in result.values)
+    accuracies = [result for result in results if result.metric == "accuracy"]
+    for on_machine in grouped(timed, _place_and_protocol):
+        costs = {result.fit: result.values["training-hours"].value for result in on_machine}
+        trained = [result for result in accuracies if result.fit in costs]
+        for group in grouped(trained, _place_and_protocol):
+            points = [(result.model, costs[result.fit], result) for result in group]
             yield from curves_over("hours", f"all models on {group[0].trained_on}", points)
+
+
+def _place_and_protocol(result: Result) -> tuple[object, ...]:
+    return result.place, result.cell.outcome.protocol

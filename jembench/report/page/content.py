@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jembench.catalog.spec import slug
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
+from jembench.experiment.names import DisplayNames
 from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.respects import headline
 from jembench.report.rows import Row, grouped
@@ -55,64 +56,91 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
         title: of the page.
         own_claims: of the experiment, to be judged beside those of papers.
     """
-    from jembench.report.claims import document, judge
-
     # imports numpy, which tables need not
-    from jembench.report.figures import base, planning, training, values
+    from jembench.report.figures import base, training
     from jembench.report.page.overview import byline, overview
 
     cells, rows, significance = report.cells, report.joined, report.significance
-    pictures, names = (
-        Pictures(store),
-        base.display_names((cell.fit for cell in cells), report.names),
-    )
-    colours = base.colours_of((cell.fit for cell in cells), names)
-    in_overview = {cell.fit.names: colours[base.model_of(cell.fit, names)] for cell in cells}
+    fits = [cell.fit for cell in cells]
+    names = base.display_names(fits, report.names)
+    colours = base.colours_of(fits, names)
+    of_models = {fit.names: colours[base.model_of(fit, names)] for fit in fits}
     ours, published = report.tables_of(significance)
-    trained = {
-        fit: store.read_fit(fit) for fit in {cell.fit.id: cell.fit for cell in cells}.values()
-    }
-    figures = {}
-    measured = [cell for cell in cells if cell.outcome.status == "ok"]
-    for group in grouped(measured, lambda cell: cell.metric.bare):
-        planned = planning.of_metrics(group, store, pictures.note, names, colours)
-        figures[group[0].metric.bare] = pictures.drawn(planned)
-    metrics = {row.metric for of_respect in headline(rows).values() for row in of_respect}
-    shown = [base.Result(cell, {}, names, colours) for cell in measured if cell.metric in metrics]
-    figures["seeds"] = pictures.drawn(values.seeds(shown))
-    models = grouped(cells, lambda cell: cell.fit.names)
-    samples = {
-        group[0].fit.names: grid for group in models if (grid := pictures.of_samples(group, names))
-    }
-    images = [picture for name in _SAMPLES for picture in figures.pop(name, ())]
-    of_own, of_papers = (  # p values are adjusted in each group
-        judge(each, cells, store.read_arrays, store=store.root)
-        for each in (own_claims, claims.load())
-    )
-    findings = [of_own, [finding for finding in of_papers if finding.row.dataset]]
+
+    pictures = Pictures(store)
+    figures = _figures(report, pictures, names, colours)
+    grids = {}
+    for of_model in grouped(cells, lambda cell: cell.fit.names):
+        grid = pictures.of_samples(of_model, names)
+        if grid:
+            grids[of_model[0].fit.names] = grid
+    samples = list(grids.values())
+    for metric in _SAMPLES:
+        samples += figures.pop(metric, ())
+    trained = {fit: store.read_fit(fit) for fit in {fit.id: fit for fit in fits}.values()}
+    curves = training.curves_of(trained, store, pictures.note, names)
+    trainings = pictures.drawn(curves)
     return Page(
         title=title,
         tables=ours,
         byline=byline(rows, cells),
-        overview=overview(rows, samples, significance, report.names, in_overview),
+        overview=overview(rows, grids, significance, report.names, of_models),
         published=published,
-        figures={metric: found for metric, found in figures.items() if found},
-        samples=[*samples.values(), *images],
-        trainings=pictures.drawn(training.curves_of(trained, store, pictures.note, names)),
-        claims=[table for each in findings for table in document(each).tables()],
+        figures=figures,
+        samples=samples,
+        trainings=trainings,
+        claims=_judged(own_claims, cells, store),
         origin=[origin(cells, trained, rows)] if cells else (),
-        recipes={
-            fit.recipe: json.dumps(of.recipe, indent=1, ensure_ascii=False)
-            for fit, of in trained.items()
-            if of
-        },
+        recipes=_settings(trained),
         left_out=list(pictures.left_out),
     )
+
+
+def _judged(own_claims: Sequence[Claim], cells: Sequence[Cell], store: Store) -> list[Table]:
+    """Judge the claims of an experiment and those of papers on the same data."""
+    from jembench.report.claims import document, judge
+
+    # p values are adjusted in each group
+    of_own = judge(own_claims, cells, store.read_arrays, store=store.root)
+    of_papers = judge(claims.load(), cells, store.read_arrays, store=store.root)
+    on_data = [finding for finding in of_papers if finding.row.dataset]
+    return [*document(of_own).tables(), *document(on_data).tables()]
+
+
+def _figures(
+    report: Report, pictures: Pictures, names: DisplayNames, colours: Mapping[str, str]
+) -> dict[str, list[Picture]]:
+    """Draw the figures of each metric, and those of the seeds of the joint view."""
+    from jembench.report.figures import planning, values
+    from jembench.report.figures.base import Result
+
+    figures: dict[str, list[Picture]] = {}
+    measured = [cell for cell in report.cells if cell.outcome.status == "ok"]
+    for of_metric in grouped(measured, lambda cell: cell.metric.bare):
+        planned = planning.of_metrics(of_metric, pictures.store, pictures.note, names, colours)
+        figures[of_metric[0].metric.bare] = pictures.drawn(planned)
+
+    metrics = set[str]()
+    for rows in headline(report.joined).values():
+        metrics.update(row.metric for row in rows)
+    in_view = [Result(cell, {}, names, colours) for cell in measured if cell.metric in metrics]
+    figures["seeds"] = pictures.drawn(values.seeds(in_view))
+    return {metric: drawn for metric, drawn in figures.items() if drawn}
 
 
 # --- origin ---------------------------------------------------------------------------------------
 
 _ORIGIN = ("model", "dataset", "recipe", "seed", "iterations", "seconds", "measured")
+_NUMBERS = ("seed", "iterations", "seconds")
+
+
+def _settings(trained: Mapping[FitKey, FitRecord | None]) -> dict[str, str]:
+    """Return every field of each recipe as JSON, by its label."""
+    settings = {}
+    for fit, record in trained.items():
+        if record:
+            settings[fit.recipe] = json.dumps(record.recipe, indent=1, ensure_ascii=False)
+    return settings
 
 
 def fit_anchor(fit: str) -> str:
@@ -134,29 +162,44 @@ def origin(
         trained: the records of the trainings.
         results: the rows of the outcomes, which give models and datasets their display names.
     """
-    rows, named = [], {row.fit: (row.name, row.dataset_name) for row in results}
+    names = {row.fit: (row.name, row.dataset_name) for row in results}
+    rows = []
     for group in grouped(cells, lambda cell: cell.fit):
-        fit, record = group[0].fit, trained.get(group[0].fit)
-        training = (str(record.iteration), fixed(record.seconds, 0)) if record else ("", "")
-        times = sorted(cell.time[:16].replace("T", " ") for cell in group)
-        measured = " to ".join(filter(None, dict.fromkeys((times[0], times[-1]))))
-        commands = dict.fromkeys(str(cell.provenance.get("command", "")) for cell in group)
-        specs = {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe, "fit": fit.id}
-        details = (*specs.items(), *(("by", command) for command in commands))
-        model, dataset = named.get(fit.names, fit.names[:2])
-        numbers = map(TableCell, (dataset, recipe_name(fit.recipe), str(fit.seed), *training))
-        environments = tuple(dict.fromkeys(map(_environment, group)))
-        first = TableCell(model, href=fit_anchor(fit.id), details=details)
-        rows.append((first, *numbers, TableCell(measured, notes=environments)))
-    headings = (
-        Heading(name, identifies=name not in ("seed", "iterations", "seconds")) for name in _ORIGIN
-    )
-    return numbered([Table(title="Trained models", headings=tuple(headings), rows=tuple(rows))])[0]
+        fit = group[0].fit
+        model, dataset = names.get(fit.names, fit.names[:2])
+        texts = [dataset, recipe_name(fit.recipe), str(fit.seed), "", ""]
+        record = trained.get(fit)
+        if record:
+            texts[-2:] = str(record.iteration), fixed(record.seconds, 0)
+        first = TableCell(model, href=fit_anchor(fit.id), details=_specs_and_commands(group))
+        environments = dict.fromkeys(map(_environment, group))
+        last = TableCell(_period(group), notes=tuple(environments))
+        rows.append((first, *map(TableCell, texts), last))
+    headings = [Heading(name, identifies=name not in _NUMBERS) for name in _ORIGIN]
+    table = Table(title="Trained models", headings=tuple(headings), rows=tuple(rows))
+    return numbered([table])[0]
+
+
+def _specs_and_commands(cells: Sequence[Cell]) -> tuple[tuple[str, str], ...]:
+    """Return the specs and the id of a trained model, and the commands that measured it."""
+    fit = cells[0].fit
+    specs = {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe, "fit": fit.id}
+    commands = dict.fromkeys(str(cell.provenance.get("command", "")) for cell in cells)
+    return *specs.items(), *(("by", command) for command in commands)
+
+
+def _period(cells: Sequence[Cell]) -> str:
+    """Return the times of the first and the last measurement, to the minute."""
+    times = sorted(cell.time[:16].replace("T", " ") for cell in cells)
+    ends = dict.fromkeys((times[0], times[-1]))
+    return " to ".join(filter(None, ends))
 
 
 def _environment(cell: Cell) -> str:
     """Return hardware, commit and versions of a cell's provenance as ``name value`` pairs."""
     made = cell.provenance
-    some = {name: made.get(name) for name in ("threads", "commit", "python")}
-    parts = {**(made.get("hardware") or {}), **some, **(made.get("packages") or {})}
+    parts = dict(made.get("hardware") or {})
+    for name in ("threads", "commit", "python"):
+        parts[name] = made.get(name)
+    parts |= made.get("packages") or {}
     return ", ".join(f"{name} {value}" for name, value in parts.items() if value)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jembench.report import respects
 from jembench.report.page.content import fit_anchor
 from jembench.report.protocols import peculiarities
-from jembench.report.rows import Row, grouped
+from jembench.report.rows import Row, grouped, values_of
 from jembench.report.table import NOTES, Footnote, Heading, Table, TableCell, numbered, pivot
 from jembench.report.tables import heading_of, outliers_in, recipe_name, remarks
 from jembench.store.outcome import Trained
@@ -32,41 +32,39 @@ def leaderboard(entries: Sequence[Entry]) -> list[Table]:
     store to its page and a number to its place there. A result that several stores hold stands with
     the first of them.
     """
-    of_row: dict[Row, Entry] = {}
+    entry_of: dict[Row, Entry] = {}
     for entry in entries:
         for row in entry.rows:
             if row.value is not None:
-                of_row.setdefault(replace(row, comparable=None), entry)
-    shown, tables = itertools.chain(*respects.headline([*of_row]).values()), list[Table]()
+                entry_of.setdefault(replace(row, comparable=None), entry)
+    shown = itertools.chain(*respects.headline([*entry_of]).values())
+    tables = []
     for rows in grouped(shown, lambda row: row.dataset):
-        table = _table(rows, of_row)
-        lines = tuple(_linked(line, of_row) for line in table.rows)
+        table = _table(rows, entry_of)
+        lines = [_linked(line, entry_of) for line in table.rows]
         below = (NOTES["verified"], *remarks(rows, ()), NOTES["protocol"])
-        tables.append(replace(table, rows=lines, footnotes=tuple(map(Footnote, below))))
+        footnotes = tuple(map(Footnote, below))
+        tables.append(replace(table, rows=tuple(lines), footnotes=footnotes))
     return numbered(tables)
 
 
-def _table(rows: Sequence[Row], of_row: Mapping[Row, Entry]) -> Table:
-    columns: dict[tuple[str, str], Heading] = {}
-    for alike in grouped(rows, lambda row: heading_of(row, outliers_in(row.protocol))):
-        head = heading_of(alike[0], outliers_in(alike[0].protocol))
-        protocols = list(dict.fromkeys(row.protocol for row in alike))
-        for protocol, text in zip(protocols, peculiarities(protocols), strict=True):
-            parts = (head.detail, text if len(protocols) > 1 else "")
-            columns[alike[0].label, protocol] = head._replace(detail=", ".join(filter(None, parts)))
+def _table(rows: Sequence[Row], entry_of: Mapping[Row, Entry]) -> Table:
+    columns = _columns(rows)
+    first_column = next(iter(columns))
 
     def rank(line: Sequence[Row]) -> tuple[bool, float]:
-        values = [
-            row.value or 0.0 for row in line if (row.label, row.protocol) == next(iter(columns))
-        ]
-        return not values, -sum(values) if line[0].better == "higher" else sum(values)
+        in_first = [row for row in line if (row.label, row.protocol) == first_column]
+        total = sum(values_of(in_first))
+        if line[0].better == "higher":
+            total = -total
+        return not in_first, total
 
-    lines = sorted(grouped(rows, lambda row: (of_row[row].page, row.fit)), key=rank)
+    lines = sorted(grouped(rows, lambda row: (entry_of[row].page, row.fit)), key=rank)
     return pivot(
-        [row for line in lines for row in line],
+        [*itertools.chain(*lines)],
         {
             "model": lambda row: row.name,
-            "store": lambda row: of_row[row].store,
+            "store": lambda row: entry_of[row].store,
             "recipe": lambda row: recipe_name(row.recipe),
         },
         columns.values(),
@@ -75,15 +73,35 @@ def _table(rows: Sequence[Row], of_row: Mapping[Row, Entry]) -> Table:
     )
 
 
-def _linked(line: Sequence[TableCell], of_row: Mapping[Row, Entry]) -> tuple[TableCell, ...]:
+def _columns(rows: Sequence[Row]) -> dict[tuple[str, str], Heading]:
+    """Return the heading of each label and protocol, with what is peculiar to the protocol."""
+    columns: dict[tuple[str, str], Heading] = {}
+    for alike in grouped(rows, _heading):
+        heading, label = _heading(alike[0]), alike[0].label
+        protocols = list(dict.fromkeys(row.protocol for row in alike))
+        if len(protocols) == 1:
+            columns[label, protocols[0]] = heading
+            continue
+        for protocol, text in zip(protocols, peculiarities(protocols), strict=True):
+            detail = ", ".join(filter(None, (heading.detail, text)))
+            columns[label, protocol] = heading._replace(detail=detail)
+    return columns
+
+
+def _heading(row: Row) -> Heading:
+    return heading_of(row, outliers_in(row.protocol))
+
+
+def _linked(line: Sequence[TableCell], entry_of: Mapping[Row, Entry]) -> tuple[TableCell, ...]:
     """Return a line with the addresses that its cells lead to."""
     row = next(cell.row for cell in line if cell.row)
-    entry, (model, store, recipe, *values) = of_row[row], line
-    model = model._replace(href=f"{entry.page}{fit_anchor(entry.fits[row.fit])}")
-    store = store._replace(href=f"{entry.page}#overview")
-    return (
-        model,
-        store,
+    entry = entry_of[row]
+    model, store, recipe, *values = line
+    linked = [
+        model._replace(href=f"{entry.page}{fit_anchor(entry.fits[row.fit])}"),
+        store._replace(href=f"{entry.page}#overview"),
         recipe,
-        *(cell._replace(href=entry.page if cell.row else "") for cell in values),
-    )
+    ]
+    for cell in values:
+        linked.append(cell._replace(href=entry.page if cell.row else ""))
+    return tuple(linked)

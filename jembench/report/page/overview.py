@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from jembench import drawing
-from jembench.data.grid import GROUND
+from jembench.data.grid import GROUND, Pixels
 from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.report import respects
 from jembench.report.headings import distinct
@@ -61,54 +63,57 @@ def overview(
     if table is None:
         return None
     (table,) = numbered([table])
-    firsts = [next(cell.row for cell in line if cell.row) for line in table.rows]
-    samples = [grids.get(row.fit, Picture("", "")) for row in firsts]
-    looks = [
-        "gray" if row.source else _on_page(colours.get(row.fit, drawing.BLACK)) for row in firsts
-    ]
-    strips = [grid._replace(image=strip(grid)) for grid in samples]
-    columns = (
-        [cell.row for cell in column if cell.row] for column in zip(*table.rows, strict=True)
-    )
-    # as the byline
-    title = [part for part in table.title.split(" · ") if not part.startswith(("dataset ", "seed"))]
+    strips, looks = [], []
+    for line in table.rows:
+        first = next(cell.row for cell in line if cell.row)
+        grid = grids.get(first.fit, Picture("", ""))
+        strips.append(grid._replace(image=strip(grid)))
+        colour = colours.get(first.fit, drawing.BLACK)
+        looks.append("gray" if first.source else _on_page(colour))
+    scales = []
+    for column in zip(*table.rows, strict=True):
+        scales.append(scale([cell.row for cell in column if cell.row]))
+
+    # the byline has the others
+    parts = table.title.split(" · ")
+    title = [part for part in parts if not part.startswith(("dataset ", "seed"))]
     table = replace(table, title=" · ".join(title))
-    return Overview(table, _labels(table), strips, [scale(column) for column in columns], looks)
+    return Overview(table, _labels(table), strips, scales, looks)
 
 
 def _on_page(colour: str) -> str:
     """Return the colour of a figure on a page, where black is the colour of texts."""
-    return "currentColor" if colour == drawing.BLACK else colour
+    if colour == drawing.BLACK:
+        return "currentColor"
+    return colour
 
 
 def _labels(table: Table) -> list[str]:
-    names = [
-        index
-        for index, heading in enumerate(table.headings)
-        if heading.identifies and heading.label != "seeds"
-    ]
-    lines = [[line[index].value for index in names] for line in table.rows]
+    columns = []
+    for heading, column in zip(table.headings, zip(*table.rows, strict=True), strict=True):
+        if heading.identifies and heading.label != "seeds":
+            columns.append([cell.value for cell in column])
+    lines = list(zip(*columns, strict=True))
     short = distinct({" · ".join(line): line[0] for line in lines})
     return [short[" · ".join(line)] for line in lines]
 
 
 def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
     """Return date, data, seeds, limits, hardware and version of results in one line."""
-    provenances = [cell.provenance for cell in cells]
-    dates = sorted({str(provenance.get("time", ""))[:10] for provenance in provenances})
-    datasets = [row.dataset_name for row in rows if not row.source]
-    seeds = sorted({cell.fit.seed for cell in cells})
-    numbers = ", ".join(map(str, seeds))
-    limits = [f"{cell.limit:,} test images" for cell in cells if cell.limit]
-    hardware, versions = [], []
-    for provenance in provenances:
+    dates, hardware, versions = [], [], []
+    for provenance in (cell.provenance for cell in cells):
+        dates.append(str(provenance.get("time", ""))[:10])
         machine = provenance.get("hardware") or {}
         hardware.append(str(machine.get("gpu") or machine.get("processor") or ""))
         version = (provenance.get("packages") or {}).get("jembench")
         versions.append(f"jembench {version}" if version else "")
+    datasets = [row.dataset_name for row in rows if not row.source]
+    limits = [f"{cell.limit:,} test images" for cell in cells if cell.limit]
 
-    of_seeds = f"seeds {numbers}" if len(seeds) > 1 else f"seed {numbers}" if seeds else ""
-    parts = [dates, datasets, [of_seeds], limits, hardware, versions]
+    seeds = sorted({cell.fit.seed for cell in cells})
+    word = "seed" if len(seeds) == 1 else "seeds"
+    of_seeds = f"{word} {', '.join(map(str, seeds))}" if seeds else ""
+    parts = [sorted(dates), datasets, [of_seeds], limits, hardware, versions]
     texts = [", ".join(filter(None, dict.fromkeys(part))) for part in parts]
     return " · ".join(filter(None, texts))
 
@@ -128,32 +133,38 @@ def strip(grid: Picture) -> str:
     Args:
         grid: images on a grey ground, as :func:`jembench.data.grid.write_png` writes them.
     """
+    content = io.BytesIO(base64.b64decode(grid.image.partition(",")[2]))
     try:
-        with Image.open(
-            io.BytesIO(base64.b64decode(grid.image.partition(",")[2])), formats=["PNG"]
-        ) as picture:
+        with Image.open(content, formats=["PNG"]) as picture:
             if picture.width * picture.height > _MOST_PIXELS:
                 return ""
             pixels = np.asarray(picture.convert("RGB"))
     # SyntaxError: a damaged PNG
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         return ""
-    ground = (pixels == GROUND).all(axis=2)
-    rows, columns = (
-        np.flatnonzero(np.diff(np.pad(ground.all(axis=axis), 1, constant_values=True))).reshape(
-            -1, 2
-        )
-        for axis in (1, 0)
-    )
-    places = [np.s_[slice(*row), slice(*column)] for row in rows for column in columns]
-    images = [pixels[place] for place in places if not ground[place].all()]
-    images = [image for image in images if image.shape == images[0].shape]
+    images = _images_in(pixels)
     if not images:
         return ""
-    chosen = [
-        images[index * len(images) // _SAMPLES] for index in range(min(_SAMPLES, len(images)))
-    ]
-    side = min(images[0].shape[:2])
-    gap = np.full_like(images[0][:, : max(1, side // 8)], GROUND)
-    parts = [part for image in chosen for part in (gap, image)]
+    first = images[0]
+    gap = np.full_like(first[:, : max(1, min(first.shape[:2]) // 8)], GROUND)
+    parts = []
+    for index in range(min(_SAMPLES, len(images))):
+        parts += [gap, images[index * len(images) // _SAMPLES]]
     return png(np.concatenate(parts[1:], axis=1), _SIDE)
+
+
+def _images_in(pixels: Pixels) -> list[Pixels]:
+    """Return the images of a grid that have the size of the first."""
+    ground = (pixels == GROUND).all(axis=2)
+    rows, columns = _spans(ground.all(axis=1)), _spans(ground.all(axis=0))
+    images = []
+    for row, column in itertools.product(rows, columns):
+        if not ground[row, column].all():
+            images.append(pixels[row, column])
+    return [image for image in images if image.shape == images[0].shape]
+
+
+def _spans(is_ground: NDArray[np.bool_]) -> list[slice]:
+    """Return the lines between those that are ground alone."""
+    changes = np.diff(np.pad(is_ground, 1, constant_values=True))
+    return [slice(*ends) for ends in np.flatnonzero(changes).reshape(-1, 2)]

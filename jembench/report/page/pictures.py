@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import drawing
@@ -62,21 +63,13 @@ class Pictures:
 
     def drawn(self, planned: Iterable[Planned]) -> list[Picture]:
         """Draw planned figures as SVG, with their titles apart from them."""
-        found = []
-        for one in planned:
+        pictures = []
+        for figure in planned:
             try:
-                with drawing.styled(drawing.Style(titles=False)):
-                    figure, _ = one.draw()
-                    image = data_uri("image/svg+xml", drawing.encoded(figure, "svg"))
+                pictures.append(_drawn(figure))
             except Exception as error:  # of a plugin
-                self.note(f"The figure {one.stem} cannot be drawn: {error_text(error)}")
-            else:
-                title, width = (
-                    str(figure.get_label()) or one.stem,
-                    round(figure.get_figwidth() * _PIXELS),
-                )
-                found.append(Picture(title, image, width, name=one.stem))
-        return found
+                self.note(f"The figure {figure.stem} cannot be drawn: {error_text(error)}")
+        return pictures
 
     def of_samples(self, cells: Sequence[Cell], names: DisplayNames = NO_NAMES) -> Picture | None:
         """Return the samples of a model, of its first seed that has some.
@@ -89,21 +82,25 @@ class Pictures:
         """
         from jembench.report.figures.base import title_of
 
-        for group in grouped(sorted(cells, key=lambda cell: cell.fit.seed), lambda cell: cell.fit):
-            measured = sorted(
-                filter(_source, group), key=lambda cell: cell.metric.bare not in _SCORES
-            )
-            for cell in measured[:1]:
-                source = (
-                    f"{source_in_words(_source(cell))}, measured for {in_words(cell.metric.bare)}"
-                )
-                if image := (self._own if _source(cell) in _OWN else self._new_chains)(cell):
-                    return Picture(title_of(cell.fit, names), image, source=source)
-            if image := self._own(group[0]):
-                return Picture(
-                    title_of(group[0].fit, names), image, source="the model's own samples"
-                )
+        in_order = sorted(cells, key=lambda cell: cell.fit.seed)
+        for of_fit in grouped(in_order, lambda cell: cell.fit):
+            image, source = self._measured(of_fit)
+            if not image:
+                image, source = self._own(of_fit[0]), "the model's own samples"
+            if image:
+                return Picture(title_of(of_fit[0].fit, names), image, source=source)
         return None
+
+    def _measured(self, cells: Sequence[Cell]) -> tuple[str, str]:
+        """Return the samples of a fit that a metric measured, and their source; "" twice: none."""
+        on_samples = [cell for cell in cells if _source(cell)]
+        if not on_samples:
+            return "", ""
+        # the first of the preferred metrics, else of all
+        cell = min(on_samples, key=lambda cell: cell.metric.bare not in _SCORES)
+        image = self._own(cell) if _source(cell) in _OWN else self._new_chains(cell)
+        metric = in_words(cell.metric.bare)
+        return image, f"{source_in_words(_source(cell))}, measured for {metric}"
 
     def _own(self, cell: Cell) -> str:
         """Return the sample grid of a fit as a data URI; "" if it has none."""
@@ -123,32 +120,23 @@ class Pictures:
 
         It is "" if they are not stored.
         """
-        import numpy as np
-
-        from jembench.data.grid import GROUND, arranged, sheet
         from jembench.running.fit_samples import FRESH_SAMPLES, drawn_name
 
-        options, steps = (
-            cell.metric.options,
-            parts_of(_source(cell)).get("steps", "0"),
-        )
-        n = int(options.get("images", FRESH_SAMPLES))
+        options = cell.metric.options
+        sampler = None
         try:
-            trust.refuse_code([options.get("sampler", "")], "A result of the store")
-            sampler = (
-                registry.resolve("samplers", options["sampler"]) if "sampler" in options else None
-            )
-            folder = self.store.readings_of(
-                cell.fit.id, weights_digest(self.store.fit_folder(cell.fit))
-            )
-            for name in (
-                drawn_name(n, int(steps), conditional, sampler) for conditional in (False, True)
-            ):
-                if (path := folder / f"{name}.safetensors").exists():
-                    images = tensors.read(path, "", placed=True).tensors["images"].numpy()
-                    images = images[: 10 * max(1, min(10, LARGEST // (10 * images[0].size)))]
-                    grid = arranged(np.arange(len(images)), 10, -(-len(images) // 10))
-                    return png(sheet(images, grid, ground=GROUND), LARGEST)
+            count = int(options.get("images", FRESH_SAMPLES))
+            steps = int(parts_of(_source(cell)).get("steps", "0"))
+            if "sampler" in options:
+                trust.refuse_code([options["sampler"]], "A result of the store")
+                sampler = registry.resolve("samplers", options["sampler"])
+            weights = weights_digest(self.store.fit_folder(cell.fit))
+            folder = self.store.readings_of(cell.fit.id, weights)
+            for conditional in (False, True):
+                name = drawn_name(count, steps, conditional, sampler)
+                path = folder / f"{name}.safetensors"
+                if path.exists():
+                    return _grid_of(path)
         except Exception as error:  # of a plugin's sampler, or of a file that another version wrote
             self.note(f"The samples that {cell.metric} of {cell.fit} measured: {error_text(error)}")
         return ""
@@ -156,6 +144,29 @@ class Pictures:
     def note(self, problem: str) -> None:
         """Add a sentence about something that cannot be read or drawn."""
         self.left_out[printable(problem)] = None
+
+
+def _drawn(planned: Planned) -> Picture:
+    """Draw a planned figure as SVG."""
+    with drawing.styled(drawing.Style(titles=False)):
+        figure, _ = planned.draw()
+        image = data_uri("image/svg+xml", drawing.encoded(figure, "svg"))
+    title = str(figure.get_label()) or planned.stem
+    width = round(figure.get_figwidth() * _PIXELS)
+    return Picture(title, image, width, name=planned.stem)
+
+
+def _grid_of(path: Path) -> str:
+    """Return the samples in a file as a grid that is not too large, as a data URI."""
+    import numpy as np
+
+    from jembench.data.grid import GROUND, arranged, sheet
+
+    images = tensors.read(path, "", placed=True).tensors["images"].numpy()
+    rows = max(1, min(10, LARGEST // (10 * images[0].size)))
+    images = images[: 10 * rows]
+    grid = arranged(np.arange(len(images)), 10, -(-len(images) // 10))
+    return png(sheet(images, grid, ground=GROUND), LARGEST)
 
 
 def _source(cell: Cell) -> str:
@@ -171,7 +182,8 @@ def png(pixels: NDArray[np.uint8], side: int) -> str:
     from PIL import Image
 
     stream = io.BytesIO()
-    Image.fromarray(pixels).reduce(max(1, min(pixels.shape[:2]) // side)).save(stream, format="PNG")
+    factor = max(1, min(pixels.shape[:2]) // side)
+    Image.fromarray(pixels).reduce(factor).save(stream, format="PNG")
     return data_uri("image/png", stream.getvalue())
 
 

@@ -31,10 +31,12 @@ def html(document: Document) -> str:
 
     It has tables that sort and filter, figures, samples, and the protocol of each number.
     """
-    if page := document.page():
+    page = document.page()
+    if page:
         return render(page)
     tables = document.tables()
-    return render(Page(title=tables[0].title if tables else "Results", tables=tables))
+    title = tables[0].title if tables else "Results"
+    return render(Page(title=title, tables=tables))
 
 
 def render(page: Page, refresh: int | None = None) -> str:
@@ -67,15 +69,17 @@ def _unique() -> Callable[[str], str]:
     taken = set[str]()
 
     def unique(name: str) -> str:
-        found = unique(f"{name}-2") if name in taken else name
-        taken.add(found)
-        return found
+        while name in taken:
+            name = f"{name}-2"
+        taken.add(name)
+        return name
 
     return unique
 
 
 def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 @functools.cache
@@ -94,30 +98,19 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "key": key,
-        "breakable": breakable,
-        "details": details,
-        "anchor": anchor,
-    }
-    environment.filters |= {"slug": slug, "csv": _csv, "latex": _latex}
+    environment.filters.update(key=key, breakable=breakable, details=details, anchor=anchor)
+    environment.filters.update(slug=slug, csv=_csv, latex=_latex)
     return environment
 
 
 def details(row: Row) -> list[tuple[str, str]]:
     """Return a number's origin and its protocol part by part, as pairs of a name and a text."""
+    pairs = list(row.as_dict().items())
     protocol = parsed(row.protocol)
-    shown = {
-        name: value
-        for name, value in row.as_dict().items()
-        if name not in _SHOWN or protocol is None
-    }
-    parts = protocol.options.items() if protocol else ()
-    return [
-        (name, _text(value))
-        for name, value in (*shown.items(), *parts)
-        if value not in (None, "", ())
-    ]
+    if protocol:
+        pairs = [pair for pair in pairs if pair[0] not in _SHOWN]
+        pairs += protocol.options.items()
+    return [(name, _text(value)) for name, value in pairs if value not in (None, "", ())]
 
 
 def anchor(row: Row) -> str:
@@ -125,9 +118,8 @@ def anchor(row: Row) -> str:
 
     It has dots, which no other id of the page has.
     """
-    return ".".join(
-        map(slug, dict.fromkeys((row.name, row.dataset, row.recipe, row.metric, row.label)))
-    )
+    parts = dict.fromkeys((row.name, row.dataset, row.recipe, row.metric, row.label))
+    return ".".join(map(slug, parts))
 
 
 def _csv(table: Table) -> str:
@@ -144,13 +136,17 @@ _SHOWN = ("name", "status", "comparable", "protocol")  # in the table itself, or
 def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.8g}"
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return str(value)
 
 
 def key(cell: TableCell) -> str:
     """Return the number by which the page sorts a cell, or "" if it has none."""
     value = cell.row.value if cell.row else number_in(cell.value)
-    return repr(value) if value is not None and math.isfinite(value) else ""
+    if value is None or not math.isfinite(value):
+        return ""
+    return repr(value)
 
 
 def breakable(text: str) -> Markup:

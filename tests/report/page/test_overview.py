@@ -14,6 +14,7 @@ from PIL import Image
 from jembench import drawing
 from jembench.api.results import Results
 from jembench.data import grid
+from jembench.experiment.names import DisplayNames
 from jembench.interfaces import Value
 from jembench.report.layout import Report
 from jembench.report.page import content
@@ -36,7 +37,8 @@ def test_a_model_without_a_value_or_samples_has_the_reason_in_a_footnote(cell):
         *(cell("baseline", accuracy=VALUE), cell("baseline", "fid", outcome=NO_SAMPLES)),
     ]
     samples = {("jem", "digits", "digits"): Picture("", "", source="its own")}
-    found = overview(Report(cells).rows, samples, names={("", "longer"): "nine epochs"})
+    names = DisplayNames(recipes={"longer": "nine epochs"})
+    found = overview(Report(cells).rows, samples, names=names)
     assert [[text.value for text in line][-2:] for line in found.table.rows] == [
         *(["1.00", "1.00"], ["1.00", "—"], ["1.00", "N/A"])
     ]
