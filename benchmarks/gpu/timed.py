@@ -67,7 +67,7 @@ def cudnn(place: Place) -> None:
                 with place.trainer("jem", recipe, *settings) as trainer:
                     warm = place.warm_up(trainer.iterate)
                     took = place.pace(trainer.iterate, 50 if recipe == "fast" else 10)
-                    computed = trainer.computed
+                    computed = trainer.functions.computed
             finally:
                 torch.backends.cudnn.benchmark = False
             name = "on" if benchmark else "off"
@@ -148,7 +148,7 @@ def paper(place: Place) -> None:
         took = place.pace(trainer.iterate, 30)
         hours = trainer.iterations * took / 3600
         row = {"ms": 1e3 * took, "hours": hours, "warm": warm, "GiB": place.peak()}
-        place.note("paper", **row, **trainer.computed)
+        place.note("paper", **row, **trainer.functions.computed)
 
 
 # --- parts of an iteration, and other work --------------------------------------------------------
@@ -164,7 +164,9 @@ def compute(place: Place) -> None:
                 warm = place.warm_up(trainer.iterate)
                 ms = 1e3 * place.pace(trainer.iterate, 30)
                 memory = place.peak()
-                place.note("compute", net=net, warm=warm, ms=ms, GiB=memory, **trainer.computed)
+                place.note(
+                    "compute", net=net, warm=warm, ms=ms, GiB=memory, **trainer.functions.computed
+                )
 
 
 def profile(place: Place) -> None:
@@ -236,7 +238,7 @@ def recipes(place: Place) -> None:
                 trainer.iterate()
                 row["seconds"] = seconds(trainer.iterate, place.device)
                 row["loss"] = float(trainer.iterate()["loss"])
-                row |= trainer.computed | {"GiB": place.peak()}
+                row |= trainer.functions.computed | {"GiB": place.peak()}
         except Exception as error:  # a finding; the others are measured as well
             row["error"] = f"{type(error).__name__}: {str(error)[:300]}"
         place.note("recipes", **row)

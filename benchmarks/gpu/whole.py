@@ -57,11 +57,11 @@ class FixedIndices:
 
 def without_graphs(trainer: Trainer) -> None:
     """Let a trainer capture neither its chains nor its losses, which may still be compiled."""
-    trainer.graph = None
-    if trainer.execution.compiled:
+    trainer.functions.graph = None
+    if trainer.functions.execution.compiled:
         for name, phase in trainer.phases.items():
-            compiled = execution.compiled(phase.loss, trainer.given_up, captured=False)
-            trainer._losses[name] = compiled
+            compiled = execution.compiled(phase.loss, trainer.functions.given_up, captured=False)
+            trainer.functions.losses[name] = compiled
 
 
 class WholeIteration:
@@ -93,8 +93,8 @@ class WholeIteration:
         self._fix_rates()
 
         self.starts: ChainState | None = None
-        waits = not isinstance(getattr(trainer.sampler, "starts", None), DrawnStart)
-        self.starts_before = trainer.sampler is not None and waits
+        waits = not isinstance(getattr(trainer.chains.sampler, "starts", None), DrawnStart)
+        self.starts_before = trainer.chains.sampler is not None and waits
         if self.starts_before:
             self._fix_starts()
         self.stream = torch.cuda.Stream(device) if device.type != "cpu" else None
@@ -106,8 +106,8 @@ class WholeIteration:
         trainer = self.trainer
         if trainer.model.chains == "conditional" or trainer.recipe.chains.conditional:
             raise ValueError("The classes of chains that start before the graph are not known.")
-        self._draw_starts = trainer.sampler.init
-        trainer.sampler.init = lambda *_, **__: self.starts
+        self._draw_starts = trainer.chains.sampler.init
+        trainer.chains.sampler.init = lambda *_, **__: self.starts
 
     def _fix_rates(self) -> None:
         """Let the optimisers read their learning rates from tensors."""
@@ -141,7 +141,7 @@ class WholeIteration:
         for stream in self.streams.values():
             stream.advance()
         if self.starts_before:
-            drawn = self._draw_starts(trainer.chain_count, generator=trainer.generator)
+            drawn = self._draw_starts(trainer.chains.count, generator=trainer.chains.generator)
             if self.starts is None:
                 self.starts = drawn
             for fixed, value in zip(self.starts, drawn, strict=True):
@@ -183,7 +183,7 @@ class WholeIteration:
     def _generators(self) -> list[Generator]:
         """Return the device's generators that an iteration draws from, beside PyTorch's own."""
         trainer = self.trainer
-        held = [value for part in (trainer, trainer.batches) for value in vars(part).values()]
+        held = [*vars(trainer.chains).values(), *vars(trainer.batches).values()]
         generators = [value for value in held if isinstance(value, Generator)]
         return [one for one in generators if one.device.type == trainer.device.type]
 
@@ -194,10 +194,12 @@ class WholeIteration:
         batch = trainer.group.cut(whole)._replace(iteration=self.number)
         trainer.model.train()
         first = batch
-        if trainer._pass_first:
-            with execution.autocast(trainer.execution.precision, trainer.device):
-                first = batch._replace(logits=trainer._pass_first(batch.x))
-        negatives = trainer._negatives(whole)
+        if trainer.functions.pass_first:
+            with execution.autocast(trainer.functions.execution.precision, trainer.device):
+                first = batch._replace(logits=trainer.functions.pass_first(batch.x))
+        negatives = trainer.chains.negatives(
+            whole, trainer.functions, trainer.sampling_steps, trainer._chance
+        )
         for phase in trainer.phases:
             values |= trainer._step(phase, first, batch, negatives)
             first = batch

@@ -25,7 +25,7 @@ from jembench.running.evaluation import limited
 from jembench.running.planned import PlannedFit
 from jembench.stopping import is_request
 from jembench.training import snapshots
-from jembench.training.loop import make_sampler
+from jembench.training.chains import make_sampler
 
 
 class Outlook(NamedTuple):
@@ -191,7 +191,7 @@ def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) 
             planned = replace(
                 planned,
                 model=model,
-                sampler=trainer.sampler,
+                sampler=trainer.chains.sampler,
                 buffers=len(snapshots.moments(trainer)),
                 iterations=trainer.iterations,
             )

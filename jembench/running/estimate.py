@@ -56,7 +56,7 @@ class _Probe(Trainer):
 
     @property
     def sampling_steps(self) -> int:
-        if self.length is None or self.sampler is None:
+        if self.length is None or self.chains.sampler is None:
             return super().sampling_steps
         return self.length
 
@@ -110,7 +110,8 @@ def _timed_chains(trainer: _Probe, length: int) -> float:
     """Return the median seconds of an iteration with chains of a length."""
     trainer.length = length
     warm_up, repeats = 1, 3
-    if trainer.execution.compiled or trainer.execution.captured:
+    execution = trainer.functions.execution
+    if execution.compiled or execution.captured:
         warm_up = WARM_UP
     for _ in range(warm_up):
         seconds = _timed(trainer)

@@ -34,8 +34,8 @@ from jembench.store.checkpoint import load_weights
 from jembench.store.fits import HISTORY, INTERVENTIONS, RECORD, FitRecord, age
 from jembench.store.store import Store
 from jembench.training import processes, snapshots
+from jembench.training.chains import make_sampler
 from jembench.training.fit import train
-from jembench.training.loop import make_sampler
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +139,7 @@ class FitWork:
 
         # what the results of the model depend on
         about |= {
-            "execution": trainer.computed,
+            "execution": trainer.functions.computed,
             # processes that wait for a processor
             "other_load": max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1)),
             "passes": sum(row["passes"] * row["iterations"] for row in fitted.history),

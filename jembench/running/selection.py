@@ -4,7 +4,6 @@ A metric on validation images decides. The chains are those that generate images
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import NamedTuple
 
 from jembench.catalog import registry
@@ -18,7 +17,7 @@ from jembench.interfaces.metrics import Metric
 from jembench.models import execution
 from jembench.running.caches import FeatureBank
 from jembench.running.evaluation import TrainedFit
-from jembench.training.fit import Selected
+from jembench.training.choice import Selected
 from jembench.training.loop import Trainer
 
 
@@ -68,11 +67,10 @@ def selector(fit: FitPlan, bank: FeatureBank, trainer: Trainer) -> Callable[[], 
         return None
 
     def select() -> Selected:
-        average = trainer.average.in_place_of(trainer.model) if trainer.average else nullcontext()
-        with average, execution.mode(trainer.model, train=False):
+        with trainer.averaged(), execution.mode(trainer.model, train=False):
             measured = TrainedFit(
                 model=trainer.model,
-                sampler=trainer.sampler,
+                sampler=trainer.chains.sampler,
                 dataset=HeldOut(bank.dataset, validation),
                 device=trainer.device,
                 seed=fit.seed,

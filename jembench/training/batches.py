@@ -118,21 +118,24 @@ class Batches:
         images, labels = train.images.to(device), train.labels.to(device)
         self.sources = dict.fromkeys(("marginal", "labelled"), (images, labels))
         if recipe.data.labelled:
-            labelled = draw_labelled(
-                train.labels, recipe.data.labelled, seeds.generator(seed, "labels")
-            ).to(device)
-            self.sources["labelled"] = images[labelled], labels[labelled]
+            generator = seeds.generator(seed, "labels")
+            drawn = draw_labelled(train.labels, recipe.data.labelled, generator).to(device)
+            self.sources["labelled"] = images[drawn], labels[drawn]
         self.sizes = {
             "marginal": recipe.batch_size,
             "labelled": recipe.data.labelled_batch or recipe.batch_size,
         }
-        self.outliers = _outliers(train, data, recipe) if outliers else None
-        if self.outliers:
+        self.outliers = None
+        if outliers:
+            self.outliers = _outliers(train, data, recipe)
             self.sizes["outliers"] = recipe.data.outlier_batch or recipe.batch_size
-        epoch = "labelled" if recipe.data.shared else recipe.data.epoch
+        epoch = recipe.data.epoch
+        if recipe.data.shared:
+            epoch = "labelled"
         self.per_epoch = len(self.sources[epoch][0]) // self.sizes[epoch]
-        named = recipe.data.augmentation
-        then = registry.resolve("augmentations", named).make() if named else None
+        then = None
+        if named := recipe.data.augmentation:
+            then = registry.resolve("augmentations", named).make()
         self.augmentation = Augmentation(pad=recipe.data.pad, flip=recipe.data.flip, then=then)
         self.augmentation.check(*data.shape[1:])
 
@@ -140,12 +143,10 @@ class Batches:
         """Start all random streams, with a seed derived from ``again``."""
         self.generator = seeds.generator(self.root, f"images{again}", self.device)
         self.outlier_generator = seeds.generator(self.root, f"outliers{again}", self.device)
-        self.streams = {
-            kind: IndexStream(
-                len(images), self.sizes[kind], seeds.generator(self.root, f"order/{kind}{again}")
-            )
-            for kind, (images, _) in self.sources.items()
-        }
+        self.streams = {}
+        for kind, (images, _) in self.sources.items():
+            generator = seeds.generator(self.root, f"order/{kind}{again}")
+            self.streams[kind] = IndexStream(len(images), self.sizes[kind], generator)
 
     def draw(self) -> Batch:
         """Draw the next batch on the device of training.
@@ -161,7 +162,8 @@ class Batches:
                 # from other memory the copy would make the host wait for the device
                 indices = indices.pin_memory()
             indices = indices.to(self.device, non_blocking=True)
-            images, labels = (part[indices] for part in self.sources[kind])
+            images, labels = self.sources[kind]
+            images, labels = images[indices], labels[indices]
             if kind == "labelled" or self.options.augment_marginal:
                 images = self.augmentation(images, self.generator)
             std = noise_to_model(self.options.noise, self.bounds)
@@ -175,14 +177,11 @@ class Batches:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state that the next batch depends on."""
-        generators = {"generator": self.generator}
+        streams = {name: stream.state_dict() for name, stream in self.streams.items()}
+        state: dict[str, Any] = {"streams": streams, "generator": self.generator.get_state()}
         if self.outliers:
-            generators["outlier_generator"] = self.outlier_generator
-        states = {name: generator.get_state() for name, generator in generators.items()}
-        return {
-            "streams": {name: stream.state_dict() for name, stream in self.streams.items()},
-            **states,
-        }
+            state["outlier_generator"] = self.outlier_generator.get_state()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state that :meth:`state_dict` returned.

@@ -39,8 +39,8 @@ class Checkpoints:
         Raises:
             StoreError: if it cannot be written. The former checkpoints are kept.
         """
-        choose = max if over_newest else min
-        path = choose(self._turns, key=lambda path: self._age(path) if path.exists() else -2)
+        oldest, newest = sorted(self._turns, key=self._age)
+        path = newest if over_newest else oldest
         checkpoint.write(path, state, age=iteration, placed=True)
         self._damaged.discard(path)
 
@@ -84,8 +84,11 @@ class Checkpoints:
             path.unlink()
 
     def _newest_first(self) -> list[Path]:
-        turns = sorted((path for path in self._turns if path.exists()), key=self._age, reverse=True)
-        return [*turns, *([self._start] if self._start.exists() else [])]
+        turns = sorted(self._turns, key=self._age, reverse=True)
+        return [path for path in (*turns, self._start) if path.exists()]
 
     def _age(self, path: Path) -> int:
+        """Return the iteration of a state; -1: it is damaged; -2: it is not there."""
+        if not path.exists():
+            return -2
         return -1 if path in self._damaged else checkpoint.age_of(path)

@@ -184,8 +184,9 @@ def remedies(recipe: Recipe, *, chains: bool) -> tuple[Remedy, ...]:
 
     None if the guard only watches, and none of chains without ``chains``.
     """
-    ladder = recipe.guard.ladder if recipe.guard.mode == "repair" else ()
-    return tuple(remedy for remedy in ladder if chains or remedy in ("seed", "rate"))
+    if recipe.guard.mode != "repair":
+        return ()
+    return tuple(remedy for remedy in recipe.guard.ladder if chains or remedy in ("seed", "rate"))
 
 
 class Starts(NamedTuple):
@@ -232,10 +233,11 @@ def _misplaced(
     ``data`` and ``samples`` name the columns of mean energies.
     """
     image = max(row[HIGHEST_DATA] - row[data] for row in rows)
-    highest_start, mean_start = (max(start - rows[-1][data], image) for start in starts)
+    highest_start = max(starts.highest - rows[-1][data], image)
+    mean_start = max(starts.mean - rows[-1][data], image)
     highest = _lasting([row[HIGHEST] - row[data] for row in rows])
-    above = _lasting([row[samples] - row[data] for row in rows])
-    below = _lasting([row[data] - row[samples] for row in rows])
+    distances = [row[samples] - row[data] for row in rows]
+    above, below = _lasting(distances), _lasting([-distance for distance in distances])
     if highest > HIGHEST_LIMIT * highest_start > 0:
         sample = f"the highest sample lay {highest:.3g} above the data in energy"
         return f"{sample}, the highest random start {highest_start:.3g}"
@@ -263,16 +265,16 @@ def lost_contact(
     if rows and _is_flat(rows[-1]) and not all(map(_is_flat, rows)):
         return f"all images and samples had the energy {rows[-1][HIGHEST_DATA]:.3g}"
     distances = _distances(history, chains=chains)
-    last = distances[-1 if ended else -LOST :]
+    limit, judged = OUTSIDE, len(distances) >= LOST
     if chains:
         limit, judged = FAR, _near(distances) >= CONTACT or (ended and _repaired(history))
-    else:
-        limit, judged = OUTSIDE, len(distances) >= LOST
-    if not judged or not last:
+    if not judged or not distances:
         return None
+    last, windows = distances[-LOST:], f"{LOST} windows"
+    if ended:
+        last, windows = distances[-1:], "the last window"
     much = f"by {abs(last[-1]):.2g} times as much as the highest training image"
     if min(last) >= limit:
-        windows = "the last window" if ended else f"{LOST} windows"
         return f"samples lay above the data for {windows}, {much}"
     if not chains and max(distances[-LOST:]) <= -limit:
         return f"samples lay below the data for {LOST} windows, {much}"
@@ -288,9 +290,9 @@ def is_doubtful(history: Sequence[Mapping[str, float]], *, chains: bool = True) 
     enough, since training may go back from its last window.
     """
     distances = _distances(history, chains=chains)
-    contact = 1 if _repaired(history) else CONTACT
-    if not chains:
-        contact = 0
+    contact = 0
+    if chains:
+        contact = 1 if _repaired(history) else CONTACT
     return bool(distances) and _near(distances) >= contact and distances[-1] >= NEAR
 
 
@@ -299,7 +301,8 @@ def is_judged(history: Sequence[Mapping[str, float]], *, chains: bool) -> bool:
 
     ``chains`` is the same as for :func:`lost_contact`.
     """
-    return sum(not _is_flat(row) for row in _path(history)) >= (1 if chains else LOST)
+    telling = [row for row in _path(history) if not _is_flat(row)]
+    return len(telling) >= (1 if chains else LOST)
 
 
 def _near(distances: Sequence[float]) -> int:
@@ -322,10 +325,12 @@ def _distances(history: Sequence[Mapping[str, float]], *, chains: bool) -> list[
     for row in _path(history):
         data = row[f"{_prefix(row)}energy_data"]
         gap, spread = row[f"{_prefix(row)}energy_samples"] - data, row[HIGHEST_DATA] - data
+        distance = 0.0
         if spread > 0:
-            distances.append(gap / spread)
-        else:
-            distances.append(0.0 if chains or _is_flat(row) else math.copysign(math.inf, gap))
+            distance = gap / spread
+        elif not (chains or _is_flat(row)):
+            distance = math.copysign(math.inf, gap)
+        distances.append(distance)
     return distances
 
 

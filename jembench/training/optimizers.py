@@ -24,7 +24,9 @@ def phases_of(model: Any) -> dict[str, Phase]:
 
     They are that of ``training_loss``, named "", and those of the model's phases.
     """
-    further = model.phases() if isinstance(model, Phased) else {}
+    further: dict[str, Phase] = {}
+    if isinstance(model, Phased):
+        further |= model.phases()
     taken = {parameter for phase in further.values() for parameter in phase.parameters}
     rest = [parameter for parameter in model.parameters() if parameter not in taken]
     return {"": Phase(rest, model.training_loss), **further}
@@ -49,8 +51,9 @@ def make_optimizer(parameters: Iterable[nn.Parameter], options: Optimizer) -> to
         "fused": True,
     }
     accepted = inspect.signature(factory).parameters
-    given = {name: read_untyped(text) for name, text in named.options.items()}
-    arguments = {name: value for name, value in constants.items() if name in accepted} | given
+    arguments = {name: value for name, value in constants.items() if name in accepted}
+    for name, text in named.options.items():
+        arguments[name] = read_untyped(text)
     try:
         optimizer: torch.optim.Optimizer = factory(parameters, **arguments)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -74,9 +77,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -
         for name, value in values.items():
             if isinstance(value, Tensor):
                 like = parameter if value.shape == parameter.shape else value
-                values[name] = torch.empty_like(like, dtype=value.dtype, device=value.device).copy_(
-                    value
-                )
+                place = torch.empty_like(like, dtype=value.dtype, device=value.device)
+                values[name] = place.copy_(value)
 
 
 @contextmanager
@@ -97,14 +99,18 @@ def sam_perturbation(model: nn.Module, radius: float, *, adaptive: bool) -> Iter
     weights = list(model.parameters())
     before = [weight.detach().clone() for weight in weights]
     with torch.no_grad():
-        scales = [weight.abs() if adaptive else torch.ones_like(weight) for weight in before]
-        gradients = [
-            torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights
-        ]
-        scaled = [scale * gradient for scale, gradient in zip(scales, gradients, strict=True)]
-        length = torch.stack([part.norm() for part in scaled]).norm() + TINY
-        for weight, scale, part in zip(weights, scales, scaled, strict=True):
-            weight.add_(scale * part * (radius / length))
+        directions, lengths = [], []
+        for weight, value in zip(weights, before, strict=True):
+            scale, scaled = torch.ones_like(value), torch.zeros_like(value)
+            if adaptive:
+                scale = value.abs()
+            if weight.grad is not None:
+                scaled = scale * weight.grad
+            lengths.append(scaled.norm())
+            directions.append(scale * scaled)
+        length = torch.stack(lengths).norm() + TINY
+        for weight, direction in zip(weights, directions, strict=True):
+            weight.add_(direction * (radius / length))
     try:
         yield
     finally:
@@ -128,7 +134,7 @@ class WeightAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.state = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        self.state = {name: value.clone() for name, value in model.state_dict().items()}
 
     @torch.no_grad()
     def update(self, model: nn.Module, number: int) -> None:
@@ -138,12 +144,14 @@ class WeightAverage:
         """
         weight = 1 - min(self.decay, number / (number + 9))
         current = model.state_dict()
-        smooth = [name for name, value in self.state.items() if value.is_floating_point()]
-        torch._foreach_lerp_(
-            [self.state[name] for name in smooth], [current[name] for name in smooth], weight
-        )
-        for name in self.state.keys() - set(smooth):
-            self.state[name].copy_(current[name])
+        averages, values = [], []
+        for name, average in self.state.items():
+            if average.is_floating_point():
+                averages.append(average)
+                values.append(current[name])
+            else:
+                average.copy_(current[name])
+        torch._foreach_lerp_(averages, values, weight)
 
     @contextmanager
     def in_place_of(self, model: nn.Module) -> Iterator[None]:

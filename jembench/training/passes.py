@@ -47,28 +47,29 @@ def of_losses(
         the number; 0: the layer was not called, so that it is not known.
     """
     images = {name: torch.zeros(size, *data.shape, device=device) for name, size in sizes.items()}
-    x_labelled, samples = images["labelled"], images["samples"]
-    y, classes = (
-        torch.zeros(len(images), dtype=torch.int64, device=device)
-        for images in (x_labelled, samples)
-    )
-    batch = Batch(
-        x_labelled if shared else images["marginal"], x_labelled, y, outliers=images["outliers"]
-    )
+    labels = {name: x.new_zeros(len(x), dtype=torch.int64) for name, x in images.items()}
+    x = images["labelled" if shared else "marginal"]
+    batch = Batch(x, images["labelled"], labels["labelled"], outliers=images["outliers"])
+    negatives = None
+    if sizes["samples"]:
+        negatives = Negatives(images["samples"], labels["samples"])
     seen: list[int] = []
-    parts = list(model.modules())[1:]  # the model itself is not called
-    own = {part: set(part.parameters(recurse=False)) for part in parts}
-    layers = {
-        next((part for part in parts if own[part].intersection(phase.parameters)), model)
-        for phase in phases
-    }
 
-    def count(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        seen.append(len(next(iter((*given, *named.values())))))
+    def count(_: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
+        seen.append(len(next(iter((*positional, *named.values())))))
 
+    layers = {_first_layer(model, phase) for phase in phases}
     with ExitStack() as hooks, unchanged_buffers(model), seeds.drawing(0, "passes", device):
         for layer in layers:
             hooks.enter_context(layer.register_forward_pre_hook(count, with_kwargs=True))
         for phase in phases:
-            phase.loss(batch, Negatives(samples, classes) if len(samples) else None)
+            phase.loss(batch, negatives)
     return sum(seen)
+
+
+def _first_layer(model: nn.Module, phase: Phase) -> nn.Module:
+    """Return the first layer with parameters of a phase; the model itself is not called."""
+    for layer in list(model.modules())[1:]:
+        if set(layer.parameters(recurse=False)).intersection(phase.parameters):
+            return layer
+    return model

@@ -47,10 +47,12 @@ class Group:
         """Return this process's part of every tensor, along the first dimension."""
         if self.size == 1:
             return values
-        return _map(
-            lambda x: x[self.rank * len(x) // self.size : (self.rank + 1) * len(x) // self.size],
-            values,
-        )
+
+        def own(x: Tensor) -> Tensor:
+            begin, end = self.rank * len(x), (self.rank + 1) * len(x)
+            return x[begin // self.size : end // self.size]
+
+        return _map(own, values)
 
     def gather(self, values: T) -> T:
         """Join each tensor in ``values`` with those of other processes, by rank."""
@@ -60,10 +62,9 @@ class Group:
         from torch import distributed
 
         def joined(x: Tensor) -> Tensor:
-            parts = [
-                torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(self.size)
-            ]
-            distributed.all_gather(parts, x.contiguous())
+            x = x.contiguous()
+            parts = [torch.empty_like(x) for _ in range(self.size)]
+            distributed.all_gather(parts, x)
             return torch.cat(parts)
 
         return _map(joined, values)
@@ -79,9 +80,8 @@ class Group:
             flat = torch.cat([tensor.flatten() for tensor in tensors])
             distributed.all_reduce(flat)
             means = torch.split(flat / self.size, [tensor.numel() for tensor in tensors])
-            torch._foreach_copy_(
-                list(tensors), [mean.view_as(x) for mean, x in zip(means, tensors, strict=True)]
-            )
+            shaped = [mean.view_as(x) for mean, x in zip(means, tensors, strict=True)]
+            torch._foreach_copy_(list(tensors), shaped)
 
     def broadcast(self, value: Any) -> Any:
         """Return the value of rank 0.
@@ -159,9 +159,9 @@ class Group:
 def _map(function: Any, values: T) -> T:
     """Apply a function to every tensor in ``values``."""
     from torch import Tensor
-    from torch.utils._pytree import tree_map
+    from torch.utils._pytree import tree_map_only
 
-    mapped: T = tree_map(lambda leaf: function(leaf) if isinstance(leaf, Tensor) else leaf, values)
+    mapped: T = tree_map_only(Tensor, function, values)
     return mapped
 
 
@@ -196,13 +196,11 @@ def joined(started: Group, device: str) -> Iterator[torch.device]:
 
     from jembench.models import devices
 
-    own = devices.resolve(device)
+    own, backend = devices.resolve(device), "gloo"
     if own.type == "cuda":
-        own = devices.resolve(f"cuda:{started.local_rank}")
+        own, backend = devices.resolve(f"cuda:{started.local_rank}"), "cpu:gloo,cuda:nccl"
         torch.cuda.set_device(own)
-    distributed.init_process_group(
-        "cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo", timeout=TIMEOUT
-    )
+    distributed.init_process_group(backend, timeout=TIMEOUT)
     group = started
     try:
         if group.rank:

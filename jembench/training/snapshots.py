@@ -22,6 +22,7 @@ from jembench.store import checkpoint
 from jembench.training.loop import Trainer
 
 COUNT = 5
+NUMBERS = range(1, COUNT + 1)
 
 
 def due(trainer: Trainer) -> int | None:
@@ -34,10 +35,10 @@ def due(trainer: Trainer) -> int | None:
     """
     every = trainer.recipe.log_every
     before = (trainer.iteration - 1) // every * every  # also in a window that was interrupted
-    return next(
-        (number for number, at in moments(trainer).items() if before < at <= trainer.iteration),
-        None,
-    )
+    for number, iteration in moments(trainer).items():
+        if before < iteration <= trainer.iteration:
+            return number
+    return None
 
 
 def moments(trainer: Trainer) -> dict[int, int]:
@@ -46,10 +47,12 @@ def moments(trainer: Trainer) -> dict[int, int]:
     A short training has fewer; a sampler that keeps no chains none.
     """
     apart = max(trainer.batches.per_epoch, trainer.recipe.log_every)
-    iterations = {
-        number: trainer.iterations - (COUNT - number) * apart for number in range(1, COUNT + 1)
-    }
-    return {number: iteration for number, iteration in iterations.items() if iteration > 0}
+    iterations = {}
+    for number in NUMBERS:
+        iteration = trainer.iterations - (COUNT - number) * apart
+        if iteration > 0:
+            iterations[number] = iteration
+    return iterations
 
 
 def keep(folder: Path, number: int, trainer: Trainer) -> None:
@@ -65,13 +68,11 @@ def keep(folder: Path, number: int, trainer: Trainer) -> None:
     Raises:
         StoreError: if the file cannot be written.
     """
-    chains = trainer.sampler.kept() if trainer.sampler else None
+    sampler = trainer.chains.sampler
+    chains = sampler.kept() if sampler else None
     if chains is not None:
-        parts = {
-            "images": to_uint8(chains.x, trainer.data.bounds),
-            "labels": chains.y,
-            "ages": chains.ages,
-        }
+        images = to_uint8(chains.x, trainer.data.bounds)
+        parts = {"images": images, "labels": chains.y, "ages": chains.ages}
         checkpoint.write(_path(folder, number), parts, age=trainer.iteration, placed=True)
 
 
@@ -81,12 +82,15 @@ def read(folder: Path) -> list[Samples]:
     Raises:
         CheckpointError: if one is damaged, or of another fit.
     """
-    paths = [
-        path for path in (_path(folder, number) for number in range(1, COUNT + 1)) if path.exists()
-    ]
     remedy = f"Remove the folder {folder} to train the model again."
-    states = [checkpoint.read(path, remedy, placed=True) for path in paths]
-    return [Samples(parts["images"], parts["labels"], "buffer", parts["ages"]) for parts in states]
+    buffers = []
+    for number in NUMBERS:
+        path = _path(folder, number)
+        if path.exists():
+            parts = checkpoint.read(path, remedy, placed=True)
+            samples = Samples(parts["images"], parts["labels"], "buffer", parts["ages"])
+            buffers.append(samples)
+    return buffers
 
 
 def together(buffers: Sequence[Samples]) -> Samples:
@@ -102,11 +106,8 @@ def pixelwise_mean(buffers: Sequence[Samples]) -> Samples:
     """
     total = torch.stack([buffer.images for buffer in buffers]).sum(0)
     count = len(buffers)
-    return Samples(
-        (2 * total + count).div(2 * count, rounding_mode="floor").byte(),
-        buffers[-1].labels,
-        "buffer",
-    )
+    mean = (2 * total + count).div(2 * count, rounding_mode="floor")
+    return Samples(mean.byte(), buffers[-1].labels, "buffer")
 
 
 def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:

@@ -76,8 +76,8 @@ def make_trainer(net=None, **settings):
 
 class Chains:
     def __init__(self, trainer):
-        self.grad_energy, self.generator = trainer.grad_energy, trainer.generator
-        trainer.grad_energy = self
+        self.grad_energy, self.generator = trainer.functions.grad_energy, trainer.chains.generator
+        trainer.functions.grad_energy = self
         self.start = None
 
     def __call__(self, x, y):
@@ -133,7 +133,7 @@ def test_training_is_algorithm_1(settings, rounding):
     for _ in range(3):
         chains = Chains(trainer)
         values = trainer.iterate()
-        trainer.grad_energy = chains.grad_energy
+        trainer.functions.grad_energy = chains.grad_energy
         batch, negatives = trainer.model.seen
         loss, samples = textbook(reference, chains, batch)
         assert float(values["loss"]) == pytest.approx(loss, abs=rounding * 4)
@@ -259,7 +259,7 @@ def test_memory_that_is_too_small_says_nothing_about_the_compiler(monkeypatch, f
 
 def test_a_trainer_remembers_how_it_computed(monkeypatch):
     monkeypatch.setattr(torch, "compile", no_backend)
-    assert make_trainer().computed == {
+    assert make_trainer().functions.computed == {
         "precision": "float32",
         "layout": "channels_last",
         "compiled": False,
@@ -269,13 +269,13 @@ def test_a_trainer_remembers_how_it_computed(monkeypatch):
         "cudnn_benchmark": False,
     }
     trainer = make_trainer(**{"compute.compile": "on"})
-    assert trainer.computed["compiled"]
+    assert trainer.functions.computed["compiled"]
     with pytest.warns(Fallback):
         assert [len(trainer.iterate()) for _ in range(2)]
-    assert not trainer.computed["compiled"]
-    assert trainer.computed["not_compiled"] == ["OSError: no C++ compiler"] * 2
+    assert not trainer.functions.computed["compiled"]
+    assert trainer.functions.computed["not_compiled"] == ["OSError: no C++ compiler"] * 2
     with pytest.warns(Fallback):
-        assert make_trainer(Viewing()).computed["layout"] == "contiguous"
+        assert make_trainer(Viewing()).functions.computed["layout"] == "contiguous"
 
 
 class Plain(nn.Module):

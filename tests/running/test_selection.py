@@ -10,7 +10,7 @@ from jembench.running.building import make_model, make_trainer
 from jembench.running.caches import FeatureBank
 from jembench.running.check import look_ahead
 from jembench.running.selection import selector
-from jembench.training.fit import Selected
+from jembench.training.choice import Selected
 
 FRESH = "class-samples:source=fresh,images=30"
 

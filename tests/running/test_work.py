@@ -157,7 +157,7 @@ def test_looking_ahead_builds_one_model_for_all_seeds_and_metrics_and_keeps_none
 
 def test_looking_ahead_makes_no_optimiser(plan, monkeypatch):
     """The first one imports PyTorch's compiler, which takes longer than a whole plan."""
-    monkeypatch.setattr("jembench.training.loop.make_optimizer", pytest.fail)
+    monkeypatch.setattr("jembench.training.state.make_optimizer", pytest.fail)
     look_ahead(plan("jem classifier"))
 
 

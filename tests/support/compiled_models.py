@@ -87,7 +87,7 @@ def iterations(model, mode="eval"):
         losses.append([trainer.iterate()["loss"] for _ in range(2)][-1])
         ends.append(torch.cat([value.detach().flatten() for value in one.parameters()]) - before)
     return {
-        "not compiled": trainer.computed["not_compiled"],
+        "not compiled": trainer.functions.computed["not_compiled"],
         "loss": difference(losses[1], losses[0]),
         "weights": difference(ends[1], ends[0]),
     }
@@ -138,7 +138,7 @@ def many_trainings(count):
         trainer = make_trainer(Linear(width), "on")
         trainer.iterate()
         trainer.iterate()
-        given_up.append(trainer.computed["not_compiled"])
+        given_up.append(trainer.functions.computed["not_compiled"])
     return given_up
 
 

@@ -45,7 +45,7 @@ def gpu():
 
 def starts_of_classes(trainer):
     """Such chains begin by other operations for each class: the host must know which restart."""
-    return isinstance(getattr(trainer.sampler, "starts", None), ClassGaussianStart)
+    return isinstance(getattr(trainer.chains.sampler, "starts", None), ClassGaussianStart)
 
 
 def make_trainer(spec, *settings):
@@ -109,7 +109,8 @@ def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resum
             compare(trainer.iterate(), expected)
             compare(resumed.iterate(), expected)
         assert [graph.log[:3] for graph in graphs] == [["register", "capture", "replay"]] * 2
-    assert (trainer.computed["captured"], trainer.computed["not_captured"]) == (True, [])
+    computed = trainer.functions.computed
+    assert (computed["captured"], computed["not_captured"]) == (True, [])
     compare(resumed.model.state_dict(), plain.model.state_dict())
 
 
@@ -124,8 +125,8 @@ def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resum
 )
 def test_a_planted_wait_is_noted(gpu, planted, wait):
     trainer = make_trainer("baseline:net=small-1")
-    plain = trainer._losses[""]
-    trainer._losses[""] = lambda *both: (lambda loss: loss._replace(total=planted(loss)))(
+    plain = trainer.functions.losses[""]
+    trainer.functions.losses[""] = lambda *both: (lambda loss: loss._replace(total=planted(loss)))(
         plain(*both)
     )
     gpu.waits.clear()
@@ -135,8 +136,8 @@ def test_a_planted_wait_is_noted(gpu, planted, wait):
 
 def test_a_planted_tensor_of_the_cpu_is_refused(gpu):
     trainer = make_trainer("baseline:net=small-1")
-    plain = trainer._losses[""]
-    trainer._losses[""] = lambda *both: (
+    plain = trainer.functions.losses[""]
+    trainer.functions.losses[""] = lambda *both: (
         lambda loss: loss._replace(total=loss.total + torch.zeros(1))
     )(plain(*both))
     with pytest.raises(MixedDevices):

@@ -22,7 +22,8 @@ from jembench.errors import CheckpointError, Diverged, OutOfTime, StoreError
 from jembench.models.nets import small
 from jembench.models.wide_resnet import ResidualNet
 from jembench.training import guard
-from jembench.training.fit import Selected, train
+from jembench.training.choice import Selected
+from jembench.training.fit import train
 from tests.training.conftest import ToyPhased
 
 
@@ -155,7 +156,7 @@ def test_without_validation_images_the_last_is_kept_and_no_other_written(make_tr
 
 def poison_a_chain(trainer):
     def change(loss):
-        trainer.sampler.images[0] = float("inf")
+        trainer.chains.sampler.images[0] = float("inf")
         return loss
 
     return change

@@ -61,7 +61,7 @@ def test_the_host_never_waits_within_an_iteration(dropout, compile):
     running = trainer(f"compute.compile={compile}", model=f"jem:net=small-4,dropout={dropout}")
     for _ in range(WARM_UP + 1):  # fills the buffer, chooses algorithms, captures the chain
         running.iterate()
-    assert running.computed["captured"] == (compile == "auto")
+    assert running.functions.computed["captured"] == (compile == "auto")
     with no_waits():
         running.iterate()
 
@@ -70,8 +70,8 @@ def compare(found, expected):
     """Two trainers after the same iterations: the same chains, bit for bit, and generators that
     have come as far.
     """
-    assert torch.equal(found.generator.get_state(), expected.generator.get_state())
-    assert torch.equal(found.sampler.images, expected.sampler.images)
+    assert torch.equal(found.chains.generator.get_state(), expected.chains.generator.get_state())
+    assert torch.equal(found.chains.sampler.images, expected.chains.sampler.images)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resum
             assert [float(one.iterate()["loss"]) for one in part] == [expected] * len(part)
         for one in part:
             compare(one, plain)
-            assert one.computed["captured"], one.computed["not_captured"]
+            assert one.functions.computed["captured"], one.functions.computed["not_captured"]
         resumed.load_state_dict(fast.state_dict())
 
 
@@ -119,7 +119,7 @@ def test_a_sampler_that_waits_for_the_device_goes_step_by_step(when):
     for _ in range(3):
         assert float(fast.iterate()["loss"]) == float(plain.iterate()["loss"])
     compare(fast, plain)
-    assert len(fast.computed["not_captured"]) == 1
+    assert len(fast.functions.computed["not_captured"]) == 1
 
 
 def test_a_graph_gives_its_memory_back():
@@ -159,9 +159,9 @@ def test_dropout_depends_on_the_iteration_and_not_on_what_was_drawn_before(compi
 
 
 def test_cudnns_search_is_recorded(monkeypatch):
-    assert not trainer().computed["cudnn_benchmark"]
+    assert not trainer().functions.computed["cudnn_benchmark"]
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
-    assert trainer().computed["cudnn_benchmark"]
+    assert trainer().functions.computed["cudnn_benchmark"]
 
 
 @pytest.mark.parametrize("model", ["jem:net=small-4", "jem:net=small-4,dropout=0.3,norm=batch"])

@@ -7,7 +7,8 @@ import torch
 
 from jembench.catalog import registry
 from jembench.experiment import recipe as recipes
-from jembench.training.fit import Selected, train
+from jembench.training.choice import Selected
+from jembench.training.fit import train
 from jembench.training.loop import Trainer
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "watch.md"

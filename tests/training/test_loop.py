@@ -69,10 +69,10 @@ def test_a_clipped_step_is_one_on_the_gradient_scaled_in_common(
 def test_a_training_keeps_the_precision_that_it_began_with(make_trainer):
     """Auto means another one then, as on another machine."""
     begun, resumed = (make_trainer(**{"compute.precision": one}) for one in ("bfloat16", "auto"))
-    assert resumed.computed["precision"] == "float32"
+    assert resumed.functions.computed["precision"] == "float32"
     begun.iterate()
     resumed.load_state_dict(begun.state_dict())
-    assert resumed.computed["precision"] == "bfloat16"
+    assert resumed.functions.computed["precision"] == "bfloat16"
     assert float(resumed.iterate()["loss"]) == float(begun.iterate()["loss"])
 
 
@@ -262,8 +262,8 @@ class Watched:
     """A trainer's dE/dx, and what it was asked."""
 
     def __init__(self, trainer):
-        self.calls, self.evaluate = [], trainer.grad_energy
-        trainer.grad_energy = self
+        self.calls, self.evaluate = [], trainer.functions.grad_energy
+        trainer.functions.grad_energy = self
 
     def __call__(self, x, y):
         found = self.evaluate(x, y)
@@ -301,7 +301,7 @@ def test_conditional_chains_of_a_marginal_model_have_uniform_classes_that_are_th
         < 3
     )
     # the buffer's slots have classes
-    assert torch.equal(trainer.sampler.kept().y, torch.arange(30) // 10)
+    assert torch.equal(trainer.chains.sampler.kept().y, torch.arange(30) // 10)
 
 
 def test_marginal_chains_have_no_classes(make_trainer):
@@ -314,8 +314,8 @@ def test_marginal_chains_have_no_classes(make_trainer):
 def test_the_model_s_mode_while_sampling_is_the_recipe_s(make_trainer):
     for mode in ("eval", "train"):
         trainer = make_trainer(**{"chains.mode": mode})
-        evaluate, modes = trainer.grad_energy, []
-        trainer.grad_energy = lambda x, y, t=trainer, e=evaluate, m=modes: (
+        evaluate, modes = trainer.functions.grad_energy, []
+        trainer.functions.grad_energy = lambda x, y, t=trainer, e=evaluate, m=modes: (
             m.append(t.model.training) or e(x, y)
         )
         trainer.model.watch = lambda batch, negatives, loss, t=trainer, m=modes: (
@@ -365,7 +365,8 @@ def test_each_intervention_begins_other_randomness_and_none_the_same(make_traine
         trainer = make_trainer()
         if seeds:
             trainer.adjust(Adjustment(seeds=seeds))
-        return trainer.batches.draw().x, trainer.sampler.init(5, generator=trainer.generator).x
+        chains = trainer.chains
+        return trainer.batches.draw().x, chains.sampler.init(5, generator=chains.generator).x
 
     found = [first(seeds) for seeds in (0, 1, 2)]
     for kind in (0, 1):
@@ -393,7 +394,7 @@ def test_a_model_of_nothing_but_a_loss_is_trained(make_trainer):
     for _ in range(20):
         last = float(trainer.iterate()["loss"])
     assert last < first
-    assert trainer.random_starts() is None
+    assert trainer.chains.random_starts(1, "float32") is None
 
 
 def test_optimisers_take_turns_with_parameters_and_settings_of_their_own(make_trainer, toy_models):
@@ -438,8 +439,8 @@ def test_looking_at_random_starts_leaves_the_statistics_of_batch_norm_alone(
     trainer = make_trainer(Normed, **{"chains.mode": "train"})
     trainer.iterate()
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
-    assert trainer.random_starts().isfinite().all()
+    assert trainer.chains.random_starts(1, "float32").isfinite().all()
     assert all(
         torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items()
     )
-    assert float(before["net.1.num_batches_tracked"]) == trainer.sampler.steps + 3
+    assert float(before["net.1.num_batches_tracked"]) == trainer.chains.sampler.steps + 3

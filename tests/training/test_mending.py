@@ -120,7 +120,7 @@ def test_a_healthy_training_is_the_same_in_all_modes(name, make_trainer, toy_mod
     for mode in ("off", "watch", "repair"):
         trainer = make_trainer(toy_models[name], **{"guard.mode": mode})
         if mode == "off":
-            trainer.random_starts = pytest.fail  # nobody looks
+            trainer.chains.random_starts = pytest.fail  # nobody looks
         fitted = train(trainer, tmp_path / mode)
         unjudged = mode == "off" or name == "classifier"
         expected = None if unjudged else Stability(CRITERION, trainer.iterations, None, "", (), "")
@@ -319,7 +319,7 @@ def test_chains_that_are_lost_when_no_remedy_is_left_end_no_training(make_traine
 
 def test_every_rung_of_the_ladder_is_in_force(make_trainer, tmp_path):
     trainer = make_trainer()
-    gradient, steps, found = trainer.grad_energy, [], {}
+    gradient, steps, found = trainer.functions.grad_energy, [], {}
 
     def counting(x, y):
         steps.append(1)
@@ -333,7 +333,7 @@ def test_every_rung_of_the_ladder_is_in_force(make_trainer, tmp_path):
         steps.clear()
         return not_a_number(loss) if attempt < 4 and trainer.iteration == 2 else loss
 
-    trainer.grad_energy, trainer.model.watch = counting, watch
+    trainer.functions.grad_energy, trainer.model.watch = counting, watch
     fitted = train(trainer, tmp_path)
     assert fitted.stability.remedies == ("seed", "steps", "rate", "energy_l2")
     assert (

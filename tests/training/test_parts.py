@@ -77,7 +77,8 @@ def test_a_training_of_a_third_party_s_parts(example, make_trainer):
     before = [weight.detach().clone() for weight in trainer.model.parameters()]
     batch = trainer.batches.draw()
     assert (batch.x == trainer.data.bounds[0]).all()  # the square is the whole image
-    assert torch.allclose(trainer._negatives(batch).x, torch.tensor(sum(trainer.data.bounds) / 2))
+    negatives = trainer.chains.negatives(batch, trainer.functions, 1, str)
+    assert torch.allclose(negatives.x, torch.tensor(sum(trainer.data.bounds) / 2))
     for _ in range(trainer.batches.per_epoch):
         trainer.iterate()
         rates.append(trainer.learning_rate())

@@ -78,7 +78,7 @@ class Recorded:
             model, DATA, images(), fit.recipe, seed=0, device=torch.device("cpu")
         )
         assert self.trainer.iterations == STEPS
-        sampler = self.trainer.sampler
+        sampler = self.trainer.chains.sampler
         init, step = sampler.init, sampler.step
         sampler.init = lambda *arguments, **named: self._started(init(*arguments, **named))
         sampler.step = lambda state, gradient, generator: self._moved(

@@ -29,7 +29,7 @@ def watching(trainer, seen):
     def report(event):
         if event.kind != "window":
             return
-        chains = trainer.sampler.kept().x
+        chains = trainer.chains.sampler.kept().x
         if chains.isfinite().all():  # not those of a window in which training diverged
             seen[trainer.adjustment.seeds, event.done] = to_uint8(chains, trainer.data.bounds)
 
@@ -99,7 +99,7 @@ def test_chains_that_are_not_finite_are_never_kept(make_trainer, tmp_path):
     trainer = make_trainer(**LONG)
 
     def poison(loss):
-        trainer.sampler.images[0] = float("nan")
+        trainer.chains.sampler.images[0] = float("nan")
         return loss
 
     fitted = train(rig(trainer, {(0, 20)}, poison), tmp_path)

@@ -257,4 +257,4 @@ def test_a_resumed_curriculum_is_bit_for_bit_that_of_one_run_in_the_middle_of_a_
     assert whole.sampler.steps == second.sampler.steps == 1
     for one, other in zip(whole.model.parameters(), second.model.parameters(), strict=True):
         assert torch.equal(one, other)
-    assert torch.equal(whole.chains()["seen"], second.chains()["seen"])
+    assert torch.equal(whole.chains.state_dict()["seen"], second.chains.state_dict()["seen"])

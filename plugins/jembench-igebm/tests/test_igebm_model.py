@@ -177,5 +177,5 @@ def test_training_by_its_own_recipe_moves_weights_and_chains(spec):
     assert trainer.is_finite()
     assert starts is not None
     assert all(not torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-    assert (trainer.sampler.kept().ages > 0).sum() >= 32
-    assert (trainer.sampler.kept().y is None) == (model.chains == "marginal")
+    assert (trainer.chains.sampler.kept().ages > 0).sum() >= 32
+    assert (trainer.chains.sampler.kept().y is None) == (model.chains == "marginal")
