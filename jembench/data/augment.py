@@ -36,23 +36,30 @@ class Augmentation:
         """
         if self.flip or self.pad:
             images = self._crop_and_flip(images, generator)
-        return images if self.then is None else self.then(images, generator)
+        if self.then is not None:
+            images = self.then(images, generator)
+        return images
 
     def _crop_and_flip(self, images: Tensor, generator: Generator) -> Tensor:
         batch, channels, height, width = images.shape
         self.check(height, width)
-        rows, columns = (_shifted(size, self.pad, images.device) for size in (height, width))
-        flipped = _integers(2, (batch, 1), generator, images.device) if self.flip else None
-        down, across = (
-            _integers(len(rows), (batch, 2), generator, images.device).unbind(1)
-            if self.pad
-            else (0, 0)
-        )
-        row, column = rows[down].expand(batch, -1), columns[across].expand(batch, -1)
+        device = images.device
+        rows, columns = _shifted(height, self.pad, device), _shifted(width, self.pad, device)
+        flipped = None
+        if self.flip:
+            flipped = _integers(2, (batch, 1), generator, device) == 1
+
+        # the rows and columns of the source of each pixel
+        row, column = rows[:1].expand(batch, -1), columns[:1].expand(batch, -1)
+        if self.pad:
+            down, across = _integers(len(rows), (batch, 2), generator, device).unbind(1)
+            row, column = rows[down], columns[across]
         if flipped is not None:
-            column = torch.where(flipped == 1, column.flip(1), column)
+            column = torch.where(flipped, column.flip(1), column)
+
         pixel = (row[:, :, None] * width + column[:, None, :]).flatten(1)
-        return images.flatten(2).gather(2, pixel[:, None].expand(-1, channels, -1)).view_as(images)
+        sources = pixel[:, None].expand(-1, channels, -1)
+        return images.flatten(2).gather(2, sources).view_as(images)
 
     def check(self, height: int, width: int) -> None:
         """Check that images of a size can be augmented.
@@ -81,4 +88,5 @@ def _shifted(size: int, pad: int, device: torch.device) -> Int[Tensor, "S L"]:
     They are reflected at both ends.
     """
     positions = torch.arange(size, device=device, dtype=torch.float32)[None]
-    return F.pad(positions, (pad, pad), mode="reflect")[0].long().unfold(0, size, 1)
+    padded = F.pad(positions, (pad, pad), mode="reflect")[0]
+    return padded.long().unfold(0, size, 1)

@@ -28,7 +28,8 @@ def _faces(root: str) -> dict[SplitName, dict[str, Path]]:
         Unavailable: if the faces or their list are missing, or a listed file is.
     """
     folder = data_folder(root)
-    folder = folder / "celeba" if (folder / "celeba").is_dir() else folder
+    if (folder / "celeba").is_dir():
+        folder /= "celeba"
     faces, partition = folder / "img_align_celeba", folder / "list_eval_partition.txt"
     if missing := [path.name for path in (faces, partition) if not path.exists()]:
         raise Unavailable(
@@ -45,9 +46,10 @@ def _faces(root: str) -> dict[SplitName, dict[str, Path]]:
     there = {path.name for path in faces.iterdir()}
     absent = [name for files in parts.values() for name in files if name not in there]
     if absent or not all(parts.values()):
+        first = absent[0] if absent else "all"
         raise Unavailable(
             f"CelebA is not complete: {len(absent)} of the images that {partition} lists are not "
-            f"in {faces}, the first of them {absent[0] if absent else 'all'}. Unpack it again."
+            f"in {faces}, the first of them {first}. Unpack it again."
         )
     return parts
 
@@ -58,11 +60,11 @@ def files_of_celeba(root: str) -> Mapping[str, Path]:
     Raises:
         Unavailable: if files are missing.
     """
-    return {
-        f"{part}/{name}": path
-        for part, files in _faces(root).items()
-        for name, path in files.items()
-    }
+    faces = {}
+    for part, files in _faces(root).items():
+        for name, path in files.items():
+            faces[f"{part}/{name}"] = path
+    return faces
 
 
 def celeba(

@@ -33,7 +33,9 @@ class LazyDataset:
         if name not in self._loaded:
             self._loaded[name] = self.load(name)
         images, labels = self._loaded[name]
-        return Split(images.clone(), None if labels is None else labels.clone())
+        if labels is not None:
+            labels = labels.clone()
+        return Split(images.clone(), labels)
 
 
 def count(dataset: Dataset, name: SplitName) -> int:
@@ -50,10 +52,10 @@ def make(dataset: Resolved, *, download: bool) -> Dataset:
     Raises:
         Unavailable: if files are missing, and need be there now.
     """
-    options = dataset.arguments
-    made: Dataset = dataset.factory(
-        **{**options, "download": download} if "download" in options else options
-    )
+    options = dict(dataset.arguments)
+    if "download" in options:
+        options["download"] = download
+    made: Dataset = dataset.factory(**options)
     return made
 
 
@@ -62,20 +64,18 @@ def blank(dataset: Dataset) -> Dataset | None:
 
     None if the numbers of its images are not known.
     """
-    spec, sizes = (
-        dataset.spec,
-        {name: getattr(dataset, f"{name}_size", None) for name in ("train", "test")},
-    )
+    spec = dataset.spec
+    sizes = {name: getattr(dataset, f"{name}_size", None) for name in ("train", "test")}
+    if not all(sizes.values()):
+        return None
 
     def load(name: str) -> Split:
         import torch
 
-        n, classes = sizes[name] or 0, spec.num_classes
-        images = torch.zeros((1, *spec.shape), dtype=torch.uint8).expand(n, -1, -1, -1)
-        return Split(images, torch.arange(n) % classes if classes else None)
+        n = sizes[name] or 0
+        image, labels = torch.zeros((1, *spec.shape), dtype=torch.uint8), None
+        if spec.num_classes:
+            labels = torch.arange(n) % spec.num_classes
+        return Split(image.expand(n, -1, -1, -1), labels)
 
-    return (
-        LazyDataset(spec, load, train_size=sizes["train"], test_size=sizes["test"])
-        if all(sizes.values())
-        else None
-    )
+    return LazyDataset(spec, load, train_size=sizes["train"], test_size=sizes["test"])

@@ -142,7 +142,9 @@ def _read_cache(cache: Path, fingerprint: str, remedy: str) -> Decoded | None:
     Raises:
         CheckpointError: if the file is damaged; it ends with ``remedy``.
     """
-    record = tensors.read_seal(cache, remedy).record if cache.exists() else {}
+    if not cache.exists():
+        return None
+    record = tensors.read_seal(cache, remedy).record
     if record.get("fingerprint") != fingerprint or "remarks" not in record:
         return None
     return Decoded(tensors.read(cache, remedy).tensors["images"], record["remarks"])
@@ -199,20 +201,27 @@ def _decode(path: str, form: Form) -> tuple[np.ndarray, list[str]]:
                 "to crop each image to its central square and resize it."
             )
         is_deep = _is_deep(image)  # decoding forgets it
-        # Pillow converts Lab to RGB alone
-        picture = (image.convert("RGB") if image.mode == "LAB" else image).convert(form.mode)
-        kinds = _peculiarities(image) + (["deep"] if is_deep else [])
-    fitted = central_square(picture, form.height, form.method) if form.square else picture
-    return np.asarray(fitted), kinds
+        picture: Image.Image = image
+        if image.mode == "LAB":  # Pillow converts it to RGB alone
+            picture = image.convert("RGB")
+        picture = picture.convert(form.mode)
+        kinds = _peculiarities(image)
+    if is_deep:
+        kinds.append("deep")
+    if form.square:
+        picture = central_square(picture, form.height, form.method)
+    return np.asarray(picture), kinds
 
 
 def _is_deep(image: Image.Image) -> bool:
     """Return whether an image whose mode has 8 bits a channel is stored with more."""
     tiles = getattr(image, "tile", ())
     stored = tiles[0].args if tiles else ()
-    parts = stored if isinstance(stored, tuple) else (stored,)
-    levels = [part for part in parts if isinstance(part, int)] if image.format == "PPM" else []
-    return any(level > 255 for level in levels) or ";16" in str(parts)
+    if ";16" in str(stored):
+        return True
+    if image.format != "PPM" or not isinstance(stored, tuple):
+        return False
+    return any(isinstance(level, int) and level > 255 for level in stored)
 
 
 def _peculiarities(image: Image.Image) -> list[str]:
@@ -227,14 +236,17 @@ def _peculiarities(image: Image.Image) -> list[str]:
             kinds.append("turned")
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         opacity = image.convert("RGBA").getchannel("A")
-        kinds += ["transparent"] if opacity.getextrema() != (255, 255) else []
+        if opacity.getextrema() != (255, 255):
+            kinds.append("transparent")
     if image.mode in ("CMYK", "LAB"):
         kinds.append("profile")
     return kinds
 
 
 def _cannot_decode(path: str, error: Exception) -> JembenchError:
-    cause = error.strerror if isinstance(error, OSError) and error.strerror else error
+    cause: object = error
+    if isinstance(error, OSError) and error.strerror:
+        cause = error.strerror
     return JembenchError(
         f"{path} cannot be decoded as an image: {cause}. Replace or remove the file."
     )

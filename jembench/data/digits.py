@@ -50,16 +50,13 @@ def _splits() -> dict[SplitName, Split]:
     package = importlib.util.find_spec("sklearn")
     assert package
     assert package.origin
-    rows = np.loadtxt(
-        Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=","
-    )
-    order = np.array(
-        Path(__file__).with_name("digits-order.txt").read_text().split(), dtype=np.int64
-    )
+    data = Path(package.origin).parent / "datasets" / "data"
+    rows = np.loadtxt(data / "digits.csv.gz", delimiter=",")
+    numbers = Path(__file__).with_name("digits-order.txt").read_text().split()
+    order = np.array(numbers, dtype=np.int64)
     levels, labels = rows[order, :-1], rows[order, -1]
-    pixels = torch.from_numpy(
-        np.round(levels * (255 / _WHITE)).astype(np.uint8).reshape(-1, 1, 8, 8)
-    )
+    bright = np.round(levels * (255 / _WHITE)).astype(np.uint8)
+    pixels = torch.from_numpy(bright.reshape(-1, 1, 8, 8))
     classes = torch.from_numpy(labels.astype(np.int64))
     if content_hash(pixels) + content_hash(classes) != _CONTENT:
         import sklearn

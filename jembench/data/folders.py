@@ -75,9 +75,9 @@ def _list_parts(root: str) -> dict[str, Images]:
         part = stated[name].name
         raise Unavailable(f"The folder {folder} has {part}/ and no {missing}/. {_LAYOUT}")
     parts = {part: _list_images(stated[part]) for part in sorted(stated, reverse=True)}
-    parts = parts or {"": _list_images(folder)}
-    classes = {part: {_class_of(name) for name in images} for part, images in parts.items()}
-    if stated and (odd := classes["train"] ^ classes["test"]):
+    if not parts:
+        parts = {"": _list_images(folder)}
+    if stated and (odd := _classes_of(parts["train"]) ^ _classes_of(parts["test"])):
         raise Unavailable(
             f"The classes of train and test in {folder} differ: {', '.join(sorted(odd))} is in "
             "one of them alone. Add these folders with their images, or remove their "
@@ -190,9 +190,9 @@ def _check_classes(folder: Path, images: Images) -> None:
     """
     groups: dict[str, set[str]] = {}  # the folders in each class; "" stands for images of its own
     for name in images:
-        known, *between, _ = name.split("/")
-        groups.setdefault(known, set()).add(between[0] if between else "")
-    nested = {known: below for known, below in groups.items() if "" not in below}
+        class_name, *between, _ = name.split("/")
+        groups.setdefault(class_name, set()).add(next(iter(between), ""))
+    nested = {name: below for name, below in groups.items() if "" not in below}
     several = [below for below in nested.values() if len(below) > 1]
     recurring = len(set().union(*several)) < sum(map(len, several))
 
@@ -213,9 +213,11 @@ def _check_classes(folder: Path, images: Images) -> None:
 
 def _listed(names: Iterable[str]) -> str:
     """Return the first three names and the number of the others."""
-    first, rest = [*names][:3], len([*names]) - 3
-    more = f" and {rest:,} more" if rest > 0 else ""
-    return f"{', '.join(first)}{more}"
+    all_names = list(names)
+    text, rest = ", ".join(all_names[:3]), len(all_names) - 3
+    if rest > 0:
+        text += f" and {rest:,} more"
+    return text
 
 
 def _normal(name: str) -> str:
@@ -226,18 +228,21 @@ def _class_of(name: str) -> str:
     return name.partition("/")[0]
 
 
+def _classes_of(images: Images) -> set[str]:
+    return set(map(_class_of, images))
+
+
 def files_of_imagefolder(root: str) -> Mapping[str, Path]:
     """List all images by their names below ``root``.
 
     Raises:
         Unavailable: if folders or images are missing.
     """
-    parts = _list_parts(root)
-    return {
-        f"{part}/{name}".lstrip("/"): path
-        for part, images in parts.items()
-        for name, path in images.items()
-    }
+    files = {}
+    for part, images in _list_parts(root).items():
+        for name, path in images.items():
+            files[f"{part}/{name}".lstrip("/")] = path
+    return files
 
 
 def imagefolder(
@@ -277,9 +282,11 @@ def imagefolder(
     mode: Literal["RGB", "L"] = "L" if grey or only_grey else "RGB"
     form = Form(mode=mode, height=height, width=width, square=size > 0, only_grey=only_grey)
     classes = tuple(dict.fromkeys(map(_class_of, parts["train"])))
-    shape = len(mode), height, width
     spec = DataSpec(
-        name=name or folder.name, shape=shape, num_classes=len(classes), class_names=classes
+        name=name or folder.name,
+        shape=(len(mode), height, width),
+        num_classes=len(classes),
+        class_names=classes,
     )
     read = partial(_read, folder, parts, spec, form)
     return LazyDataset(spec, read, train_size=len(parts["train"]), test_size=len(parts["test"]))
@@ -311,16 +318,15 @@ def _split_parts(root: str, split: float, seed: int) -> Mapping[SplitName, Image
     chosen: set[str] = set()
     for files in by_class.values():
         count = min(max(round(split * len(files)), 1), len(files) - 1)
-        place = {
-            file: hashlib.sha256(f"{seed}/{file}".encode(errors="surrogateescape")).digest()
-            for file in files
-        }
-        chosen.update(sorted(files, key=place.__getitem__)[:count])
+        chosen.update(sorted(files, key=partial(_place, seed))[:count])
     train = {file: path for file, path in parts[""].items() if file in chosen}
-    return {
-        "train": train,
-        "test": {file: path for file, path in parts[""].items() if file not in chosen},
-    }
+    test = {file: path for file, path in parts[""].items() if file not in chosen}
+    return {"train": train, "test": test}
+
+
+def _place(seed: int, file: str) -> bytes:
+    """Return the place of an image in the random order of its class."""
+    return hashlib.sha256(f"{seed}/{file}".encode(errors="surrogateescape")).digest()
 
 
 def _read(
@@ -333,8 +339,9 @@ def _read(
     images = decoded(f"{folder.name}-{name}", folder / name, parts[name], form)
     if name == "test":
         _remark_on_copies(folder, parts)
-    labels = {known: label for label, known in enumerate(spec.class_names)}
-    return Split(images, torch.tensor([labels[_class_of(file)] for file in parts[name]]))
+    numbers = dict(zip(spec.class_names, range(spec.num_classes), strict=True))
+    labels = [numbers[_class_of(file)] for file in parts[name]]
+    return Split(images, torch.tensor(labels))
 
 
 def _remark_on_layout(folder: Path, parts: Mapping[SplitName, Images], spec: DataSpec) -> None:
@@ -346,7 +353,9 @@ def _remark_on_layout(folder: Path, parts: Mapping[SplitName, Images], spec: Dat
     warnings.warn(text, Remark, stacklevel=2)
 
     roots = {_root_of(name, path) for images in parts.values() for name, path in images.items()}
-    beside = [] if folder in roots else [entry for entry in _entries(folder) if entry.is_dir()]
+    beside: list[os.DirEntry[str]] = []
+    if folder not in roots:
+        beside += [entry for entry in _entries(folder) if entry.is_dir()]
     for root in {folder, *roots}:
         beside += [entry for entry in _entries(root) if entry.name.lower().endswith(_SUFFIXES)]
     paths = sorted({entry.path for entry in beside} - {*map(str, roots)})
@@ -372,11 +381,7 @@ def _remark_on_copies(folder: Path, parts: Mapping[SplitName, Images]) -> None:
 
     Files are read only where they have the size of one in the other split.
     """
-    # a file that is gone is an error of the split that it is in
-    train, test = (
-        {path: path.stat().st_size for path in parts[part].values() if path.is_file()}
-        for part in ("train", "test")
-    )
+    train, test = _sizes(parts["train"]), _sizes(parts["test"])
     shared = {*train.values()} & {*test.values()}
     originals = {digest(path): path for path, size in train.items() if size in shared}
     suspects = [path for path, size in test.items() if size in shared]
@@ -390,3 +395,8 @@ def _remark_on_copies(folder: Path, parts: Mapping[SplitName, Images]) -> None:
             Remark,
             stacklevel=2,
         )
+
+
+def _sizes(images: Images) -> dict[Path, int]:
+    """Return the sizes of files; one that is gone is an error of the split that it is in."""
+    return {path: path.stat().st_size for path in images.values() if path.is_file()}

@@ -59,16 +59,16 @@ def sheet(images: Pixels, grid: Indices, gap: int = 4, ground: int = 255, side: 
     The images are enlarged by a whole factor, pixel by pixel, until their shorter side has ``side``
     pixels, with ``gap`` pixels between them. Images of two channels are shown by their first one.
     """
-    images = images[:, : 3 if images.shape[1] >= 3 else 1]
+    channels = 3 if images.shape[1] >= 3 else 1
+    images = images[:, :channels]
     height, width = images.shape[2:]
     scale = math.ceil(side / min(height, width))
     step_y, step_x = height * scale + gap, width * scale + gap
     rows, columns = grid.shape
     picture = np.full((rows * step_y - gap, columns * step_x - gap, 3), ground, dtype=np.uint8)
     for row, column in np.argwhere(grid >= 0):
-        image = (
-            images[grid[row, column]].transpose(1, 2, 0).repeat(scale, axis=0).repeat(scale, axis=1)
-        )
+        image = images[grid[row, column]].transpose(1, 2, 0)
+        image = image.repeat(scale, axis=0).repeat(scale, axis=1)
         top, left = row * step_y, column * step_x
         # one channel fills all three
         picture[top : top + height * scale, left : left + width * scale] = image
@@ -85,10 +85,9 @@ def pictures(images: Pixels, grids: Mapping[str, Indices]) -> dict[str, NDArray[
     """
     used = np.unique(np.concatenate([chosen.ravel() for chosen in grids.values()]))
     shown = used[used >= 0]
-    compact = {
-        name: np.where(chosen < 0, -1, np.searchsorted(shown, chosen))
-        for name, chosen in grids.items()
-    }
+    compact = {}
+    for name, chosen in grids.items():
+        compact[name] = np.where(chosen < 0, -1, np.searchsorted(shown, chosen))
     return {"images": images[shown], "shown": shown, **compact}
 
 
@@ -118,10 +117,11 @@ def write_png(
     pixels = sheet(images, grid, GAP, GROUND, SMALLEST)
     # a character of Pillow's font is 6 pixels wide
     lines = textwrap.wrap(title, pixels.shape[1] // 6)
-    pixels = np.pad(
-        pixels, ((GAP + LINE * len(lines), GAP), (GAP, GAP), (0, 0)), constant_values=GROUND
-    )
-    picture = Image.fromarray(pixels[..., 0] if images.shape[1] < 3 else pixels)
+    margins = ((GAP + LINE * len(lines), GAP), (GAP, GAP), (0, 0))
+    pixels = np.pad(pixels, margins, constant_values=GROUND)
+    if images.shape[1] < 3:
+        pixels = pixels[..., 0]
+    picture = Image.fromarray(pixels)
     ImageDraw.Draw(picture).multiline_text((GAP, GAP), "\n".join(lines), "white")
     about = PngImagePlugin.PngInfo()
     for keyword, text in texts.items():

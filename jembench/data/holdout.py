@@ -41,8 +41,11 @@ def holdout(split: Split, size: int, seed: int = 1234, *, stratified: bool = Fal
             f"0 to {n - 1}."
         )
     order = np.random.RandomState(seed).permutation(n)
+    places = np.arange(size)
+    if stratified:
+        places = _every_class(split.labels, order, size)
     held = np.zeros(n, dtype=bool)
-    held[_every_class(split.labels, order, size) if stratified else slice(0, size)] = True
+    held[places] = True
     return Holdout(_take(split, order[~held]), _take(split, order[held]))
 
 
@@ -79,5 +82,7 @@ def _every_class(labels: Tensor | None, order: np.ndarray, size: int) -> np.ndar
 
 
 def _take(split: Split, indices: np.ndarray) -> Split:
-    chosen = torch.from_numpy(indices)
-    return Split(split.images[chosen], None if split.labels is None else split.labels[chosen])
+    chosen, labels = torch.from_numpy(indices), split.labels
+    if labels is not None:
+        labels = labels[chosen]
+    return Split(split.images[chosen], labels)

@@ -42,29 +42,29 @@ def check_labels(
     if not values:
         return 0
     first: SplitName = "train" if "train" in values else "test"
-    known = values[first]
-    if known != list(range(len(known))):
+    classes = values[first]
+    if classes != list(range(len(classes))):
         remedy = "labels = np.unique(labels, return_inverse=True)[1], of train and test together"
-        if known[0] == 1 and known[-1] == len(known):
+        if classes[0] == 1 and classes[-1] == len(classes):
             remedy = "labels = labels - 1"
         raise SpecError(
-            f"The labels of {first} of {what} are {_listed(known)}; they must number the classes "
+            f"The labels of {first} of {what} are {_listed(classes)}; they must number the classes "
             "from 0 without a gap, or each missing number would count as a class. Write "
             f"{remedy}, or add images of the missing classes."
         )
-    if new := sorted(set(values.get("test", ())) - set(known)):
+    if new := sorted(set(values.get("test", ())) - set(classes)):
         raise SpecError(
             f"No image of train of {what} has the labels {_listed(new)} of test, so that no model "
             "can know these classes. Remove these images of test, or add such images to train."
         )
-    return len(known)
+    return len(classes)
 
 
 def _listed(values: list[int]) -> str:
     """Return the first values of a list, and the last."""
-    shown = [
-        *map(str, values[:6]),
-        *(["..."] if len(values) > 7 else []),
-        *map(str, values[6:][-1:]),
-    ]
+    shown = list(map(str, values[:6]))
+    if len(values) > 7:
+        shown.append("...")
+    if len(values) > 6:
+        shown.append(str(values[-1]))
     return ", ".join(shown)

@@ -26,14 +26,10 @@ answer.
 """
 
 _CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
+_CIFAR100 = Path(__file__).with_name("cifar100.txt").read_text()
 _ABOUT = {
     "cifar10": ("CIFAR-10", _CIFAR10.split(), 50_000, 10_000),
-    "cifar100": (
-        "CIFAR-100",
-        Path(__file__).with_name("cifar100.txt").read_text().split(),
-        50_000,
-        10_000,
-    ),
+    "cifar100": ("CIFAR-100", _CIFAR100.split(), 50_000, 10_000),
     "svhn": ("SVHN", list("0123456789"), 73_257, 26_032),
 }
 """The title, the names of the classes, and the numbers of training and test images of each dataset.
@@ -72,19 +68,15 @@ def dataset(name: str, root: str = "", *, download: bool = False) -> LazyDataset
 
 def _paths(name: str) -> list[str]:
     """Return the paths of a dataset in its folder."""
-    return (
-        [_CIFAR[name].base_folder]
-        if name in _CIFAR
-        else [tv.SVHN.split_list[part][1] for part in ("train", "test")]
-    )
+    if name in _CIFAR:
+        return [_CIFAR[name].base_folder]
+    return [tv.SVHN.split_list[part][1] for part in ("train", "test")]
 
 
 def _unavailable(name: str, folder: Path, cause: object) -> Unavailable:
-    urls = (
-        [_CIFAR[name].url]
-        if name in _CIFAR
-        else [tv.SVHN.split_list[part][0] for part in ("train", "test")]
-    )
+    urls = [tv.SVHN.split_list[part][0] for part in ("train", "test")]
+    if name in _CIFAR:
+        urls = [_CIFAR[name].url]
     return Unavailable(
         f"{_ABOUT[name][0]} is not available in {folder}: {cause}. To get it, write "
         f"{name}:download=true, or fetch {' and '.join(urls)} yourself and put "
@@ -96,14 +88,12 @@ def _unavailable(name: str, folder: Path, cause: object) -> Unavailable:
 def _read(name: str, folder: Path, part: SplitName, download: bool) -> Split:
     if name == "svhn":
         svhn = tv.SVHN(folder, split=part, download=download)  # turns SVHN's label 10 into 0
-        return Split(
-            torch.from_numpy(np.ascontiguousarray(svhn.data)), torch.from_numpy(svhn.labels)
-        )
+        images = torch.from_numpy(np.ascontiguousarray(svhn.data))
+        return Split(images, torch.from_numpy(svhn.labels))
     # These files are pickles, which can run code. torchvision loads one only after verifying its
     # checksum.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # numpy 2.4 deprecates the dtypes that Python 2 pickled
         cifar = _CIFAR[name](folder, train=part == "train", download=download)
-    return Split(
-        torch.from_numpy(cifar.data).permute(0, 3, 1, 2).contiguous(), torch.tensor(cifar.targets)
-    )
+    images = torch.from_numpy(cifar.data).permute(0, 3, 1, 2)
+    return Split(images.contiguous(), torch.tensor(cifar.targets))

@@ -73,9 +73,8 @@ class ToyDensity:
         """Return log p(x, k) of every mode k in nats, float64."""
         from jembench.data.dequantisation import level_width
 
-        factors = (
-            _factors(self.kind)(x.double().reshape(len(x), -1, self._size)) - self._log_normaliser
-        )
+        numbers = x.double().reshape(len(x), -1, self._size)
+        factors = _factors(self.kind)(numbers) - self._log_normaliser
         cell = self.data.dimensions * math.log(level_width(self.data.bounds))
         return factors.sum(dim=1) - cell - math.log(self.data.num_classes)
 
@@ -87,18 +86,17 @@ class ToyDensity:
 
         generator = seeds.generator(0, f"{self.data.name}/{purpose}")
         modes = torch.randint(self.data.num_classes, (n,), generator=generator)
-        # (K, F, M)
-        chances = torch.exp(self._log_places - self._log_normaliser).permute(2, 1, 0).cumsum(dim=2)
+        chances = torch.exp(self._log_places - self._log_normaliser)
+        chances = chances.permute(2, 1, 0).cumsum(dim=2)  # (K, F, M)
         uniform = torch.rand(n, chances.shape[1], generator=generator, dtype=torch.float64)
         places = torch.empty_like(uniform, dtype=torch.int64)
         for k, of_mode in enumerate(chances):
-            places[modes == k] = torch.searchsorted(
-                of_mode, uniform[modes == k].T.contiguous(), right=True
-            ).T
+            members = modes == k
+            heights = uniform[members].T.contiguous()
+            places[members] = torch.searchsorted(of_mode, heights, right=True).T
         places.clamp_(max=chances.shape[2] - 1)  # the last sum is 1 up to rounding
-        levels = torch.stack(
-            [places // 256**power % 256 for power in reversed(range(self._size))], dim=2
-        )
+        powers = reversed(range(self._size))
+        levels = torch.stack([places // 256**power % 256 for power in powers], dim=2)
         return Split(levels.view(n, *self.data.shape).byte(), modes)
 
     @property

@@ -16,14 +16,11 @@ def capabilities(model: Any) -> frozenset[Capability]:
     A model that is trained by chains can be sampled by them, unless it says that they are not its
     own (``generates``). A layer with the name of one of the methods does not count as the method.
     """
-    attributes = {
-        name: getattr(model, name, None) for name in ("logits", "energy", "log_prob", "sample")
-    }
-    methods = {
-        name
-        for name, value in attributes.items()
-        if callable(value) and not isinstance(value, nn.Module)
-    }
+    methods = set()
+    for name in ("logits", "energy", "log_prob", "sample"):
+        value = getattr(model, name, None)
+        if callable(value) and not isinstance(value, nn.Module):
+            methods.add(name)
     has_chains = getattr(model, "chains", "none") != "none" and getattr(model, "generates", True)
     has: dict[Capability, bool] = {
         "logits": "logits" in methods,
@@ -41,8 +38,10 @@ def readable(model: Any, wanted: Set[Quantity]) -> frozenset[Quantity]:
         "energy": "energy",
         "grad-norm": "energy",
     }
-    has, without = capabilities(model), set() if is_differentiable(model) else {"grad-norm"}
-    return frozenset(quantity for quantity in wanted - without if needs[quantity] in has)
+    has = capabilities(model)
+    if not is_differentiable(model):
+        wanted -= {"grad-norm"}
+    return frozenset(quantity for quantity in wanted if needs[quantity] in has)
 
 
 def is_fitted(model: Any) -> bool:

@@ -38,16 +38,18 @@ def execution(
     images. On GPUs a chain is one CUDA graph, which is captured within a second, unless ``compile``
     is off.
     """
-    if precision == "auto":  # bfloat16 where hardware multiplies it
-        fast = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        precision = "bfloat16" if fast and data.dimensions > SMALL else "float32"
+    on_gpu = device.type == "cuda"
+    is_heavy = on_gpu and data.dimensions > SMALL
+    if precision == "auto":
+        precision = "float32"
+        # where hardware multiplies it
+        if is_heavy and torch.cuda.is_bf16_supported(including_emulation=False):
+            precision = "bfloat16"
     return Execution(
         precision=precision,
         channels_last=layout != "contiguous",
-        compiled=device.type == "cuda" and data.dimensions > SMALL
-        if compile == "auto"
-        else compile == "on",
-        captured=device.type == "cuda" and compile != "off",
+        compiled=compile == "on" or (compile == "auto" and is_heavy),
+        captured=on_gpu and compile != "off",
     )
 
 
@@ -71,7 +73,9 @@ def threads_for(data: DataSpec, device: torch.device) -> AbstractContextManager[
     processes kept both cores busy, a training iteration of ten such steps took 1.7 s with two
     threads. With one the numbers are also the same whatever the number of cores.
     """
-    return one_thread() if device.type == "cpu" and data.dimensions <= SMALL else nullcontext()
+    if device.type == "cpu" and data.dimensions <= SMALL:
+        return one_thread()
+    return nullcontext()
 
 
 def resolve(name: str) -> torch.device:
@@ -117,11 +121,14 @@ def resolve(name: str) -> torch.device:
 
 def name(device: torch.device) -> str:
     """Return the name of the hardware: a GPU's, or the processor's."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return processor()
 
 
 def processor() -> str:
     """Return the name of the processor from /proc/cpuinfo, or else its architecture."""
     info = Path("/proc/cpuinfo")
-    models = re.findall(r"model name\s*: (.+)", info.read_text()) if info.exists() else []
-    return models[0].strip() if models else platform.processor() or platform.machine()
+    if info.exists() and (model := re.search(r"model name\s*: (.+)", info.read_text())):
+        return model[1].strip()
+    return platform.processor() or platform.machine()

@@ -72,7 +72,9 @@ class LogitModel(nn.Module):
     ) -> Float[Tensor, " B"]:
         """Return E(x, y) if labels are given, else E(x), in nats."""
         logits = self.logits(x)
-        return marginal_energy(logits) if y is None else joint_energy(logits, y)
+        if y is None:
+            return marginal_energy(logits)
+        return joint_energy(logits, y)
 
 
 class JointEnergyModel(LogitModel):
@@ -90,10 +92,10 @@ class JointEnergyModel(LogitModel):
         self.num_classes = num_classes
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        energy = energy_function(self.net)
         labels = torch.arange(self.num_classes, device=x.device)
-        return -torch.stack(
-            [energy_function(self.net)(x, label.expand(len(x))) for label in labels], dim=1
-        )
+        energies = [energy(x, label.expand(len(x))) for label in labels]
+        return -torch.stack(energies, dim=1)
 
 
 def accepts(method: Callable[..., Any], arguments: int) -> bool:
@@ -127,7 +129,9 @@ def checked(output: Any, x: Tensor, method: Callable[..., Any], classes: int | N
         raise PluginError(
             f"{_name(method)} returns a {kind} for {len(x)} images; return a dense tensor {wanted}."
         )
-    columns = () if classes is None else (classes or output.shape[-1],) if output.ndim else (1,)
+    columns: tuple[int, ...] = ()
+    if classes is not None:
+        columns = (classes or output.shape[-1],) if output.ndim else (1,)
     if output.shape != (len(x), *columns):
         shape = tuple(output.shape)
         raise PluginError(f"{_name(method)} returns {shape} for {len(x)} images; return {wanted}.")
@@ -171,9 +175,12 @@ def energy_function(model: Any, *, of_chains: bool = False) -> Callable[..., Ten
     raises NotApplicable for labels that it does not take, and PluginError for a result of another
     shape or type.
     """
-    own = getattr(model, "chain_energy", None) if of_chains else None
-    is_density = own is None and isinstance(model, Density)
-    method = own or (model.log_prob if is_density else model.energy)
+    method = None
+    if of_chains:
+        method = getattr(model, "chain_energy", None)
+    is_density = method is None and isinstance(model, Density)
+    if method is None:
+        method = model.log_prob if is_density else model.energy
     takes_labels = accepts(method, 2)
 
     def energy(x: Tensor, y: Tensor | None = None) -> Tensor:
@@ -182,7 +189,8 @@ def energy_function(model: Any, *, of_chains: bool = False) -> Callable[..., Ten
                 f"{_name(method)}(x) takes no labels, so that E(x, y) is not defined."
             )
         copy = x.clone()
-        value = checked(method(copy) if y is None else method(copy, y), x, method, None)
+        output = method(copy) if y is None else method(copy, y)
+        value = checked(output, x, method, None)
         return -value if is_density else value
 
     return energy
@@ -234,12 +242,10 @@ def grad_energy(
         with autocast(execution.precision, x.device):
             return of_model(x, y)
 
-    # a chain's steps are captured as one CUDA graph, or not at all
-    energy = (
-        compiled(energy_of_images, given_up, captured=False)
-        if execution.compiled
-        else energy_of_images
-    )
+    energy: Callable[[Tensor, Tensor | None], Tensor] = energy_of_images
+    if execution.compiled:
+        # a chain's steps are captured as one CUDA graph, or not at all
+        energy = compiled(energy_of_images, given_up, captured=False)
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         # an autocast context of the caller would also affect the backward pass

@@ -127,13 +127,7 @@ def to_channels_last(model: Any, data: DataSpec) -> bool:
     """
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     forward = getattr(model, "logits", None) or getattr(model, "energy", None)
-    convolutions = [
-        layer
-        for layer in model.modules()
-        if isinstance(layer, nn.Conv2d) and layer.weight.shape[1] < 16
-    ]
-    projects = any(max(layer.kernel_size) == 1 and max(layer.stride) > 1 for layer in convolutions)
-    if forward is None or (device.type == "cpu" and projects):
+    if forward is None or (device.type == "cpu" and any(map(_is_thin_stride, model.modules()))):
         return False
     model.to(memory_format=torch.channels_last)
     try:
@@ -150,6 +144,12 @@ def to_channels_last(model: Any, data: DataSpec) -> bool:
         )
         return False
     return True
+
+
+def _is_thin_stride(layer: nn.Module) -> bool:
+    if not isinstance(layer, nn.Conv2d) or layer.weight.shape[1] >= 16:
+        return False
+    return max(layer.kernel_size) == 1 and max(layer.stride) > 1
 
 
 def compiled(

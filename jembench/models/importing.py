@@ -7,7 +7,7 @@ import argparse
 import re
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,6 +47,9 @@ _SPECTRAL = {
     "weight_v": "parametrizations.weight.0._v",
 }
 """The names of ``spectral_norm`` in both."""
+
+_NORMS = {"weight_g": _REPARAMETRISED, "weight_orig": _SPECTRAL}
+"""The names of a norm, by the one that tells it."""
 
 _CLASSES = ("classes", "class_names", "categories", "labels", "names", "id2label", "idx_to_class")
 """Keys under which files name the classes in the order of the outputs."""
@@ -93,11 +96,9 @@ def reason_of(error: Exception) -> str:
     refused = re.search(
         r"(?:Unsupported|Trying to|Can only)[^.:]*(?:: )?(?:[\w.]| (?!was|Please))*", text
     )
-    return (
-        refused[0]
-        if refused and "Weights only load failed" in text
-        else text.partition("\n")[0][:300]
-    )
+    if refused and "Weights only load failed" in text:
+        return refused[0]
+    return text.partition("\n")[0][:300]
 
 
 def state_dict(content: Any, path: Path, entry: str = "") -> dict[str, Tensor]:
@@ -153,9 +154,8 @@ def is_plain(tensor: Tensor) -> bool:
 
     It is neither quantized nor sparse, and has values.
     """
-    return (
-        not tensor.is_quantized and tensor.layout is torch.strided and tensor.device.type == "cpu"
-    )
+    is_dense = not tensor.is_quantized and tensor.layout is torch.strided
+    return is_dense and tensor.device.type == "cpu"
 
 
 def unwrapped(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -164,16 +164,26 @@ def unwrapped(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     They stand before every name.
     """
     bare = dict(weights)
-    while prefix := next(
-        (
-            wrapper
-            for wrapper in _WRAPPERS
-            if bare and all(name.startswith(wrapper) for name in bare)
-        ),
-        "",
-    ):
-        bare = {name.removeprefix(prefix): tensor for name, tensor in bare.items()}
+    while bare and (prefix := _wrapper_of(bare)):
+        bare = _below(bare, prefix)
     return bare
+
+
+def _wrapper_of(names: Iterable[str]) -> str:
+    """Return the prefix of a wrapper before all names; "": there is none."""
+    for wrapper in _WRAPPERS:
+        if all(name.startswith(wrapper) for name in names):
+            return wrapper
+    return ""
+
+
+def _below(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the weights whose names have a prefix, without it."""
+    below = {}
+    for name, tensor in weights.items():
+        if name.startswith(prefix):
+            below[name.removeprefix(prefix)] = tensor
+    return below
 
 
 class StateDict(NamedTuple):
@@ -204,11 +214,7 @@ class StateDict(NamedTuple):
         content = read(path)
         check_classes(content, data, path)
         weights = unwrapped(state_dict(content, path, self.entry))
-        mine = {
-            name.removeprefix(self.prefix): value
-            for name, value in weights.items()
-            if name.startswith(self.prefix)
-        }
+        mine = _below(weights, self.prefix)
         if not mine:
             raise CheckpointError(
                 f"No name in {path} begins with {self.prefix!r}; one of them is "
@@ -239,12 +245,7 @@ def _below_a_prefix(
     """
     fits: dict[str, dict[str, Tensor]] = {}
     for prefix in dict.fromkeys(name.partition(".")[0] + "." for name in weights if "." in name):
-        below = {
-            name.removeprefix(prefix): tensor
-            for name, tensor in weights.items()
-            if name.startswith(prefix)
-        }
-        named = _as_model_or_network(made, unwrapped(below))
+        named = _as_model_or_network(made, unwrapped(_below(weights, prefix)))
         if not misfits(made, named):
             fits[prefix] = named
     if len(fits) > 1:
@@ -269,11 +270,10 @@ def fitting(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor
         if name.endswith("num_batches_tracked"):
             changed[name] = own[name]
     for name in weights:
-        owner, _, last = name.rpartition(".")
-        start = f"{owner}." if owner else ""
-        if last not in ("weight_g", "weight_orig"):
+        last = name.rpartition(".")[2]
+        if last not in _NORMS:
             continue
-        names = _REPARAMETRISED if last == "weight_g" else _SPECTRAL
+        start, names = name.removesuffix(last), _NORMS[last]
         old = [start + before for before in names]
         new = [start + later for later in names.values()]
         if not weights.keys() >= {*old}:
@@ -282,9 +282,8 @@ def fitting(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor
             changed |= {later: changed.pop(before) for before, later in zip(old, new, strict=True)}
         elif last == "weight_g" and f"{start}weight" in own:
             size, direction = changed.pop(old[0]), changed.pop(old[1])
-            summed = [
-                dim for dim in range(direction.ndim) if size.ndim == 0 or size.shape[dim] == 1
-            ]
+            dims = range(direction.ndim)
+            summed = [dim for dim in dims if size.ndim == 0 or size.shape[dim] == 1]
             norm = direction.norm(dim=summed, keepdim=True)
             changed[f"{start}weight"] = direction * (size / norm)
     return _older(changed, own)
@@ -293,7 +292,7 @@ def fitting(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor
 def _older(weights: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return weights of newer modules under the names of older ones, where a model has those."""
     changed = dict(weights)
-    for names in (_REPARAMETRISED, _SPECTRAL):
+    for names in _NORMS.values():
         for before, later in names.items():
             for name in weights:
                 older = name.removesuffix(later) + before
@@ -309,10 +308,7 @@ def check_classes(content: Any, data: DataSpec, path: Path) -> None:
         CheckpointError: if it does.
     """
     order = _names_of_outputs(content)
-    theirs, ours = (
-        [re.sub(r"[\W_]+", " ", name).casefold() for name in names]
-        for names in (order, data.class_names)
-    )
+    theirs, ours = _in_words(order), _in_words(data.class_names)
     if theirs != ours and sorted(theirs) == sorted(ours):
         raise CheckpointError(
             f"{path} names its outputs {', '.join(order[:5])}, and {data.name} has the same "
@@ -320,6 +316,10 @@ def check_classes(content: Any, data: DataSpec, path: Path) -> None:
             "of other classes. Permute its last layer to the order of the folders, or name the "
             "folders so that they are sorted as its outputs are."
         )
+
+
+def _in_words(names: Iterable[str]) -> list[str]:
+    return [re.sub(r"[\W_]+", " ", name).casefold() for name in names]
 
 
 def _names_of_outputs(content: Any) -> list[str]:
@@ -333,9 +333,10 @@ def _names_of_outputs(content: Any) -> list[str]:
         if isinstance(names, Mapping):
             places = {str(place): name for place, name in names.items()}
             names = [places.get(str(place)) for place in range(len(places))]
-        texts = [*names] if isinstance(names, list | tuple) else []
-        if texts and all(isinstance(text, str) for text in texts):
-            return texts
+        if not isinstance(names, list | tuple) or not names:
+            continue
+        if all(isinstance(name, str) for name in names):
+            return [*names]
     return []
 
 
@@ -347,9 +348,8 @@ def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:
             is not finite in the model's precision.
         SpecError: if there is no such model.
     """
-    model: nn.Module = as_model(
-        registry.resolve("models", imported.model).make(data), data, imported.model
-    )
+    made = registry.resolve("models", imported.model).make(data)
+    model: nn.Module = as_model(made, data, imported.model)
     weights = fitting(model, imported.weights)
     not_finite = [f"{name} is not finite" for name in non_finite(weights, model)]
     wrong = misfits(model, weights) + not_finite
@@ -370,10 +370,10 @@ def non_finite(state: Mapping[str, Tensor], owner: Any) -> list[str]:
     They count before and after conversion to the model's types.
     """
     own = owner.state_dict()
-    return sorted(
-        name
-        for name, tensor in state.items()
-        if name in own
-        and tensor.is_floating_point()
-        and not tensor.to(own[name].dtype).isfinite().all()
-    )
+    names = []
+    for name, tensor in state.items():
+        if name not in own or not tensor.is_floating_point():
+            continue
+        if not tensor.to(own[name].dtype).isfinite().all():
+            names.append(name)
+    return sorted(names)

@@ -38,25 +38,21 @@ def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> No
             seeds.drawing(0, "initialisation"),
         ):
             made = make()
-            parameters = made.parameters() if isinstance(made, nn.Module) else ()
-            needed = sum(
-                value.nbytes for value in made.state_dict().values() if isinstance(value, Tensor)
-            )
-            needed += 3 * sum(
-                parameter.nbytes for parameter in parameters if parameter.requires_grad
-            )
+            held = [value for value in made.state_dict().values() if isinstance(value, Tensor)]
+            if isinstance(made, nn.Module):
+                trained = [parameter for parameter in made.parameters() if parameter.requires_grad]
+                held += 3 * trained
+            needed = sum(value.nbytes for value in held)
     # an error of the factory is raised again when it is called on the device itself
     except Exception:
         return
+    where, available = "this machine", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if device.type == "cuda":
-        available = torch.cuda.get_device_properties(device).total_memory
-    else:
-        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        where, available = "the GPU", torch.cuda.get_device_properties(device).total_memory
     if needed > available:
-        gradients = (
-            " with gradients and the state of an optimiser" if isinstance(made, nn.Module) else ""
-        )
-        where = "the GPU" if device.type == "cuda" else "this machine"
+        gradients = ""
+        if isinstance(made, nn.Module):
+            gradients = " with gradients and the state of an optimiser"
         raise SpecError(
             f"{what} takes {needed / GIB:,.0f} GiB{gradients}, and {where} has "
             f"{available / GIB:,.0f}. Make it smaller."

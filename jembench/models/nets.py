@@ -154,7 +154,8 @@ def check_net(path: str, net: nn.Module, data: DataSpec) -> None:
     Raises:
         PluginError: if it fails on them, or does not give (2, K).
     """
-    images = torch.zeros(2, *data.shape, device=next((p.device for p in net.parameters()), None))
+    device = next((parameter.device for parameter in net.parameters()), None)
+    images = torch.zeros(2, *data.shape, device=device)
     expected = (2, data.num_classes)
     try:
         with torch.no_grad(), mode(net, train=False):

@@ -67,54 +67,60 @@ def hybrid_loss(
     and the mean energies E(x, y) ``joint_energy_data`` and ``joint_energy_samples``. Only terms
     with a weight are computed, and each image passes through the network once.
     """
+    logits = _logits_of_terms(model, batch, negatives, weights)
+    terms: list[Tensor] = []
+    parts: dict[str, Tensor] = {}
+    energies = of_chains = None
+    if weights.cross_entropy:
+        surprise = F.cross_entropy(at_least_float32(logits["labelled"]), batch.y_labelled)
+        parts["cross_entropy"] = surprise
+        terms.append(weights.cross_entropy * surprise)
+    if weights.conditional:
+        assert negatives is not None
+        assert negatives.y is not None
+        joint_data = joint_energy(logits["labelled"], batch.y_labelled)
+        joint_samples = joint_energy(logits["samples"], negatives.y)
+        energies = of_chains = Energies(joint_data, joint_samples)
+        terms.append(weights.conditional * _gap(energies, parts, "joint_energy"))
+    if weights.marginal:
+        energies = Energies(marginal_energy(logits["data"]), marginal_energy(logits["samples"]))
+        weight = weights.marginal * batch.ramp(weights.ramp)
+        terms.append(weight * _gap(energies, parts, "energy"))
+    detached = {name: part.detach() for name, part in parts.items()}
+    return Loss(torch.stack(terms).sum(), detached, energies, of_chains)
+
+
+def _logits_of_terms(
+    model: Classifier, batch: Batch, negatives: Negatives | None, weights: Weights
+) -> dict[str, Tensor]:
+    """Return the logits of ``data``, ``samples`` and ``labelled`` images, where terms need them."""
     images: dict[str, Tensor] = {}  # in the order of the passes, see logits_of_each
     if weights.marginal:
-        assert negatives is not None
-        images |= {"data": batch.x, "samples": negatives.x}
-    if weights.conditional:
+        images["data"] = batch.x
+    if weights.marginal or weights.conditional:
         assert negatives is not None
         images["samples"] = negatives.x
     if weights.cross_entropy or weights.conditional:
         images["labelled"] = batch.x_labelled
-    # both terms on the same images
-    shared = "data" in images and images["data"] is images.get("labelled")
-    passed = {"data": batch.logits} if "data" in images and batch.logits is not None else {}
+
+    # both terms on the same images, or a pass before the chains
+    shared = "data" in images and batch.x is images.get("labelled")
+    passed: dict[str, Tensor] = {}
+    if "data" in images and batch.logits is not None:
+        passed["data"] = batch.logits
     if shared or passed:
         del images["data"]
     logits = passed | dict(zip(images, logits_of_each(model, list(images.values())), strict=True))
     if shared:
         logits["data"] = logits["labelled"]
+    return logits
 
-    terms: list[Tensor] = []
-    parts: dict[str, Tensor] = {}
-    energies = of_chains = None
-    if weights.cross_entropy:
-        parts["cross_entropy"] = F.cross_entropy(
-            at_least_float32(logits["labelled"]), batch.y_labelled
-        )
-        terms.append(weights.cross_entropy * parts["cross_entropy"])
-    if weights.conditional:
-        assert negatives is not None
-        assert negatives.y is not None
-        joint = (
-            joint_energy(logits["labelled"], batch.y_labelled),
-            joint_energy(logits["samples"], negatives.y),
-        )
-        energies = of_chains = Energies(*joint)
-        parts |= {
-            "joint_energy_data": energies.data.mean(),
-            "joint_energy_samples": energies.samples.mean(),
-        }
-        terms.append(
-            weights.conditional * (parts["joint_energy_data"] - parts["joint_energy_samples"])
-        )
-    if weights.marginal:
-        energies = Energies(marginal_energy(logits["data"]), marginal_energy(logits["samples"]))
-        parts |= {"energy_data": energies.data.mean(), "energy_samples": energies.samples.mean()}
-        weight = weights.marginal * batch.ramp(weights.ramp)
-        terms.append(weight * (parts["energy_data"] - parts["energy_samples"]))
-    detached = {name: part.detach() for name, part in parts.items()}
-    return Loss(torch.stack(terms).sum(), detached, energies, of_chains)
+
+def _gap(energies: Energies, parts: dict[str, Tensor], name: str) -> Tensor:
+    """Return mean E(data) - mean E(samples), and add both to the parts."""
+    parts[f"{name}_data"] = energies.data.mean()
+    parts[f"{name}_samples"] = energies.samples.mean()
+    return parts[f"{name}_data"] - parts[f"{name}_samples"]
 
 
 def checked_loss(loss: Loss, model: Any) -> Loss:
@@ -191,8 +197,9 @@ def as_model(made: Any, data: DataSpec, name: str) -> Any:
     if not isinstance(made, nn.Module) or isinstance(made, Trainable):
         return made
     if capabilities(made):
-        is_joint = isinstance(made, Energy) and data.num_classes and not accepts(made.energy, 1)
-        return JointEnergyModel(made, data.num_classes) if is_joint else made
+        if isinstance(made, Energy) and data.num_classes and not accepts(made.energy, 1):
+            return JointEnergyModel(made, data.num_classes)
+        return made
     check_net(name, made, data)
     return PlainClassifier(made)
 

@@ -78,13 +78,17 @@ def read(
 
     def of_part(part: slice) -> Readings:
         x = images[part].to(device)
-        x = x if x.is_floating_point() else to_float(x, data.bounds)
+        if not x.is_floating_point():
+            x = to_float(x, data.bounds)
         with seeds.drawing(seed, f"evaluation/pass {part.start}", device):
             return one_pass(model, x, wanted, classes=data.num_classes)
 
     with mode(model, train=False), frozen(cast(nn.Module, model)):
         parts = in_parts(of_part, len(images), device, data.shape)
-    return {quantity: torch.cat([part[quantity] for part in parts]).cpu() for quantity in parts[0]}
+    readings: Readings = {}
+    for quantity in parts[0]:
+        readings[quantity] = torch.cat([part[quantity] for part in parts]).cpu()
+    return readings
 
 
 def noisy(images: UInt8[Tensor, "N C H W"], std: float, bounds: Bounds) -> Float[Tensor, "N C H W"]:
@@ -97,12 +101,10 @@ def noisy(images: UInt8[Tensor, "N C H W"], std: float, bounds: Bounds) -> Float
     the same noise, whatever the size of its batches.
     """
     content = content_hash(images)
-    drawn = [
-        torch.randn(
-            images.shape[1:], generator=seeds.generator(0, f"evaluation/noise {content} {place}")
-        )
-        for place in range(len(images))
-    ]
+    drawn = []
+    for place in range(len(images)):
+        generator = seeds.generator(0, f"evaluation/noise {content} {place}")
+        drawn.append(torch.randn(images.shape[1:], generator=generator))
     return to_float(images, bounds) + noise_to_model(std, bounds) * torch.stack(drawn)
 
 
@@ -140,12 +142,12 @@ def in_parts(
     ``shape`` and ``copies`` as for :func:`batch`.
     """
     size = batch(device, shape, copies)
-    parts = [slice(start, min(start + size, count)) for start in range(0, max(1, count), size)]
     results = []
     with progress.phase("", count, "images") as shown:  # which ends where the work fails
-        for part in parts:
-            results.append(work(part))
-            shown.done = min(part.stop, count)
+        for start in range(0, max(1, count), size):
+            end = min(start + size, count)
+            results.append(work(slice(start, end)))
+            shown.done = end
     return results
 
 
@@ -156,12 +158,10 @@ def batched(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
     """
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        parts = in_parts(
-            lambda part: grad_energy(x[part], None if y is None else y[part]),
-            len(x),
-            x.device,
-            data.shape,
-        )
+        def of_part(part: slice) -> tuple[Tensor, Tensor]:
+            return grad_energy(x[part], None if y is None else y[part])
+
+        parts = in_parts(of_part, len(x), x.device, data.shape)
         energies, grads = zip(*parts, strict=True)
         return torch.cat(energies), torch.cat(grads)
 
@@ -188,24 +188,24 @@ def one_pass(
         torch.set_grad_enabled(graph or "grad-norm" in wanted),
         torch.autocast(x.device.type, enabled=False),
     ):
-        x = x if graph else x.detach().requires_grad_("grad-norm" in wanted)
+        if not graph:
+            x = x.detach().requires_grad_("grad-norm" in wanted)
         readings: Readings = {}
-        if "logits" in wanted or (wanted and energy_follows_from_logits(model)):
+        by_logits = energy_follows_from_logits(model)
+        if "logits" in wanted or (wanted and by_logits):
             readings["logits"] = logits_function(model, classes)(x)
         if wanted & {"energy", "grad-norm"}:
-            logits = readings["logits"] if energy_follows_from_logits(model) else None
-            readings["energy"] = (
-                energy_function(model)(x) if logits is None else marginal_energy(logits)
-            )
+            if by_logits:
+                readings["energy"] = marginal_energy(readings["logits"])
+            else:
+                readings["energy"] = energy_function(model)(x)
         if "grad-norm" in wanted:
-            readings["grad-norm"] = (
-                gradient(readings["energy"], x, graph=graph).flatten(1).norm(dim=1)
-            )
-    return {
-        name: value if graph else value.detach()
-        for name, value in readings.items()
-        if name in wanted
-    }
+            slope = gradient(readings["energy"], x, graph=graph)
+            readings["grad-norm"] = slope.flatten(1).norm(dim=1)
+    asked = {name: value for name, value in readings.items() if name in wanted}
+    if graph:
+        return asked
+    return {name: value.detach() for name, value in asked.items()}
 
 
 def energy_follows_from_logits(model: Any) -> bool:

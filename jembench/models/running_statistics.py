@@ -142,7 +142,7 @@ def remark(
         images: the number of images that these were counted over.
         judged_on: the images, in words.
     """
-    before, after = (100 * part.double().numpy() for part in (stored, counted))
+    before, after = 100 * stored.double().numpy(), 100 * counted.double().numpy()
     difference = float(after.mean() - before.mean())
     if difference <= 0 or len(before) < 2:
         return ""

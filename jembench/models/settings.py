@@ -81,19 +81,21 @@ def _write_handlers(handlers: list[Any]) -> None:
             signal.signal(number, handler)
 
 
+_DESCRIPTORS = {"stdout": 1, "stderr": 2}
+
+
 def _read_outputs() -> list[Any]:
     return [(stream, stream is None or stream.closed) for stream in (sys.stdout, sys.stderr)]
 
 
 def _write_outputs(outputs: list[Any]) -> None:
     """Set stdout and stderr; one that was closed meanwhile is opened again."""
-    for descriptor, (name, (stream, was_closed)) in enumerate(
-        zip(("stdout", "stderr"), outputs, strict=True), 1
-    ):
+    for name, (stream, was_closed) in zip(_DESCRIPTORS, outputs, strict=True):
         if stream is not None and stream.closed and not was_closed:
-            if getattr(sys, f"__{name}__") is stream:
-                setattr(sys, f"__{name}__", open(descriptor, "w", closefd=False))  # noqa: SIM115
-            stream = getattr(sys, f"__{name}__")
+            first, number = f"__{name}__", _DESCRIPTORS[name]
+            if getattr(sys, first) is stream:
+                setattr(sys, first, open(number, "w", closefd=False))  # noqa: SIM115
+            stream = getattr(sys, first)
         setattr(sys, name, stream)
 
 
@@ -147,10 +149,10 @@ def isolated(what: str, note: Callable[[str], object] | None = None) -> Iterator
             SystemExit.
     """
     before = [setting.read() for setting in SETTINGS]
-    within = [
-        value if setting.standard is None else setting.standard
-        for setting, value in zip(SETTINGS, before, strict=True)
-    ]
+    within = list(before)
+    for place, setting in enumerate(SETTINGS):
+        if setting.standard is not None:
+            within[place] = setting.standard
     _write(within)
     try:
         with contained(what):
@@ -161,17 +163,17 @@ def isolated(what: str, note: Callable[[str], object] | None = None) -> Iterator
                 f"{what} left {', '.join(changed)} changed. It was set back, and changes no other "
                 "result."
             )
-            note(text) if note else warnings.warn(text, Remark, stacklevel=3)
+            if note:
+                note(text)
+            else:
+                warnings.warn(text, Remark, stacklevel=3)
         _write(before)
 
 
 def _write(values: list[Any]) -> list[str]:
     """Write the settings that have other values, and return their names."""
-    changed = [
-        (setting, value)
-        for setting, value in zip(SETTINGS, values, strict=True)
-        if setting.read() != value
-    ]
+    pairs = zip(SETTINGS, values, strict=True)
+    changed = [(setting, value) for setting, value in pairs if setting.read() != value]
     for setting, value in changed:
         setting.write(value)
     return [setting.name for setting, _ in changed]

@@ -126,15 +126,11 @@ class ResidualNet(nn.Module):
             raise SpecError(f"There is no norm named {norm!r}. Write one of {', '.join(norms)}.")
         make_norm = norms[norm]
         stem, widths, blocks, stride = shape
-        # with a stride, a kernel of twice its size: every pixel then contributes to equally many
-        # outputs
-        self.conv1 = nn.Conv2d(
-            channels,
-            stem,
-            3 if stride == 1 else 2 * stride,
-            stride=stride,
-            padding=max(1, stride // 2),
-        )
+        kernel, padding = 3, 1
+        if stride > 1:
+            # every pixel contributes to equally many outputs
+            kernel, padding = 2 * stride, stride // 2
+        self.conv1 = nn.Conv2d(channels, stem, kernel, stride=stride, padding=padding)
         groups, inside = [], stem
         for width, step in zip(widths, (1, 2, 2), strict=True):
             # it changes the shape, the others keep it
@@ -150,6 +146,5 @@ class ResidualNet(nn.Module):
         """Return f(x)."""
         hidden = self.layer3(self.layer2(self.layer1(self.conv1(x))))
         hidden = F.leaky_relu_(self.norm(hidden), LEAK)
-        return in_full(
-            self.class_output, hidden.mean(dim=(2, 3), dtype=self.class_output.weight.dtype)
-        )
+        pooled = hidden.mean(dim=(2, 3), dtype=self.class_output.weight.dtype)
+        return in_full(self.class_output, pooled)

@@ -48,7 +48,9 @@ def run(
 
     The sampler's buffer is unchanged.
     """
-    for _ in progress.track(range(sampler.steps if steps is None else steps), "sampling", "steps"):
+    if steps is None:
+        steps = sampler.steps
+    for _ in progress.track(range(steps), "sampling", "steps"):
         state = sampler.step(state, grad_energy, generator)
     return state
 
@@ -62,6 +64,7 @@ def draw(
     steps: int | None = None,
 ) -> ChainState:
     """Start n chains, run them and let the sampler keep their ends, as in a training iteration."""
-    state = run(sampler, sampler.init(n, y, generator=generator), grad_energy, generator, steps)
+    state = sampler.init(n, y, generator=generator)
+    state = run(sampler, state, grad_energy, generator, steps)
     sampler.finish(state)
     return state

@@ -189,13 +189,13 @@ def mixture_start(data: DataSpec, *, starts: StartSpec, weights: str = "") -> Mi
     from jembench.sampling.outliers import MixtureStart
 
     parts = [_start(text, data) for text in split_list(starts)]
-    given = weights.split(",") if weights else ["1"] * len(parts)
-    if not parts or len(given) != len(parts):
+    texts = weights.split(",") if weights else ["1"] * len(parts)
+    if not parts or len(texts) != len(parts):
         raise SpecError(
-            f"mixture has {len(parts)} starts and {len(given)} weights; each start needs one "
+            f"mixture has {len(parts)} starts and {len(texts)} weights; each start needs one "
             "weight."
         )
-    numbers: list[float] = [read_text(weight, Positive, "a weight of mixture") for weight in given]  # type: ignore
+    numbers: list[float] = [read_text(weight, Positive, "a weight of mixture") for weight in texts]  # type: ignore
     return MixtureStart(data, parts, numbers)
 
 

@@ -74,10 +74,8 @@ class ChainGraph:
             self._give_up("the sampler does not say that it is capturable")
         if self.given_up or steps == 0:
             return move(state)
-        objects, layout = (
-            (sampler, grad_energy, generator),
-            (steps, *self._layout_of(sampler, state)),
-        )
+        objects = (sampler, grad_energy, generator)
+        layout = (steps, *self._layout_of(sampler, state))
         same = len(self._objects) == 3 and all(map(operator.is_, objects, self._objects))
         if not same or layout != self._layout:
             self.forget()
@@ -88,7 +86,9 @@ class ChainGraph:
             return self._warm_up(move, state)
         if self._graph is None:
             self._capture(move, state, generator)
-        return move(state) if self._graph is None else self._replay(state)
+        if self._graph is None:
+            return move(state)
+        return self._replay(state)
 
     def _layout_of(self, sampler: Sampler, state: ChainState) -> tuple[Any, ...]:
         """Return the mode, and shapes and addresses of tensors.
@@ -138,9 +138,9 @@ class ChainGraph:
         assert self._graph is not None
         assert self._ends is not None
         inputs, outputs = self._ends
-        for kept, given in zip(inputs, state, strict=True):
-            if isinstance(kept, Tensor) and isinstance(given, Tensor):
-                kept.copy_(given)
+        for place, value in zip(inputs, state, strict=True):
+            if isinstance(place, Tensor) and isinstance(value, Tensor):
+                place.copy_(value)
         self._graph.replay()
         return _copied(outputs)  # the next replay overwrites them
 

@@ -56,12 +56,15 @@ class ImagesStart(DrawnStart):
                 "Call its inform(train) first, or use start=uniform."
             )
         if self._images is None:
-            drawn = self.outliers.draw(self._train, self.data) if self.outliers else self._train
-            self._images = drawn.images if isinstance(drawn, Split) else drawn
-        self._images = self._images.to(generator.device)
-        chosen = torch.randint(
-            len(self._images), (n,), generator=generator, device=generator.device
-        )
+            drawn: Split | Tensor = self._train
+            if self.outliers:
+                drawn = self.outliers.draw(self._train, self.data)
+            if isinstance(drawn, Split):
+                drawn = drawn.images
+            self._images = drawn
+        device = generator.device
+        self._images = self._images.to(device)
+        chosen = torch.randint(len(self._images), (n,), generator=generator, device=device)
         return to_float(self._images[chosen], self.data.bounds)
 
 
@@ -76,9 +79,8 @@ class PermutedStart(ImagesStart):
     ) -> Float[Tensor, "n C H W"]:
         """Draw n images, for any classes."""
         pixels = super().draw(n, y, generator).flatten(2)
-        order = torch.rand(
-            (n, 1, pixels.shape[2]), generator=generator, device=generator.device
-        ).argsort(2)
+        shape = (n, 1, pixels.shape[2])
+        order = torch.rand(shape, generator=generator, device=generator.device).argsort(2)
         return pixels.gather(2, order.expand_as(pixels)).view(n, *self.data.shape)
 
 
@@ -100,17 +102,15 @@ class ShapesStart(DrawnStart):
         self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
     ) -> Float[Tensor, "n C H W"]:
         """Draw n images, for any classes."""
-        device, (channels, *size), (low, high) = generator.device, self.data.shape, self.data.bounds
+        device, shape = generator.device, (n, 1, 1, 1)
+        (channels, *size), (low, high) = self.data.shape, self.data.bounds
         cells = torch.randn((n, 1, CELLS, CELLS), generator=generator, device=device)
-        offset = torch.randn((n, 1, 1, 1), generator=generator, device=device)
-        softness = 10 ** (3 * torch.rand((n, 1, 1, 1), generator=generator, device=device) - 2)
-        grey = torch.rand((n, 1, 1, 1), generator=generator, device=device) < 0.5
-        a, b = (
-            torch.rand((2, n, channels, 1, 1), generator=generator, device=device)
-            .mul_(high - low)
-            .add_(low)
-        )
-        a, b = (torch.where(grey, colour[:, :1], colour) for colour in (a, b))
+        offset = torch.randn(shape, generator=generator, device=device)
+        softness = 10 ** (3 * torch.rand(shape, generator=generator, device=device) - 2)
+        grey = torch.rand(shape, generator=generator, device=device) < 0.5
+        colours = torch.rand((2, n, channels, 1, 1), generator=generator, device=device)
+        colours.mul_(high - low).add_(low)
+        a, b = torch.where(grey, colours[:, :, :1], colours)
         outline = F.interpolate(cells, size=size, mode="bicubic", align_corners=False)
         return torch.lerp(a, b, ((outline + offset) / softness).sigmoid())
 

@@ -77,11 +77,12 @@ class PersistentChains(ShortRun):
         Raises:
             SpecError: if the buffer, or a class's part of it, has fewer.
         """
-        slots = self.slots_per_class if conditional else self.capacity
+        slots, share = self.capacity, ""
+        if conditional:
+            slots, share = self.slots_per_class, " for each class"
         if n > slots:
-            each = " for each class" if conditional else ""
             raise SpecError(
-                f"A batch of {n} chains does not fit a replay buffer of {slots} images{each}. "
+                f"A batch of {n} chains does not fit a replay buffer of {slots} images{share}. "
                 "Make the buffer of the sampler larger or the batch smaller."
             )
 

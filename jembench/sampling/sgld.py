@@ -40,10 +40,11 @@ def langevin_step(
         grad = grad.clamp(-clip, clip)
     moved = x.sub(grad, alpha=step_size)
     if noise:
-        moved.add_(
-            torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype), alpha=noise
-        )
-    return moved if bounds is None else moved.clamp_(*bounds)
+        drawn = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        moved.add_(drawn, alpha=noise)
+    if bounds is not None:
+        moved.clamp_(*bounds)
+    return moved
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +63,9 @@ class Langevin:
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> ChainState:
         """Take one Langevin step with every chain."""
         _, grad = grad_energy(state.x, state.y)
-        slope = F.normalize(grad.flatten(1)).view_as(grad) if self.normalised else grad
+        slope = grad
+        if self.normalised:
+            slope = F.normalize(grad.flatten(1)).view_as(grad)
         if state.momentum is not None:
             slope = slope.add(state.momentum, alpha=self.momentum)
         x = langevin_step(

@@ -54,11 +54,8 @@ class UniformStart(DrawnStart):
         """Draw n images of noise, for any classes."""
         low, high = self.data.bounds
         shape = (n, *self.data.shape)
-        return (
-            torch.rand(shape, generator=generator, device=generator.device)
-            .mul_(high - low)
-            .add_(low)
-        )
+        x = torch.rand(shape, generator=generator, device=generator.device)
+        return x.mul_(high - low).add_(low)
 
 
 class ClassGaussianStart:
@@ -150,9 +147,8 @@ class ClassGaussianStart:
         chains = restart.nonzero().squeeze(1)
         if len(chains) == 0:
             return x
-        return x.index_copy(
-            0, chains, self.draw(len(chains), None if y is None else y[chains], generator)
-        )
+        classes = None if y is None else y[chains]
+        return x.index_copy(0, chains, self.draw(len(chains), classes, generator))
 
 
 def draw_gaussian(
@@ -163,10 +159,11 @@ def draw_gaussian(
     The covariance is zero for one image. Draws are not clamped.
     """
     count, device = len(images), images.device
+    at_once = AT_ONCE if device.type == "cpu" else AT_ONCE_ON_GPU
     mean = torch.zeros(images[0].numel(), device=device)
     moves = torch.zeros((n, images[0].numel()), device=device)
     weights = torch.zeros((n, 1), device=device)
-    for part in torch.split(images, AT_ONCE if device.type == "cpu" else AT_ONCE_ON_GPU):
+    for part in torch.split(images, at_once):
         x = to_float(part, bounds).flatten(1)
         z = torch.randn((n, len(x)), generator=generator, device=device)
         mean += x.sum(0) / count

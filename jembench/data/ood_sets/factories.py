@@ -51,8 +51,8 @@ def interp() -> OODSet:
         if n < 2:
             raise NotApplicable(f"interp takes two different test images, and {data.name} has {n}.")
         further = torch.randint(1, n, (n,), generator=_generator("interp"))
-        other = (torch.arange(n) + further) % n
-        return ((test.images.short() + test.images[other].short() + 1) // 2).byte()
+        second = test.images[(torch.arange(n) + further) % n]
+        return ((test.images.short() + second.short() + 1) // 2).byte()
 
     return Drawn(draw, noise=1.5**0.5)
 
@@ -109,20 +109,19 @@ def halves() -> OODSet:
         import torch
 
         n, half = len(test.images), data.shape[1] // 2
-        labels = torch.arange(n) if test.labels is None else test.labels
+        labels = test.labels
+        if labels is None:
+            labels = torch.arange(n)
         others = n - labels.bincount()[labels]
         if not others.all():
             raise NotApplicable(
                 f"halves takes test images of two classes, and those of {data.name} have one."
             )
-        further = (
-            torch.rand(n, generator=_generator("halves"), dtype=torch.float64) * others
-        ).long()
+        share = torch.rand(n, generator=_generator("halves"), dtype=torch.float64)
+        further = (share * others).long()
         by_class, next_class = labels.argsort(stable=True), labels.bincount().cumsum(0)[labels]
-        return torch.cat(
-            [test.images[:, :, :half], test.images[by_class[(next_class + further) % n], :, half:]],
-            dim=2,
-        )
+        second = test.images[by_class[(next_class + further) % n]]
+        return torch.cat([test.images[:, :, :half], second[:, :, half:]], dim=2)
 
     return Drawn(draw)
 
@@ -159,9 +158,8 @@ def uniform() -> OODSet:
     def draw(test: Split, data: DataSpec) -> Tensor:
         import torch
 
-        return torch.randint(
-            256, (len(test.images), *data.shape), generator=_generator("uniform"), dtype=torch.uint8
-        )
+        shape = (len(test.images), *data.shape)
+        return torch.randint(256, shape, generator=_generator("uniform"), dtype=torch.uint8)
 
     return Drawn(draw)
 
@@ -182,9 +180,8 @@ def constant(*, value: float | None = None) -> OODSet:
         if value is None:
             levels = torch.randint(256, (n,), generator=_generator("constant"), dtype=torch.uint8)
         elif low <= value <= high:
-            levels = torch.full(
-                (n,), int(255 * (value - low) / (high - low) + 0.5), dtype=torch.uint8
-            )
+            level = int(255 * (value - low) / (high - low) + 0.5)
+            levels = torch.full((n,), level, dtype=torch.uint8)
         else:
             raise SpecError(
                 f"value of constant is {value}; pixels of {data.name} lie between {low} and {high}."
@@ -214,20 +211,17 @@ def openood(*, name: _Listed, root: Annotated[str, Incidental()] = "") -> OODSet
         from jembench.files import data_folder
 
         folder = data_folder(root) if root else data_folder() / "openood"
-        listed, (_, height, width) = (
-            folder / "benchmark_imglist" / data.name / f"test_{name}.txt",
-            data.shape,
-        )
+        listed = folder / "benchmark_imglist" / data.name / f"test_{name}.txt"
         if not listed.is_file():
             raise Unavailable(
                 f"OpenOOD's list {listed} is missing. Get its lists and images by "
                 "scripts/download of its project, and name their folder: openood:root=FOLDER or, "
                 "for all sets, the folder openood in that of JEMBENCH_DATA."
             )
-        lines = filter(
-            None, map(str.split, listed.read_text(errors="surrogateescape").splitlines())
-        )
-        files = {path: folder / "images_classic" / path for path, *_ in lines}
+        lines = listed.read_text(errors="surrogateescape").splitlines()
+        paths = [line.split()[0] for line in lines if line.strip()]
+        files = {path: folder / "images_classic" / path for path in paths}
+        _, height, width = data.shape
         form = Form(mode="RGB", height=height, width=width, square=True, method="bilinear")
         return decoded(f"openood-{name}", listed, files, form)
 

@@ -38,26 +38,26 @@ class OtherDataset:
     def draw(self, test: Split, data: DataSpec) -> Split:
         dataset = self.make()
         images, labels = dataset.split(self.part)
-        labels = (
-            labels if data.class_names and data.class_names == dataset.spec.class_names else None
-        )
+        if not data.class_names or data.class_names != dataset.spec.class_names:
+            labels = None
         if _holds(images, test.images):
             raise NotApplicable(f"{dataset.spec.name} is the in-distribution dataset itself.")
         if len(images) > len(test.images):
             generator = seeds.generator(0, f"outliers/{self.name}")
             chosen = torch.randperm(len(images), generator=generator)[: len(test.images)]
-            images, labels = images[chosen], None if labels is None else labels[chosen]
-        return Split(
-            images if images.shape[1:] == data.shape else _reshaped(images, dataset.spec, data),
-            labels,
-        )
+            images = images[chosen]
+            if labels is not None:
+                labels = labels[chosen]
+        if images.shape[1:] != data.shape:
+            images = _reshaped(images, dataset.spec, data)
+        return Split(images, labels)
 
 
-def _holds(images: Tensor, some: Tensor) -> bool:
-    """Return whether the first five of ``some`` are all among ``images``."""
-    return some.shape[1:] == images.shape[1:] and all(
-        bool((images == one).flatten(1).all(1).any()) for one in some[:5]
-    )
+def _holds(images: Tensor, test: Tensor) -> bool:
+    """Return whether the first five images of ``test`` are all among ``images``."""
+    if test.shape[1:] != images.shape[1:]:
+        return False
+    return all(bool((images == image).flatten(1).all(1).any()) for image in test[:5])
 
 
 def _reshaped(images: Tensor, theirs: DataSpec, data: DataSpec) -> UInt8[Tensor, "N C H W"]:
@@ -70,12 +70,13 @@ def _reshaped(images: Tensor, theirs: DataSpec, data: DataSpec) -> UInt8[Tensor,
     channels, height, width = data.shape
     resized: list[np.ndarray] = []
     for image in images.permute(0, 2, 3, 1).numpy():
-        picture = Image.fromarray(image.squeeze(2) if image.shape[2] == 1 else image).convert(
-            _MODES[channels]
-        )
-        square = central_square(picture, height) if height == width else None
-        resized.append(
-            np.asarray(square or picture.resize((width, height), Image.Resampling.BICUBIC))
-        )
+        if theirs.shape[0] == 1:
+            image = image.squeeze(2)
+        picture = Image.fromarray(image).convert(_MODES[channels])
+        if height == width:
+            picture = central_square(picture, height)
+        else:
+            picture = picture.resize((width, height), Image.Resampling.BICUBIC)
+        resized.append(np.asarray(picture))
     stacked = torch.from_numpy(np.stack(resized))
     return stacked.reshape(-1, height, width, channels).permute(0, 3, 1, 2).contiguous()

@@ -9,8 +9,6 @@ from jembench.catalog.spec import Spec
 from jembench.data.ood_sets.other_images import OtherDataset
 from jembench.interfaces import OODSet, SplitName
 
-_KINDS: tuple[discovery.Kind, ...] = ("ood_sets", "datasets")
-
 
 class ResolvedOODSet(NamedTuple):
     """The component that a text names."""
@@ -20,16 +18,14 @@ class ResolvedOODSet(NamedTuple):
 
     def __str__(self) -> str:
         """Return the canonical spec without paths: where files lie changes no score."""
-        return self.component.text(
-            without=self.component.incidental | marked(self.component.factory, Content).keys()
-        )
+        paths = marked(self.component.factory, Content).keys()
+        return self.component.text(without=self.component.incidental | paths)
 
     def make(self, part: SplitName = "test") -> OODSet:
         """Call the factory; a dataset is read when images are drawn from its ``part``."""
         if self.is_dataset:
-            return OtherDataset(
-                make=self.component.make, name=self.component.component.name, part=part
-            )
+            name = self.component.component.name
+            return OtherDataset(make=self.component.make, name=name, part=part)
         outliers: OODSet = self.component.make()
         return outliers
 
@@ -42,6 +38,10 @@ def resolve(text: str) -> ResolvedOODSet:
         PluginError: if the component cannot be imported.
     """
     name = Spec(text).bare
-    sets, datasets = ({each.name for each in discovery.components(kind)} for kind in _KINDS)
-    is_dataset = name in datasets - sets
-    return ResolvedOODSet(registry.resolve(_KINDS[is_dataset], text), is_dataset=is_dataset)
+    is_dataset = name in _names("datasets") - _names("ood_sets")
+    kind: discovery.Kind = "datasets" if is_dataset else "ood_sets"
+    return ResolvedOODSet(registry.resolve(kind, text), is_dataset=is_dataset)
+
+
+def _names(kind: discovery.Kind) -> set[str]:
+    return {component.name for component in discovery.components(kind)}
