@@ -37,7 +37,7 @@ from jembench.experiment.crossing import make_plan, plan_fits
 from jembench.experiment.names import DisplayNames, display_names
 from jembench.experiment.plan import Plan
 from jembench.experiment.stored import plan_named, started, with_imports
-from jembench.experiment.suite import Suite
+from jembench.experiment.suite import Execution, Suite
 from jembench.report.headings import known_as
 from jembench.report.published import Published, published_numbers
 from jembench.running import session
@@ -117,19 +117,12 @@ def run(
         suite = suites.load(one_text(suite, "suite") or "")
     recipe = one_text(recipe, "recipe")
     # arguments replace what a file states of its execution
-    execution = suite.execution.stated
-    arguments = {
-        "store": store,
-        "device": device,
-        "max_hours": max_hours,
-        "executor": executor,
-        "skip_missing": skip_missing,
-    }
-    for name, value in arguments.items():
-        if value is not None:
-            execution[name] = value
-    place = opened(execution.get("store", "runs")).store
+    replaced = Execution(
+        device=device, max_hours=max_hours, executor=executor, skip_missing=skip_missing
+    )
+    execution = suite.execution.stated | replaced.stated
     options = {name: execution[name] for name in RunOptions._fields if name in execution}
+    place = opened(execution.get("store", "runs") if store is None else store).store
     plan = plan_run(
         suite,
         place,

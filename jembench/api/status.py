@@ -86,9 +86,7 @@ def _lost(latest: WorkStatus) -> WorkStatus:
 
 def _unit_status(unit: str, work: Work, latest: WorkStatus) -> UnitStatus:
     """Return what is shown of a unit, by its file and its latest status."""
-    since = latest.time
-    if latest.state == "running":
-        since = latest.since
+    since = latest.since if latest.state == "running" else latest.time
     return UnitStatus(
         id=unit,
         kind=work.kind,

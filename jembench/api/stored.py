@@ -192,9 +192,7 @@ class OpenStore:
         from jembench.running.driver import RunOptions
 
         text, recipe = model_spec(model), one_text(recipe, "recipe")
-        data = dataset
-        if dataset is not None:
-            data = dataset_spec(dataset)
+        data = None if dataset is None else dataset_spec(dataset)
         records: Sequence[FitRecord] = imports(self.store, text)
         if not records:
             records = _meant(self.store.trained(), text, data, recipe, seed)

@@ -84,6 +84,4 @@ def _one_kind(kind: Any, format: str) -> None:
 
 
 def _or_problem(text: str, entry: Entry) -> str:
-    if entry.problem:
-        return f"broken: {entry.problem}"
-    return text
+    return f"broken: {entry.problem}" if entry.problem else text

@@ -60,13 +60,10 @@ class Text(click.types.StringParamType):
             names = self.names()
         else:
             names = sorted({component.name for component in discovery.components(self.names)})
-        items = []
-        for name in names:
-            if name.startswith(last):
-                items.append(CompletionItem(f"{before}{comma}{name}"))
-        if self.file and not items:
-            items.append(CompletionItem(incomplete, type="file"))
-        return items
+        names = [name for name in names if name.startswith(last)]
+        if self.file and not names:
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(f"{before}{comma}{name}") for name in names]
 
 
 def _known_format(text: str) -> str:

@@ -229,6 +229,4 @@ def _progress(unit: UnitStatus, store: Path) -> Iterator[str]:
 
 def _ago(since: float | None) -> str:
     """Return the time since a moment in words; "" for None."""
-    if since is None:
-        return ""
-    return duration(time.time() - since)
+    return "" if since is None else duration(time.time() - since)

@@ -17,6 +17,7 @@ imported.
 """
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from jembench.interfaces import DataSpec
@@ -74,6 +75,4 @@ def parametrize(checks: Sequence[Check]) -> Callable[[Any], Any]:
     """
     import pytest
 
-    return pytest.mark.parametrize(
-        "check", [pytest.param(check, id=check.name) for check in checks]
-    )
+    return pytest.mark.parametrize("check", checks, ids=attrgetter("name"))

@@ -6,6 +6,7 @@ import unittest
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from jembench.catalog import registry
@@ -107,16 +108,11 @@ def checks_of(spec: str, subject: type[Subject], *context: Any) -> list[Check]:
         PluginError: if it cannot be imported.
     """
     resolved, causes = registry.resolve(subject.kind, spec), dict[str, str]()
-    return [
-        Check(
-            one.name,
-            one.text,
-            subject.kind,
-            str(resolved),
-            one.bind(lambda: subject(resolved, context), causes),
-        )
-        for one in PROMISES[subject.kind]
-    ]
+    checks = []
+    for promised in PROMISES[subject.kind]:
+        run = promised.bind(partial(subject, resolved, context), causes)
+        checks.append(Check(promised.name, promised.text, subject.kind, str(resolved), run))
+    return checks
 
 
 # --- promises -------------------------------------------------------------------------------------
@@ -146,20 +142,27 @@ class Promise(NamedTuple):
             except Unavailable as missing:
                 raise DoesNotApply(str(missing)) from missing
             except Exception as error:
-                told = isinstance(error, (CheckFailed, JembenchError))
-                frames = traceback.extract_tb(error.__traceback__)
-                place = next(
-                    (one for one in reversed(frames) if "/torch/" not in one.filename), frames[-1]
-                )
-                where = "" if told else f" ({place.filename}:{place.lineno})."
-                message = str(error) if told else error_text(error) + where
-                if (first := causes.setdefault(where or message, self.name)) != self.name:
+                # an error of the component's own code is known by its place
+                message = cause = str(error)
+                if not isinstance(error, (CheckFailed, JembenchError)):
+                    cause = _place(error)
+                    message = f"{error_text(error)} ({cause})."
+                first = causes.setdefault(cause, self.name)
+                if first != self.name:
                     raise DoesNotApply(f"See the check {first}.") from error
-                raise CheckFailed(
-                    f"{message} {'' if isinstance(error, PluginError) else self.remedy}".strip()
-                ) from error
+                if not isinstance(error, PluginError):
+                    message = f"{message} {self.remedy}"
+                raise CheckFailed(message.strip()) from error
 
         return run
+
+
+def _place(error: Exception) -> str:
+    """Return the file and the line that raised an error, outside of PyTorch if possible."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "/torch/" not in frame.filename]
+    last = (own or frames)[-1]
+    return f"{last.filename}:{last.lineno}"
 
 
 PROMISES: dict[str, list[Promise]] = defaultdict(list)
@@ -175,11 +178,10 @@ def promise(*kinds: str) -> Callable[[Callable[[Any], None]], Callable[[Any], No
 
     def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
         text, _, remedy = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
-        name = function.__name__.replace("_", "-")
+        text, remedy = " ".join(text.split()), " ".join(remedy.split())
+        promised = Promise(function.__name__.replace("_", "-"), text, remedy, function)
         for kind in kinds:
-            PROMISES[kind].append(
-                Promise(name, " ".join(text.split()), " ".join(remedy.split()), function)
-            )
+            PROMISES[kind].append(promised)
         return function
 
     return register

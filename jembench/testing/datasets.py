@@ -45,10 +45,9 @@ class DatasetSubject(Subject):
         """
         dataset = dataset or self.build()
         splits = {name: Split(*dataset.split(name)) for name in get_args(SplitName)}
-        values = [value for split in splits.values() for value in split if value is not None]
-        only_if(
-            all(isinstance(value, Tensor) for value in values), "See the checks images and labels."
-        )
+        for images, labels in splits.values():
+            are_tensors = isinstance(images, Tensor) and isinstance(labels, Tensor | None)
+            only_if(are_tensors, "See the checks images and labels.")
         return splits
 
 
@@ -139,17 +138,17 @@ def labels(subject: DatasetSubject) -> None:
             isinstance(labels, Tensor),
             f"The {name} labels are a {type(labels).__name__}, not a tensor.",
         )
-        found = (
-            f"The {name} labels are {labels.dtype} {tuple(labels.shape)} for {len(images)} images."
+        form, size = f"{labels.dtype} {tuple(labels.shape)}", len(images)
+        right = labels.dtype == torch.int64 and labels.shape == (size,)
+        require(right, f"The {name} labels are {form} for {size} images.")
+        present, every = set(labels.tolist()), set(range(classes))
+        span = f"{min(present)} to {max(present)}"
+        require(
+            present <= every, f"The {name} labels go from {span}, and num_classes is {classes}."
         )
-        require(labels.dtype == torch.int64 and tuple(labels.shape) == (len(images),), found)
-        known = set(labels.tolist())
-        found = (
-            f"The {name} labels go from {min(known)} to {max(known)}, and num_classes is {classes}."
-        )
-        require(known <= set(range(classes)), found)
-        missing = sorted(set(range(classes)) - known) if name == "train" else []
-        require(not missing, f"No training image is of class {', '.join(map(str, missing))}.")
+        if name == "train":
+            missing = ", ".join(map(str, sorted(every - present)))
+            require(not missing, f"No training image is of class {missing}.")
 
 
 @promise("datasets")
@@ -158,9 +157,10 @@ def test_apart_from_train(subject: DatasetSubject) -> None:
 
     Split the images into two parts without common images, which a model could memorise.
     """
-    train, test = (split.images.numpy() for split in subject.splits().values())
-    known = {image.tobytes() for image in train}
-    shared = sum(image.tobytes() in known for image in test)
+    splits = subject.splits()
+    train, test = splits["train"].images.numpy(), splits["test"].images.numpy()
+    seen = {image.tobytes() for image in train}
+    shared = sum(image.tobytes() in seen for image in test)
     require(
         shared <= SHARED * len(test),
         f"{shared} of {len(test)} test images are training images as well.",
@@ -179,22 +179,23 @@ def same_each_time(subject: DatasetSubject) -> None:
     splits = subject.splits(first)
     before = _hash_contents(splits)
     _add_to_first(splits, 1)
-    after = {"at another call": first, "in a new dataset": second}
-    contents = {when: _hash_contents(subject.splits(dataset)) for when, dataset in after.items()}
+    at_another_call = _hash_contents(subject.splits(first))
+    in_a_new_dataset = _hash_contents(subject.splits(second))
     _add_to_first(splits, -1)  # shared tensors are restored for other users
-    for when, found in contents.items():
-        others = " and ".join(different(before, found))
+    contents = {"at another call": at_another_call, "in a new dataset": in_a_new_dataset}
+    for when, hashes in contents.items():
+        changed = " and ".join(different(before, hashes))
         require(
-            not others,
-            f"After a change in place, the {others} images or labels are different {when}.",
+            not changed,
+            f"After a change in place, the {changed} images or labels are different {when}.",
         )
 
 
 def _hash_contents(splits: dict[SplitName, Split]) -> dict[str, list[str]]:
-    return {
-        name: [fingerprint(values) for values in split if values is not None]
-        for name, split in splits.items()
-    }
+    hashes = dict[str, list[str]]()
+    for name, split in splits.items():
+        hashes[name] = [fingerprint(values) for values in split if values is not None]
+    return hashes
 
 
 def _add_to_first(splits: dict[SplitName, Split], number: int) -> None:

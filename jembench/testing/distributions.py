@@ -30,10 +30,12 @@ def check_distribution(name: str, data: DataSpec) -> list[Check]:
     installed = discovery.catalogue().components
     own = [c for c in installed if c.distribution in (name, name.lower().replace("_", "-"))]
     if not own:
-        raise unknown(
-            "distribution with plugins", name, {c.distribution for c in installed}, "jembench list"
-        )
-    return [check for component in own for check in _check_installed(component, data)]
+        names = {c.distribution for c in installed}
+        raise unknown("distribution with plugins", name, names, "jembench list")
+    checks = list[Check]()
+    for component in own:
+        checks += _check_installed(component, data)
+    return checks
 
 
 def check_component(kind: str, spec: str, data: DataSpec) -> list[Check]:
@@ -54,19 +56,15 @@ def _check_installed(component: Component, data: DataSpec) -> list[Check]:
     One skipped check if it needs options.
     """
     kind, name, described = component.kind, component.name, describe(component)
-    if described.problem or kind not in CHECKS:
-        return [
-            _import_check(kind, name, CheckFailed(described.problem) if described.problem else None)
-        ]
-    if needed := [option["name"] for option in described.fields["options"] if option["required"]]:
+    if described.problem:
+        return [_import_check(kind, name, CheckFailed(described.problem))]
+    if kind not in CHECKS:
+        return [_import_check(kind, name, None)]
+    needed = [option["name"] for option in described.fields["options"] if option["required"]]
+    if needed:
         command = f'jembench plugin check --kind {kind} "{name}:{needed[0]}=..."'
-        return [
-            _import_check(
-                kind,
-                name,
-                DoesNotApply(f"It needs {', '.join(needed)}. Check it by its spec: {command}"),
-            )
-        ]
+        reason = f"It needs {', '.join(needed)}. Check it by its spec: {command}"
+        return [_import_check(kind, name, DoesNotApply(reason))]
     try:
         return CHECKS[kind](f"{component.distribution}/{name}", data)
     except (PluginError, SpecError) as error:

@@ -46,14 +46,12 @@ class Mixture(ByBayes, nn.Module):
         classes = max(1, data.num_classes)
         self.data = dataclasses.replace(data, num_classes=classes, class_names=())
         self.gaussians = ClassGaussians(data.shape, classes)
-        draw = torch.randn(
-            (classes, data.dimensions), generator=seeds.generator(0, "testing/means")
-        )
+        generator = seeds.generator(0, "testing/means")
+        draw = torch.randn((classes, data.dimensions), generator=generator)
         scale = APART * deviation(data) / math.sqrt(2 * data.dimensions)
+        means = sum(data.bounds) / 2 + scale * draw
         with torch.no_grad():
-            self.gaussians.mean.copy_(
-                (sum(data.bounds) / 2 + scale * draw).view(classes, *data.shape)
-            )
+            self.gaussians.mean.copy_(means.view(classes, *data.shape))
             self.gaussians.log_scale.fill_(math.log(deviation(data)))
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
@@ -64,7 +62,8 @@ class Mixture(ByBayes, nn.Module):
         self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
     ) -> Float[Tensor, " B"]:
         """Return -log p(x), or -log p(x, y), in nats."""
-        return -self.log_prob(x, y) + (0 if y is None else math.log(self.data.num_classes))
+        energy = -self.log_prob(x, y)
+        return energy if y is None else energy + math.log(self.data.num_classes)
 
     @torch.no_grad()
     def draw(self, y: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:

@@ -50,7 +50,7 @@ def trained() -> TrainedFit:
 
 def with_capabilities(capabilities: Iterable[Capability]) -> TrainedFit:
     """Return a fit of the model with only these capabilities. It draws samples without chains."""
-    methods = ["sample" if capability == "samples" else capability for capability in capabilities]
+    methods = [capability.replace("samples", "sample") for capability in capabilities]
     return _fit(WithMethods(Mixture(DATA), methods), drawn_images(DATA))
 
 

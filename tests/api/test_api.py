@@ -30,10 +30,10 @@ def folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(Path(TINY).parent)
         root = tmp_path_factory.mktemp("store")
-        found = jb.run(
+        results = jb.run(
             "hybrid", models=MODELS, metrics="accuracy,ece", seeds=range(2), store=root, **RUN
         )
-        yield root, found
+        yield root, results
 
 
 @pytest.fixture
@@ -76,29 +76,30 @@ def test_every_public_name_exists_and_says_what_it_is():
 
 
 def test_the_arrays_of_a_script_are_not_written_to():
-    given = arrays()
-    dataset = of_arrays(given)
+    data = arrays()
+    dataset = of_arrays(data)
     dataset.split("train").images.zero_()
-    assert given["train"][0].any()
+    assert data["train"][0].any()
     assert dataset.split("train").images.any()
 
 
 def test_records_are_tidy(folder):
-    _, found = folder
-    assert {(record.model, record.label) for record in found} == {
+    _, results = folder
+    assert {(record.model, record.label) for record in results} == {
         (m, v) for m in MODELS for v in ("accuracy", "ece")
     }
     assert all(
-        record.seeds == (0, 1) and record.sd is not None and record.unit == "%" for record in found
+        record.seeds == (0, 1) and record.sd is not None and record.unit == "%"
+        for record in results
     )
 
 
 def test_a_data_frame_over_seeds_and_of_each(folder):
-    _, found = folder
-    mean = found.to_dataframe().set_index(["model", "label"])["value"]
-    each = found.per_seed().to_dataframe()
-    assert sorted(each["seed"].unique()) == [0, 1]
-    assert each.groupby(["model", "label"])["value"].mean().to_dict() == pytest.approx(
+    _, results = folder
+    mean = results.to_dataframe().set_index(["model", "label"])["value"]
+    of_seeds = results.per_seed().to_dataframe()
+    assert sorted(of_seeds["seed"].unique()) == [0, 1]
+    assert of_seeds.groupby(["model", "label"])["value"].mean().to_dict() == pytest.approx(
         mean.to_dict()
     )
 
@@ -110,13 +111,13 @@ def test_without_pandas_the_remedy_is_said(folder, monkeypatch):
 
 
 def test_tables(folder):
-    _, found = folder
-    assert "zoo_of_tests:classifier" in str(found)
-    assert found.table("csv").startswith("model,name,")
-    assert found._repr_markdown_() == found.table("markdown")  # in a notebook
-    assert repr(found) == "<Results: 4 rows of 2 models>"
+    _, results = folder
+    assert "zoo_of_tests:classifier" in str(results)
+    assert results.table("csv").startswith("model,name,")
+    assert results._repr_markdown_() == results.table("markdown")  # in a notebook
+    assert repr(results) == "<Results: 4 rows of 2 models>"
     with pytest.raises(SpecError, match="nosuch"):
-        found.table("nosuch")
+        results.table("nosuch")
 
 
 @pytest.mark.parametrize(
@@ -127,8 +128,8 @@ def test_the_published_tables_that_are_shown(folder, zoo_of_tests, reference, pu
     again = jb.run(
         "hybrid", models=MODELS, metrics="accuracy", store=folder[0], reference=reference, **RUN
     )
-    for found in (again, jb.open_store(folder[0]).results("hybrid", reference=reference)):
-        sources = [row["source"] for row in found.document.records()]
+    for shown in (again, jb.open_store(folder[0]).results("hybrid", reference=reference)):
+        sources = [row["source"] for row in shown.document.records()]
         assert {source.split(", ")[2] for source in sources if source} == published
 
 
@@ -169,9 +170,9 @@ def test_the_published_tables_that_are_shown(folder, zoo_of_tests, reference, pu
 def test_bad_arguments_are_refused_before_anything_is_done(
     arguments, message, zoo_of_tests, tmp_path
 ):
-    given = {"suite": "hybrid", "store": tmp_path / "store", **RUN, **arguments}
+    keywords = {"suite": "hybrid", "store": tmp_path / "store", **RUN, **arguments}
     with pytest.raises(SpecError, match=message):
-        jb.run(given.pop("suite"), **given)
+        jb.run(keywords.pop("suite"), **keywords)
     assert not (tmp_path / "store").exists()
 
 
@@ -221,18 +222,18 @@ def test_a_sampler_is_given_to_any_energy_and_is_part_of_what_is_measured(tmp_pa
     images = torch.as_tensor(arrays()["test"][0])[:, None].float() / 127.5 - 1
     in_8_bits = (0.25 - (round(1.25 * 127.5) / 127.5 - 1)) ** 2 * 16 / 2
     assert ends.value == pytest.approx(Bowl().energy(images).mean().item() - in_8_bits, rel=1e-4)
-    other = gap("sgld:steps=2,step_size=1,noise=0")
-    assert other.protocol == ends.protocol.replace("steps=1", "steps=2") != ends.protocol
+    two_steps = gap("sgld:steps=2,step_size=1,noise=0")
+    assert two_steps.protocol == ends.protocol.replace("steps=1", "steps=2") != ends.protocol
     assert len(list((tmp_path / "cells").iterdir())) == 3
-    assert gap("sgld:noise=0,step_size=1.0,steps=2") == other  # spelled in another way
+    assert gap("sgld:noise=0,step_size=1.0,steps=2") == two_steps  # spelled in another way
 
 
 def test_other_weights_and_other_layers_are_other_models():
-    other = net()
+    changed = net()
     with torch.no_grad():
-        other[1].bias[0] += 1
+        changed[1].bias[0] += 1
     deeper = torch.nn.Sequential(*net(), torch.nn.Dropout(0.5))
-    names = [live.model_spec(model) for model in (net(), net(), other, deeper)]
+    names = [live.model_spec(model) for model in (net(), net(), changed, deeper)]
     assert names[0] == names[1]
     assert len(set(names)) == 3
 
@@ -247,11 +248,11 @@ def test_a_dataset_object(tmp_path):
             )
 
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 2))
-    found = jb.run(
+    results = jb.run(
         "hybrid", models=module, datasets=Two(), metrics="accuracy", store=tmp_path, progress=False
     )
-    assert found[0].dataset.startswith("two-")
-    assert found[0].n == 4
+    assert results[0].dataset.startswith("two-")
+    assert results[0].n == 4
 
 
 @pytest.mark.parametrize("given", [{"models": net()}, {"models": MODELS, "datasets": arrays()}])
@@ -337,9 +338,11 @@ def test_a_model_that_is_not_there(store, which):
 
 
 def test_attack_and_compare(fit, store):
-    found = jb.attack("pgd", models=fit, norm=["l2"], images=2, restarts=1, steps=2, progress=False)
-    assert {record.model for record in found} == {"zoo_of_tests:jem"}
-    assert all(record.status == "ok" for record in found)
+    results = jb.attack(
+        "pgd", models=fit, norm=["l2"], images=2, restarts=1, steps=2, progress=False
+    )
+    assert {record.model for record in results} == {"zoo_of_tests:jem"}
+    assert all(record.status == "ok" for record in results)
     compared = jb.compare(*MODELS, store=store, metrics=["accuracy"], resamples=100)
     assert [record["label"] for record in compared.records] == ["accuracy"]
     assert "accuracy" in compared._repr_markdown_()
@@ -365,16 +368,16 @@ def test_the_examples(module, fit, store, folder, tmp_path, monkeypatch):
         "data": RUN["datasets"],
         "recipe": TINY,
     }
-    found = doctest.testmod(module, extraglobs=names, optionflags=doctest.ELLIPSIS)
-    assert found.failed == 0
+    outcome = doctest.testmod(module, extraglobs=names, optionflags=doctest.ELLIPSIS)
+    assert outcome.failed == 0
 
 
 def test_every_public_function_has_an_example():
     public = [jb.run, jb.attack, jb.train, jb.compare, jb.load, jb.open_store, jb.status]
     methods = [
         value
-        for one in (jb.Fit, jb.OpenStore)
-        for name, value in vars(one).items()
+        for kind in (jb.Fit, jb.OpenStore)
+        for name, value in vars(kind).items()
         if not name.startswith("_") and callable(value)
     ]
     assert all(">>>" in function.__doc__ for function in (*public, *methods))

@@ -178,8 +178,8 @@ def test_a_softmax_at_the_end_is_noticed_in_the_table(last, noticed, tmp_path):
     data = {"train": (images, labels), "test": (images, labels)}
     net = nn.Sequential(nn.Flatten(), nn.Linear(16, 2), last)
     metrics = "nll,ece:data_noise=.03"
-    found = jb.run(
+    results = jb.run(
         "hybrid", models=net, datasets=data, metrics=metrics, store=tmp_path, progress=False
     )
-    assert [("softmax at the end" in record.reason) for record in found] == [noticed, noticed]
-    assert ("softmax at the end" in " ".join(str(found).split())) == noticed
+    assert [("softmax at the end" in record.reason) for record in results] == [noticed, noticed]
+    assert ("softmax at the end" in " ".join(str(results).split())) == noticed

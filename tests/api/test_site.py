@@ -22,7 +22,7 @@ def stores(tmp_path, monkeypatch, no_pictures):
     images.
     """
     monkeypatch.chdir(tmp_path)
-    first, other = small_store(tmp_path / "lab" / "runs"), Store(tmp_path / "other")
+    first, second = small_store(tmp_path / "lab" / "runs"), Store(tmp_path / "other")
     (cell,) = (cell for cell in first.cells() if cell.id == "accjem000")
     for model, protocol in (
         ("best", cell.outcome.protocol),
@@ -31,7 +31,7 @@ def stores(tmp_path, monkeypatch, no_pictures):
         values = {"accuracy": Value(99.9, 90.0, 100.0, 10, "%", "higher")}
         outcome = dataclasses.replace(cell.outcome, protocol=protocol, values=values)
         fit = dataclasses.replace(cell.fit, model=Spec(model), id=f"{model}000")
-        other.write_cell(
+        second.write_cell(
             dataclasses.replace(cell, id=f"acc{model}000", fit=fit, outcome=outcome, arrays=""), {}
         )
     return [Path("lab/runs"), Path("other")]

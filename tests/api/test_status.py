@@ -37,15 +37,15 @@ def unit(store):
         records.write(store.works.path(unit), encode(WORK))
         if given:
             store.works.set_status(unit, WorkStatus(**given))
-        return next((each for each in status(store.root) if each.id == unit), None)
+        return next((shown for shown in status(store.root) if shown.id == unit), None)
 
     return write
 
 
 def test_a_unit_is_known_before_anything_happened_to_it(unit):
-    found = unit()
-    assert (found.state, found.worker, found.since) == ("queued", "", None)
-    assert (found.kind, found.model, found.dataset, found.recipe, found.seed) == (
+    shown = unit()
+    assert (shown.state, shown.worker, shown.since) == ("queued", "", None)
+    assert (shown.kind, shown.model, shown.dataset, shown.recipe, shown.seed) == (
         "fit",
         "jem",
         *["digits"] * 2,
@@ -55,7 +55,7 @@ def test_a_unit_is_known_before_anything_happened_to_it(unit):
 
 def test_a_unit_that_runs(unit, store):
     with store.lease("u1"):
-        found = unit(
+        shown = unit(
             state="running",
             worker="n:1",
             since=5.5,
@@ -64,21 +64,21 @@ def test_a_unit_that_runs(unit, store):
             counted="iterations",
             text="loss 0.5",
         )
-    assert (found.state, found.worker, found.since) == ("running", "n:1", 5.5)
-    assert (found.done, found.total, found.counted, found.text) == (
+    assert (shown.state, shown.worker, shown.since) == ("running", "n:1", 5.5)
+    assert (shown.done, shown.total, shown.counted, shown.text) == (
         40,
         100,
         "iterations",
         "loss 0.5",
     )
-    assert found.command == "jembench run hybrid"
+    assert shown.command == "jembench run hybrid"
 
 
 @pytest.mark.parametrize("state", ["queued", "stopped", "failed", "refused", "lost"])
 def test_other_states(unit, state):
-    found = unit(state=state, text="no space", log="a.log")
-    assert (found.state, found.text, found.log, found.is_old) == (state, "no space", "a.log", False)
-    assert found._replace(since=found.since - OLD).is_old == (state != "queued")
+    shown = unit(state=state, text="no space", log="a.log")
+    assert (shown.state, shown.text, shown.log, shown.is_old) == (state, "no space", "a.log", False)
+    assert shown._replace(since=shown.since - OLD).is_old == (state != "queued")
 
 
 def test_a_unit_whose_results_another_run_has_written_is_left_out(unit, store):
@@ -106,8 +106,8 @@ def test_a_worker_that_was_killed_is_lost_at_once(unit, store):
         f"with lease(Path({str(store.root / 'leases' / 'u1.json')!r})): os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", script], check=False)
-    found = unit(state="running", text="training")
-    assert (found.state, found.text.partition("SIGKILL")[1:2], found.text[-8:]) == (
+    shown = unit(state="running", text="training")
+    assert (shown.state, shown.text.partition("SIGKILL")[1:2], shown.text[-8:]) == (
         "lost",
         ("SIGKILL",),
         "training",

@@ -52,11 +52,11 @@ def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table)
     looks = iter([False, False, True])
     with monkeypatch.context() as patch:
         patch.setattr(TrainedFit, "out_of_time", lambda _: next(looks))
-        some = pgd(models="zoo_of_tests:classifier")
-    assert some.code == 3
-    assert "6 of 8 images so far; the same command goes on" in some.out
-    assert "The time is up: of zoo_of_tests:classifier" in some.err
-    assert [row[0] for row in table(some.out)] == ["zoo_of_tests:classifier"]
+        partial = pgd(models="zoo_of_tests:classifier")
+    assert partial.code == 3
+    assert "6 of 8 images so far; the same command goes on" in partial.out
+    assert "The time is up: of zoo_of_tests:classifier" in partial.err
+    assert [row[0] for row in table(partial.out)] == ["zoo_of_tests:classifier"]
     whole = pgd(models="zoo_of_tests:classifier")
     assert whole.code == 0
     assert "so far" not in whole.out

@@ -37,9 +37,9 @@ def test_a_damaged_file_is_one_paragraph_and_the_rest_is_shown(jembench, whole, 
             checked = jembench("store", "verify", "--store", root)
             compared = jembench("compare", "jem", "baseline", "--resamples", "10", "--store", root)
         where = f"{how} {path.relative_to(root)}"
-        for each in (done, checked, compared):
-            assert "This is a bug" not in each.err, where
-            assert "Traceback" not in each.err, where
+        for command in (done, checked, compared):
+            assert "This is a bug" not in command.err, where
+            assert "Traceback" not in command.err, where
         rows = json.loads(done.out)["rows"]
         shown = {(row["model"], row["metric"]) for row in rows if row["status"] == "ok"}
         assert {("jem", metric) for metric in cells} | {

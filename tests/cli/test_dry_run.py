@@ -33,12 +33,12 @@ VARIANTS = {
 def planned(run):
     def planned(*arguments, **what):
         done = run(*arguments, "--dry-run", "--format", "json", **what)
-        found = {}
+        states = {}
         for row in json.loads(done.out):
-            found |= {(row["model"], metric): "to do" for metric in row["to_do"]}
+            states |= {(row["model"], metric): "to do" for metric in row["to_do"]}
             for reasons in (row["not_applicable"], row["missing"]):
-                found |= {(row["model"], metric): reason for metric, reason in reasons.items()}
-        return done, found
+                states |= {(row["model"], metric): reason for metric, reason in reasons.items()}
+        return done, states
 
     return planned
 
@@ -49,10 +49,10 @@ def test_what_is_to_be_done_is_done_and_nothing_else(run, planned, outcomes, arg
     done, said = planned(*arguments, **what)
     assert done.code == 0
     run(*arguments, **what)
-    found = {(model, metric): cell for (model, _, metric), cell in outcomes("runs").items()}
-    assert found.keys() == said.keys()
+    measured = {(model, metric): cell for (model, _, metric), cell in outcomes("runs").items()}
+    assert measured.keys() == said.keys()
     happened = {
-        key: "to do" if cell["status"] == "ok" else cell["reason"] for key, cell in found.items()
+        key: "to do" if cell["status"] == "ok" else cell["reason"] for key, cell in measured.items()
     }
     # what follows from the trained model alone cannot be known: no temperature may fit
     unforeseen = {key for key in said if happened[key] != said[key]}
@@ -102,10 +102,10 @@ def test_what_is_missing_can_be_left_for_later(run, nothing_downloaded, outcomes
     assert run("--skip-missing", "--dry-run", **arguments).code == 0
     done = run("--skip-missing", **arguments)
     assert done.code == 0
-    found = {metric: cell for (*_, metric), cell in outcomes("runs").items()}
-    assert found["accuracy"]["status"] == "ok"
-    assert (found["ood:set=svhn"]["status"], found["ood:set=svhn"]["details"]) == ("na", {})
-    assert "write svhn:download=true" in found["ood:set=svhn"]["reason"]
+    measured = {metric: cell for (*_, metric), cell in outcomes("runs").items()}
+    assert measured["accuracy"]["status"] == "ok"
+    assert (measured["ood:set=svhn"]["status"], measured["ood:set=svhn"]["details"]) == ("na", {})
+    assert "write svhn:download=true" in measured["ood:set=svhn"]["reason"]
     assert run(**arguments).code == 2  # it is still missing, and asked for
 
 

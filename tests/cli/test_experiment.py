@@ -235,9 +235,9 @@ def test_a_report_of_a_file_shows_what_the_file_names_alone(experiment, jembench
         ("classifier", "tiny+epochs=0.75", [0]),
         ("jem", "tiny+epochs=0.75", [3]),
     ]
-    other = experiment(name="other.toml").read_text().replace("0.5", "0.25").replace("[3]", "[9]")
+    text = experiment(name="other.toml").read_text().replace("0.5", "0.25").replace("[3]", "[9]")
     Path("other.toml").write_text(
-        other.replace('[[run]]\nmodels = ["zoo_of_tests:classifier"]\n', "")
+        text.replace('[[run]]\nmodels = ["zoo_of_tests:classifier"]\n', "")
     )
     assert jembench("report", "other.toml").out == (
         "mine holds no such results yet: `jembench run other.toml --limit 9 --store mine` makes "

@@ -17,17 +17,17 @@ def chosen(run, monkeypatch):
     """Run with options; gives the executor that would be used, and nothing is carried out."""
 
     def chosen(*options):
-        found = []
+        executors = []
 
         def run_plan(plan, store, how, *_):
-            found.append(how.executor)
+            executors.append(how.executor)
             return session.Finished([], None)
 
         with monkeypatch.context() as patch:
             patch.setattr(session, "run_plan", run_plan)
             done = run(*options)
-        assert (done.code, len(found)) == (0, 1), done.err
-        return found[0]
+        assert (done.code, len(executors)) == (0, 1), done.err
+        return executors[0]
 
     return chosen
 

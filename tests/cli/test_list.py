@@ -77,7 +77,7 @@ def test_one_kind_with_options(jembench, zoo):
 @pytest.mark.parametrize("kind", ["figures", "formats"])
 def test_a_component_is_described_although_its_docstring_begins_with_a_verb(jembench, kind):
     listed = json.loads(jembench("list", kind, "--format", "json").out)
-    assert [one for one in listed if one["title"].startswith(("Plan", "Return"))] == []
+    assert [entry for entry in listed if entry["title"].startswith(("Plan", "Return"))] == []
 
 
 def test_suites(jembench, zoo):

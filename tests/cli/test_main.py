@@ -19,11 +19,11 @@ COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main
 
 def command(*path):
     """A command and its context, as the command line makes them."""
-    found, ctx = entry.cli, click.Context(entry.cli, info_name="jembench")
+    current, ctx = entry.cli, click.Context(entry.cli, info_name="jembench")
     for name in path:
-        found = found.get_command(ctx, name)
-        ctx = click.Context(found, info_name=name, parent=ctx)
-    return found, ctx
+        current = current.get_command(ctx, name)
+        ctx = click.Context(current, info_name=name, parent=ctx)
+    return current, ctx
 
 
 @pytest.fixture
@@ -54,9 +54,10 @@ def test_commands_are_frozen():
     "name", [name for name, late in entry.COMMANDS.items() if isinstance(late, LazyCommand)]
 )
 def test_the_static_help_is_that_of_the_command(name):
-    found, _ = command(name)
-    assert found.name == name
-    assert found.get_short_help_str(limit=1000).rstrip(".") == entry.COMMANDS[name].help.rstrip(".")
+    described, _ = command(name)
+    assert described.name == name
+    summary = described.get_short_help_str(limit=1000)
+    assert summary.rstrip(".") == entry.COMMANDS[name].help.rstrip(".")
 
 
 @pytest.mark.parametrize(
@@ -130,16 +131,16 @@ def test_wrong_usage_is_told_in_one_paragraph(jembench):
 def test_the_examples_of_the_help_name_options_that_there_are(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "experiment.toml").write_text('title = "Mine"\ninclude = ["hybrid"]\n')
-    found, ctx = command(name)
+    described, ctx = command(name)
     examples = [
         shlex.split(line)[2:]
-        for line in found.epilog.splitlines()
+        for line in described.epilog.splitlines()
         if line.startswith("  jembench ")
     ]
     assert len(examples) >= 3
     for words in examples:
         words = words[: words.index(">")] if ">" in words else words
-        assert found.make_context(name, words, parent=ctx.parent).params
+        assert described.make_context(name, words, parent=ctx.parent).params
 
 
 def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):

@@ -179,8 +179,8 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(jembench, 
 
 @pytest.mark.parametrize("command", ["run", "train", "sample", "report"])
 def test_every_option_has_an_environment_variable_of_its_name(command):
-    found = entry.cli.get_command(click.Context(entry.cli), command)
-    for option in found.params:
+    described = entry.cli.get_command(click.Context(entry.cli), command)
+    for option in described.params:
         if isinstance(option, click.Option):
             name = option.opts[0].removeprefix("--").replace("-", "_")
             assert option.name == name or option.envvar == f"JEMBENCH_{name.upper()}"

@@ -38,7 +38,7 @@ def trained(tmp_path_factory):
     """A store with two models of digits, after a few iterations each."""
     root = tmp_path_factory.mktemp("share") / "runs"
     models, metrics = ["jem", "baseline"], ["accuracy", "ece"]
-    given = {
+    how = {
         "datasets": "digits",
         "recipe": "digits",
         "settings": TINY,
@@ -46,7 +46,7 @@ def trained(tmp_path_factory):
         "limit": 50,
         "progress": False,
     }
-    jb.run("hybrid", models=models, metrics=metrics, **given)
+    jb.run("hybrid", models=models, metrics=metrics, **how)
     return root
 
 
@@ -124,11 +124,11 @@ def test_the_card(archive, trained):
     assert facts["datasets"] == ["digits"]
     assert facts["metrics"] == ["accuracy", "ece"]
     (model,) = facts["model-index"]
-    found = {one["metrics"][0]["type"]: one["metrics"][0] for one in model["results"]}
+    by_label = {result["metrics"][0]["type"]: result["metrics"][0] for result in model["results"]}
     for cell in cells:
         ((label, value),) = cell.outcome.values.items()
-        assert found[label]["value"] == value.value
-        assert found[label]["args"] == {
+        assert by_label[label]["value"] == value.value
+        assert by_label[label]["args"] == {
             "low": value.low,
             "high": value.high,
             "n": 50,

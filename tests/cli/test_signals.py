@@ -103,8 +103,8 @@ def test_training_goes_on_bit_for_bit_from_the_iteration_at_which_it_was_stopped
     whole = [number for number in range(12) if number not in (0, 4)]
     assert [histories[0][number] for number in whole] == [histories[1][number] for number in whole]
     for name in ("model.safetensors", "sampler.safetensors"):
-        one, other = (checkpoint.read(folder / name) for folder in folders)
-        assert all(torch.equal(value, other[key]) for key, value in one.items())
+        first, second = (checkpoint.read(folder / name) for folder in folders)
+        assert all(torch.equal(value, second[key]) for key, value in first.items())
 
 
 @pytest.mark.parametrize(

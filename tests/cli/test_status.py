@@ -117,5 +117,5 @@ def test_many_that_wait_are_counted(jembench, store, monkeypatch):
 
 
 def test_json(jembench, store):
-    found = json.loads(jembench("status", "--store", store, "--format", "json").out)
-    assert [unit["state"] for unit in found["units"]] == ["running", "running", "failed", "queued"]
+    shown = json.loads(jembench("status", "--store", store, "--format", "json").out)
+    assert [unit["state"] for unit in shown["units"]] == ["running", "running", "failed", "queued"]

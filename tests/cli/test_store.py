@@ -31,9 +31,9 @@ def test_list(jembench, root):
     assert rows[2][:7] == ["baseline000", "baseline", "digits", "digits", "0", "20", "4"]
     assert "Not finished: jem-digits-digits-s2-jem002" in done.out
     assert f"{root}: 4 trained models; fits " in done.out
-    found = json.loads(jembench("store", "list", "--store", root, "--format", "json").out)
-    assert found["fits"][0]["id"] == "baseline000"
-    assert found["sizes"]["cells"] > 1000
+    listed = json.loads(jembench("store", "list", "--store", root, "--format", "json").out)
+    assert listed["fits"][0]["id"] == "baseline000"
+    assert listed["sizes"]["cells"] > 1000
 
 
 def test_merge_exits_with_0_only_if_everything_was_copied(jembench, root):
@@ -89,5 +89,5 @@ def test_no_command_imports_torch(root, tmp_path):
         "    assert main(['store', *line.split(), '--store', root]) == 0, line\n"
         "assert not {'torch', 'safetensors'} & set(sys.modules)"
     )
-    other = small_store(tmp_path / "other").root
-    subprocess.run([sys.executable, "-c", code, str(root), str(other)], check=True)
+    second = small_store(tmp_path / "other").root
+    subprocess.run([sys.executable, "-c", code, str(root), str(second)], check=True)

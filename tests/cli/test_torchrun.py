@@ -37,12 +37,12 @@ def test_what_does_not_fit_is_told_before_anything_is_done(jembench, tiny, run, 
 
 
 def test_the_number_of_processes_is_part_of_the_identity_and_of_no_name():
-    one, two = (
+    alone, together = (
         plan_fit("jem", "digits", settings=[f"processes={number}"]).key for number in (1, 2)
     )
-    assert one == plan_fit("jem", "digits").key
-    assert one.id != two.id
-    assert one.names == two.names
+    assert alone == plan_fit("jem", "digits").key
+    assert alone.id != together.id
+    assert alone.names == together.names
 
 
 def test_a_model_of_several_processes_is_not_trained_by_one(jembench, tiny):
@@ -63,7 +63,7 @@ SETTINGS += ["processes=2"]
 
 
 RUN = ["run", "hybrid", "--models", "jem:net=small-2", "--metrics", "accuracy", "--device", "cpu"]
-RUN += [word for one in SETTINGS for word in ("--set", one)]
+RUN += [word for setting in SETTINGS for word in ("--set", setting)]
 
 
 def test_two_processes_train_stop_and_go_on_as_if_they_had_not(jembench, monkeypatch, programs):
@@ -88,7 +88,7 @@ def test_two_processes_train_stop_and_go_on_as_if_they_had_not(jembench, monkeyp
         list(Path(store, "fits").iterdir()) for store in ("runs", "straight")
     )
     for name in ("model", "sampler"):
-        one, other = (
+        first, second = (
             checkpoint.read(folder / f"{name}.safetensors") for folder in (resumed, straight)
         )
-        assert all(torch.equal(value, other[key]) for key, value in one.items())
+        assert all(torch.equal(value, second[key]) for key, value in first.items())

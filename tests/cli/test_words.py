@@ -207,20 +207,20 @@ def test_a_file_whose_ending_promises_another_format(told, format, file, remedy)
 
 
 def test_the_table_of_first_party_names_is_that_of_the_plugins():
-    found = {}
+    names_of_kinds = {}
     for project in PLUGINS.glob("*/pyproject.toml"):
         about = tomllib.loads(project.read_text())["project"]
         for group, entries in about["entry-points"].items():
             kind = group.removeprefix("jembench.")
             if kind not in ("api", "figures", "suites"):
-                found.setdefault(kind, {})[about["name"]] = sorted(entries)
+                names_of_kinds.setdefault(kind, {})[about["name"]] = sorted(entries)
             for package in entries.values() if kind == "suites" else ():
                 folder = project.parent / package.replace(".", "/")
                 for kind, pattern in (("suites", "*.toml"), ("recipes", "recipes/*.toml")):
                     if names := sorted(path.stem for path in folder.glob(pattern)):
-                        found.setdefault(kind, {})[about["name"]] = names
+                        names_of_kinds.setdefault(kind, {})[about["name"]] = names
     table = Path(discovery.__file__).with_name("first_party.toml")
-    assert tomllib.loads(table.read_text()) == found
+    assert tomllib.loads(table.read_text()) == names_of_kinds
 
 
 @pytest.fixture

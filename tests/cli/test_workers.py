@@ -82,7 +82,7 @@ def weights(store):
 
 def cells(store):
     """Every outcome and what it was made with, without when and how long."""
-    found = {}
+    by_name = {}
     for path in Path(store).glob("cells/*.json"):
         cell = json.loads(path.read_text())
         del (
@@ -92,8 +92,8 @@ def cells(store):
             cell["digest"],
         )
         cell["provenance"]["command"] = cell["provenance"]["command"].replace("-j 2 ", "")
-        found[path.name] = cell
-    return found
+        by_name[path.name] = cell
+    return by_name
 
 
 @pytest.fixture

@@ -178,8 +178,8 @@ def test_a_factory_that_fails_is_told_once():
 
 @pytest.mark.parametrize("fault", BY_NAME)
 def test_a_planted_fault_fails_its_check_and_no_other(fault):
-    found = failed(f"toy:fault={fault}")
-    assert list(found) == [FAULTS[BY_NAME[fault]]], found
+    failures = failed(f"toy:fault={fault}")
+    assert list(failures) == [FAULTS[BY_NAME[fault]]], failures
 
 
 def test_every_check_has_a_fault_that_it_finds():
@@ -187,6 +187,6 @@ def test_every_check_has_a_fault_that_it_finds():
 
 
 def test_images_that_are_not_at_hand_are_skipped_with_the_remedy():
-    found = results("far_away")
-    assert {result.status for result in found} == {"skipped"}
-    assert "Fetch them" in found[0].message
+    skipped = results("far_away")
+    assert {result.status for result in skipped} == {"skipped"}
+    assert "Fetch them" in skipped[0].message

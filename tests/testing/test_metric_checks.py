@@ -73,8 +73,8 @@ class Raises(Toy):
 
 
 class MeasuresNothing(Changed):
-    def change(self, found):
-        return Measurement(protocol=found.protocol, values={})
+    def change(self, measurement):
+        return Measurement(protocol=measurement.protocol, values={})
 
 
 class NeedsMore(Toy):
@@ -84,42 +84,54 @@ class NeedsMore(Toy):
 
 
 class WithoutProtocol(Changed):
-    def change(self, found):
+    def change(self, measurement):
         return Measurement(
-            protocol="", values=found.values, arrays=found.arrays, details=found.details
+            protocol="",
+            values=measurement.values,
+            arrays=measurement.arrays,
+            details=measurement.details,
         )
 
 
-def with_value(found, **parts):
-    values = {**found.values, "above": found.values["above"]._replace(**parts)}
+def with_value(measurement, **parts):
+    values = {**measurement.values, "above": measurement.values["above"]._replace(**parts)}
     return Measurement(
-        protocol=found.protocol, values=values, arrays=found.arrays, details=found.details
+        protocol=measurement.protocol,
+        values=values,
+        arrays=measurement.arrays,
+        details=measurement.details,
     )
 
 
 class NotANumber(Changed):
-    def change(self, found):
-        return with_value(found, value=float("nan"))
+    def change(self, measurement):
+        return with_value(measurement, value=float("nan"))
 
 
 class SurelyZero(Changed):
-    def change(self, found):
-        return with_value(found, value=0.0, low=0.0, high=0.0)
+    def change(self, measurement):
+        return with_value(measurement, value=0.0, low=0.0, high=0.0)
 
 
 class DetailsOfArrays(Changed):
-    def change(self, found):
+    def change(self, measurement):
         details = {"per class": np.arange(3)}
         return Measurement(
-            protocol=found.protocol, values=found.values, arrays=found.arrays, details=details
+            protocol=measurement.protocol,
+            values=measurement.values,
+            arrays=measurement.arrays,
+            details=details,
         )
 
 
 class ArraysOfInfinities(Changed):
-    def change(self, found):
-        arrays = {**found.arrays, "odds": np.array([1.0, np.inf])}
+    def change(self, measurement):
+        arrays = {**measurement.arrays, "odds": np.array([1.0, np.inf])}
         return Measurement(
-            protocol=found.protocol, values=found.values, arrays=arrays, details=found.details
+            protocol=measurement.protocol,
+            values=measurement.values,
+            arrays=arrays,
+            details=measurement.details,
         )
 
 
@@ -137,14 +149,19 @@ class Counts(Toy):
     measured = itertools.count()
 
     def compute(self, evaluation):
-        found = super().compute(evaluation)
-        return with_value(found, value=found.values["above"].value + 1e-9 * next(self.measured))
+        measurement = super().compute(evaluation)
+        return with_value(
+            measurement, value=measurement.values["above"].value + 1e-9 * next(self.measured)
+        )
 
 
 class SilentThreshold(Changed):
-    def change(self, found):
+    def change(self, measurement):
         return Measurement(
-            protocol="toy", values=found.values, arrays=found.arrays, details=found.details
+            protocol="toy",
+            values=measurement.values,
+            arrays=measurement.arrays,
+            details=measurement.details,
         )
 
 
@@ -170,9 +187,9 @@ class Trains(Toy):
 
 class Inverts(Toy):
     def compute(self, evaluation):
-        found = super().compute(evaluation)
+        measurement = super().compute(evaluation)
         evaluation.data.part("test").images.bitwise_not_()
-        return found
+        return measurement
 
 
 FAULTS = {
@@ -222,9 +239,9 @@ def test_a_metric_without_fault_passes_every_check():
 @pytest.mark.parametrize("fault", BY_NAME)
 def test_a_planted_fault_fails_its_check(fault):
     (check,) = (
-        each
-        for each in check_metric(f"{__name__}:toy:fault={fault}")
-        if each.name == FAULTS[BY_NAME[fault]]
+        check
+        for check in check_metric(f"{__name__}:toy:fault={fault}")
+        if check.name == FAULTS[BY_NAME[fault]]
     )
     assert perform(check).status == "failed"
 
@@ -234,10 +251,10 @@ def test_every_check_has_a_fault_that_it_finds():
 
 
 def test_what_cannot_be_measured_here_is_skipped_with_the_remedy():
-    found = {result.check.name: result for result in results("elsewhere")}
-    assert found["computes"].status == found["same-twice"].status == "skipped"
-    assert "Ask for one" in found["computes"].message
-    assert not [result for result in found.values() if result.status == "failed"]
+    by_name = {result.check.name: result for result in results("elsewhere")}
+    assert by_name["computes"].status == by_name["same-twice"].status == "skipped"
+    assert "Ask for one" in by_name["computes"].message
+    assert not [result for result in by_name.values() if result.status == "failed"]
 
 
 def test_checking_leaves_global_randomness_as_it_was():

@@ -115,9 +115,9 @@ def test_the_correct_models_are_asked_everything():
 
 @pytest.mark.parametrize(("check", "model", "words"), FAULTS)
 def test_one_check_finds_the_fault_and_says_what_to_do(check, model, words):
-    found = result(check, f"faulty_models:{model}")
-    assert found.status == "failed"
-    assert words in found.message
+    failure = result(check, f"faulty_models:{model}")
+    assert failure.status == "failed"
+    assert words in failure.message
 
 
 def test_every_check_has_a_fault_that_it_finds():

@@ -46,14 +46,16 @@ def statuses(spec, data=DIGITS):
 )
 def test_a_sampler_without_fault_passes_every_check(data):
     skipped = {"labels-stay"} if data.num_classes == 0 else set()
-    found = statuses("sound_samplers:Toy", data)
-    assert found == dict.fromkeys(found, "passed") | dict.fromkeys(skipped, "skipped")
+    by_name = statuses("sound_samplers:Toy", data)
+    assert by_name == dict.fromkeys(by_name, "passed") | dict.fromkeys(skipped, "skipped")
 
 
 @pytest.mark.parametrize("sampler", ["DrawsForTheGentleAlone", "AsksInParts"])
 def test_an_unusual_sampler_fails_no_check(sampler):
-    found = statuses(f"sound_samplers:{sampler}")
-    assert found == dict.fromkeys(found, "passed") | {"chains-do-not-disturb-each-other": "skipped"}
+    by_name = statuses(f"sound_samplers:{sampler}")
+    assert by_name == dict.fromkeys(by_name, "passed") | {
+        "chains-do-not-disturb-each-other": "skipped"
+    }
 
 
 @pytest.mark.parametrize(("fault", "check"), FAULTS.items())

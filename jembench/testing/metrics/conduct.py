@@ -44,19 +44,17 @@ def one_protocol_one_number(subject: MetricSubject) -> None:
         except JembenchError:
             continue
         tried += 1
-        shared = (
-            first.values.keys() & second.values.keys() if isinstance(second, Measurement) else set()
-        )
-        changed = sorted(
-            label
-            for label in shared
-            if not same(first.values[label].value, second.values[label].value)
-        )
-        found = (
+        if not isinstance(second, Measurement) or second.protocol != first.protocol:
+            continue
+        changed = []
+        for label in sorted(first.values.keys() & second.values.keys()):
+            if not same(first.values[label].value, second.values[label].value):
+                changed.append(label)
+        require(
+            not changed,
             f"With another {option}, {', '.join(changed)} is another value under the protocol "
-            f"{first.protocol!r}."
+            f"{first.protocol!r}.",
         )
-        require(not changed or second.protocol != first.protocol, found)
     only_if(tried > 0, "The metric has no option that the check can change.")
 
 
@@ -67,11 +65,12 @@ def _with_other_options(subject: MetricSubject) -> Iterator[tuple[str, Metric]]:
     """
     resolved = subject.resolved
     for name, option in options_of(resolved.factory).items():
-        other = _choose_other(resolved.arguments[name], option.annotation)
-        if name in resolved.incidental or other is None:
+        value = _choose_other(resolved.arguments[name], option.annotation)
+        if name in resolved.incidental or value is None:
             continue
         try:
-            metric = registry.resolve("metrics", resolved.spec.with_(**{name: other})).make()
+            spec = resolved.spec.with_(**{name: value})
+            metric = registry.resolve("metrics", spec).make()
         except JembenchError:
             continue
         if getattr(metric, "parts", 1) == 1:
@@ -86,7 +85,9 @@ def _choose_other(value: Scalar, annotation: Any) -> Scalar:
         return not value
     if isinstance(value, int):
         return value + 1
-    return 2 * value if isinstance(value, float) else None
+    if isinstance(value, float):
+        return 2 * value
+    return None
 
 
 @promise("metrics")

@@ -29,10 +29,11 @@ def needs_are_capabilities(subject: MetricSubject) -> None:
     metric = subject.build()
     named = isinstance(metric.name, str) and bool(metric.name.strip())
     require(named, f"The metric's name is {metric.name!r}; it must say what is measured.")
-    for part, known in {"requires": get_args(Need), "reads": get_args(Quantity)}.items():
-        said: Any = getattr(metric, part, frozenset())
-        right = isinstance(said, frozenset) and said <= set(known)
-        require(right, f"{part} is {said!r}; it must be a frozenset of some of {', '.join(known)}.")
+    for part, names in {"requires": get_args(Need), "reads": get_args(Quantity)}.items():
+        stated: Any = getattr(metric, part, frozenset())
+        right = isinstance(stated, frozenset) and stated <= set(names)
+        listed = ", ".join(names)
+        require(right, f"{part} is {stated!r}; it must be a frozenset of some of {listed}.")
 
 
 @promise("metrics")
@@ -43,13 +44,12 @@ def computes(subject: MetricSubject) -> None:
     everything else that the value depends on. Raise Unavailable, with the remedy, if the metric
     cannot be measured.
     """
-    found = subject.compute().measurement
-    require(isinstance(found, Measurement), f"It returns a {type(found).__name__}.")
-    require(len(found.values) > 0, "It returns no values.")
-    require(
-        isinstance(found.protocol, str) and bool(found.protocol.strip()),
-        f"The protocol is {found.protocol!r}.",
-    )
+    measurement = subject.compute().measurement
+    require(isinstance(measurement, Measurement), f"It returns a {type(measurement).__name__}.")
+    require(len(measurement.values) > 0, "It returns no values.")
+    protocol = measurement.protocol
+    named = isinstance(protocol, str) and bool(protocol.strip())
+    require(named, f"The protocol is {protocol!r}.")
 
 
 @promise("metrics")
@@ -158,17 +158,17 @@ def resamplings_give_the_values(subject: MetricSubject) -> None:
             f"resamplings names {label!r}, and the values are {labels}.",
         )
         unchanged = np.stack([np.arange(max(resampling.sizes))] * 2)
-        found = resampling.statistic(*(unchanged[:, :size] for size in resampling.sizes))
-        right = isinstance(found, np.ndarray) and found.shape == (2,)
+        again = resampling.statistic(*(unchanged[:, :size] for size in resampling.sizes))
+        right = isinstance(again, np.ndarray) and again.shape == (2,)
         require(
-            right, f"The statistic of {label} gives the shape {np.shape(found)} for two resamples."
+            right, f"The statistic of {label} gives the shape {np.shape(again)} for two resamples."
         )
         value, (low, high) = measurement.values[label].value, resampling.within
-        close = bool(np.allclose(found, value, rtol=CLOSE, atol=CLOSE))
+        close = bool(np.allclose(again, value, rtol=CLOSE, atol=CLOSE))
         require(
             close,
             f"{label} is {value}, and from the arrays of the same images its statistic is "
-            f"{found[0]}.",
+            f"{again[0]}.",
         )
         require(
             low <= value <= high,

@@ -59,17 +59,18 @@ def compute(metric: Metric, fit: TrainedFit) -> Run:
 
 
 def _take_snapshot(evaluation: Evaluation) -> dict[str, Any]:
-    parameters, buffers = (
-        dict(evaluation.model.named_parameters()),
-        dict(evaluation.model.named_buffers()),
-    )
+    snapshot = dict[str, Any]()
+    for name, state in global_states().items():
+        snapshot[f"the global generator of {name}"] = state
+    model = evaluation.model
+    parameters, buffers = dict(model.named_parameters()), dict(model.named_buffers())
+    gradients = {name: values.grad for name, values in parameters.items()}
     images, labels = evaluation.data.part("test")
-    snapshot = {
-        **{f"the global generator of {name}": state for name, state in global_states().items()},
-        "the model's modes": [module.training for module in evaluation.model.modules()],
+    snapshot |= {
+        "the model's modes": [module.training for module in model.modules()],
         "the model's requires_grad": [values.requires_grad for values in parameters.values()],
         "the model's parameters and buffers": _hash(parameters | buffers),
-        "the model's gradients": _hash({name: values.grad for name, values in parameters.items()}),
+        "the model's gradients": _hash(gradients),
         "the shared test images": _hash({"images": images, "labels": labels}),
     }
     for quantity in ("logits", "energy"):
@@ -83,6 +84,7 @@ def _take_snapshot(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _hash(tensors: Mapping[str, Tensor | None]) -> dict[str, str]:
-    return {
-        name: "none" if values is None else fingerprint(values) for name, values in tensors.items()
-    }
+    hashes = {}
+    for name, values in tensors.items():
+        hashes[name] = "none" if values is None else fingerprint(values)
+    return hashes

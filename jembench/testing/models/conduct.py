@@ -41,8 +41,8 @@ def same_output_twice(subject: ModelSubject) -> None:
     seeded at every call. Pass the generator of sample to every function that draws:
     torch.randn(..., generator=generator).
     """
-    first, second = (subject.outputs(subject.model) for _ in range(2))
-    require_equal(first, second, "computed twice")
+    first = subject.outputs(subject.model)
+    require_equal(first, subject.outputs(subject.model), "computed twice")
 
 
 @promise("models")
@@ -52,14 +52,11 @@ def samples_by_generator(subject: ModelSubject) -> None:
     Pass the generator to every function that draws: torch.randn(..., generator=generator).
     """
     model = needs(subject.model, "sample")
-    with torch.no_grad():
-        first, other = (
-            {name: draw() for name, draw in subject.draws(model, seed).items()} for seed in (0, 1)
-        )
-    for name, images in first.items():
-        require(
-            not same(images, other[name]), f"{name} returns the same images for another generator."
-        )
+    draws, draws_anew = subject.draws(model), subject.draws(model, seed=1)
+    for name, draw in draws.items():
+        with torch.no_grad():
+            is_same = same(draw(), draws_anew[name]())
+        require(not is_same, f"{name} returns the same images for another generator.")
 
 
 @promise("models")
@@ -80,14 +77,14 @@ def nothing_changed(subject: ModelSubject) -> None:
     jembench.parts.execution.frozen, which restores requires_grad.
     """
     model, x, y = subject.model, subject.x, subject.y
-    calls: dict[str, Callable[[], Any]] = {
-        **{name: partial(method, x, y) for name, method in subject.calls(model).items()},
-        **subject.draws(model),
-    }
-    for name, call in calls.items():
-        _require_unchanged(
-            name, call, lambda: _modes(model) | _values(model) | {"x": x.detach(), "y": y}
-        )
+
+    def watched() -> dict[str, Any]:
+        return _modes(model) | _values(model) | {"x": x.detach(), "y": y}
+
+    for name, method in subject.calls(model).items():
+        _require_unchanged(name, partial(method, x, y), watched)
+    for name, draw in subject.draws(model).items():
+        _require_unchanged(name, draw, watched)
     if isinstance(model, Trainable):
         batch, trained = subject.batch, subject.trained
         loss = partial(subject.loss, trained, batch)
@@ -97,27 +94,24 @@ def nothing_changed(subject: ModelSubject) -> None:
 def _require_unchanged(
     name: str, call: Callable[[], Any], watch: Callable[[], dict[str, Any]]
 ) -> None:
-    before = {
-        key: value.clone() if isinstance(value, Tensor) else value for key, value in watch().items()
-    }
+    before = {}
+    for key, value in watch().items():
+        before[key] = value.clone() if isinstance(value, Tensor) else value
     call()
     changed = different(before, watch())
     require(not changed, f"{name} changes {', '.join(changed[:3])}.")
 
 
 def _modes(model: Any) -> dict[str, bool]:
-    return {
-        f"the mode of {name or 'the model'}": module.training
-        for name, module in model.named_modules()
-    }
+    modules = model.named_modules()
+    return {f"the mode of {name or 'the model'}": module.training for name, module in modules}
 
 
 def _values(model: Any) -> dict[str, Any]:
-    parameters = list(model.named_parameters())
-    gradients = {
-        f"the gradient of {name}": parameter.grad is None for name, parameter in parameters
-    }
-    frozen = {f"requires_grad of {name}": parameter.requires_grad for name, parameter in parameters}
+    gradients, frozen = dict[str, bool](), dict[str, bool]()
+    for name, parameter in model.named_parameters():
+        gradients[f"the gradient of {name}"] = parameter.grad is None
+        frozen[f"requires_grad of {name}"] = parameter.requires_grad
     return {**gradients, **frozen, **model.state_dict()}
 
 
@@ -130,30 +124,32 @@ def saved_and_loaded(subject: ModelSubject) -> None:
     only hold tensors, each once, with shapes that are determined by the spec and the data, unless
     the model has fit.
     """
-    model, loaded = _compute_losses(subject), subject.build(seed=1)
+    model: Any = _compute_losses(subject)
+    loaded = subject.build(seed=1)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
         checkpoint.write(path, dict(model.state_dict()))
         checkpoint.load_weights(loaded, checkpoint.read(path))
     require_equal(subject.outputs(loaded), subject.outputs(model), "after saving and loading")
-    if isinstance(model, Trainable):
-        models: tuple[Any, ...] = (model, _compute_losses(replace(subject)), loaded)
-        uninterrupted, again, resumed = (
-            subject.loss(each.train()).total.detach() for each in models
-        )
+    is_trainable = isinstance(model, Trainable)
+    if is_trainable:
+        uninterrupted = subject.loss(model.train()).total.detach()
+        again = subject.loss(_compute_losses(replace(subject)).train()).total.detach()
+        resumed = subject.loss(loaded.train()).total.detach()
         only_if(
             same(uninterrupted, again), "Its loss is not deterministic: see the check loss-by-seed."
         )
-        found = (
+        require(
+            same(uninterrupted, resumed),
             f"After {LOSSES} losses the next is {uninterrupted.tolist()}, and after loading "
-            f"{resumed.tolist()}"
+            f"{resumed.tolist()}: a resumed training would differ.",
         )
-        require(same(uninterrupted, resumed), f"{found}: a resumed training would differ.")
 
 
 def _compute_losses(subject: ModelSubject) -> Any:
     """Return the model after some losses, if it is trainable, since losses may change its state."""
     model = subject.perturbed.train()
-    for _ in range(LOSSES if isinstance(model, Trainable) else 0):
-        subject.loss(model)
+    if isinstance(model, Trainable):
+        for _ in range(LOSSES):
+            subject.loss(model)
     return model.eval()

@@ -72,8 +72,9 @@ def energy_follows_from_logits(subject: ModelSubject) -> None:
     follows = predictions.energy_follows_from_logits(needs(subject.perturbed, "energy"))
     only_if(bool(follows), "It does not set energy_follows_from_logits.")
     energy, expected = subject.output("energy"), marginal_energy(subject.output("logits"))
-    found = f"energy(x) differs from -logsumexp(logits(x)) by {distance(energy, expected)}."
-    require(close(energy, expected), found)
+    difference = distance(energy, expected)
+    message = f"energy(x) differs from -logsumexp(logits(x)) by {difference}."
+    require(close(energy, expected), message)
 
 
 @promise("models")
@@ -85,8 +86,10 @@ def class_energies_agree_with_logits(subject: ModelSubject) -> None:
     logits, joint = subject.output("logits"), subject.each_class("energy")
     by_logits, by_energies = logits.softmax(dim=1), (-joint).softmax(dim=1)
     difference = distance(by_energies, by_logits)
-    found = f"p(y|x) by softmax of logits and by softmax of -energy(x, y) differs by {difference}."
-    require(close(by_energies, by_logits, TOLERANCE), found)
+    require(
+        close(by_energies, by_logits, TOLERANCE),
+        f"p(y|x) by softmax of logits and by softmax of -energy(x, y) differs by {difference}.",
+    )
 
 
 @promise("models")
@@ -100,11 +103,11 @@ def class_densities_agree_with_logits(subject: ModelSubject) -> None:
     prior = logits - densities  # log p(y) + c(x)
     interaction = prior - prior.mean(dim=1, keepdim=True) - prior.mean(dim=0) + prior.mean()
     worst = float(interaction.abs().max())
-    found = (
+    require(
+        worst <= TOLERANCE * _scale(logits, densities),
         f"logits(x) - log_prob(x, y) varies by {worst:.2g} nats over classes and images, which no "
-        "p(y) explains."
+        "p(y) explains.",
     )
-    require(worst <= TOLERANCE * _scale(logits, densities), found)
 
 
 @promise("models")
@@ -139,20 +142,19 @@ def depends_on_the_class(subject: ModelSubject) -> None:
     Use y; or raise jembench.plugin.SpecError for labels if the model has no classes: its chains and
     samples are then of p(x).
     """
-    methods = [
-        method for method in ("energy", "log_prob", "sample") if subject.takes_labels(method)
-    ]
-    only_if(bool(methods) and subject.data.num_classes >= 2, "It has no method that takes labels.")
+    methods = list(filter(subject.takes_labels, ("energy", "log_prob", "sample")))
+    classes = subject.data.num_classes
+    only_if(bool(methods) and classes >= 2, "It has no method that takes labels.")
     for method in methods:
-        first, *others = _by_class(subject, method)
+        first, *rest = _by_class(subject, method)
         low, high = subject.data.bounds
         # as of some initial weights
         clamped = method == "sample" and bool(((first == low) | (first == high)).all())
-        found = (
-            f"{method} with y is the same for all {subject.data.num_classes} classes, with other "
-            "weights too."
+        differs = not all(same(first, outputs) for outputs in rest)
+        require(
+            clamped or differs,
+            f"{method} with y is the same for all {classes} classes, with other weights too.",
         )
-        require(clamped or not all(same(first, other) for other in others), found)
 
 
 @torch.no_grad()
@@ -193,25 +195,23 @@ def gradient_is_of_the_energy(subject: ModelSubject) -> None:
         raise DoesNotApply(
             "It cannot be differentiated: see the check energy-has-a-gradient."
         ) from error
-    direction = _scale_to_unit(
-        _scale_to_unit(gradient) + _scale_to_unit(subject.images("direction") - subject.x)
-    )
+    # neither along the gradient alone nor across it
+    away = _scale_to_unit(subject.images("direction") - subject.x)
+    direction = _scale_to_unit(_scale_to_unit(gradient) + away)
     slopes = (gradient * direction).flatten(1).sum(dim=1)
+    differences = []
     with torch.no_grad():
-        ends = [
-            [subject.energies(model, subject.x + s * direction) for s in (step, -step)]
-            for step in STEPS
-        ]
-    differences = [
-        (end - start) / (2 * step) for (end, start), step in zip(ends, STEPS, strict=True)
-    ]
+        for step in STEPS:
+            end = subject.energies(model, subject.x + step * direction)
+            start = subject.energies(model, subject.x - step * direction)
+            differences.append((end - start) / (2 * step))
     off = min(float((difference - slopes).norm()) for difference in differences)
-    expected, found = float(slopes[0]), float(differences[2][0])
-    message = (
+    expected, measured = float(slopes[0]), float(differences[2][0])
+    require(
+        off <= AGREEMENT * float(slopes.norm()),
         f"Along a direction dE/dx is {expected:.3g} for the first image, and the energy changes "
-        f"by {found:.3g}."
+        f"by {measured:.3g}.",
     )
-    require(off <= AGREEMENT * float(slopes.norm()), message)
 
 
 def _needs_energy(model: Any) -> Any:

@@ -59,19 +59,22 @@ def density_integrates_to_1(subject: ModelSubject) -> None:
     within = float(_integrate(pixel, low + (high - low) * centres, (high - low) / POINTS).sum())
     if _is_one(within):
         return
+    # over all x, since a density may have mass outside of the bounds
     t, scale = torch.linspace(-FAR, FAR, POINTS, dtype=torch.float64), NARROW * (high - low) / 2
-    parts = _integrate(pixel, (low + high) / 2 + scale * t.sinh(), scale * t.cosh() * (t[1] - t[0]))
+    points, steps = (low + high) / 2 + scale * t.sinh(), scale * t.cosh() * (t[1] - t[0])
+    parts = _integrate(pixel, points, steps)
     total = float(parts.sum())
-    others = 2 * float(parts[::2].sum()), float(parts[2:-2].sum())
-    converged = all(abs(total - other) <= PRECISION * total for other in others)  # False for NaN
+    errors = [total - 2 * float(parts[::2].sum()), total - float(parts[2:-2].sum())]
+    converged = all(abs(error) <= PRECISION * total for error in errors)  # False for NaN
     is_mass = _is_one(within / level_width(subject.data.bounds))
     only_if(
         converged or is_mass,
         "Its density is too sharp, too wide or not smooth enough to be integrated.",
     )
-    found = total if converged else within
+    integral = total if converged else within
     require(
-        _is_one(found), f"For one pixel exp(log_prob(x)) integrates to {found:.4g}, and not to 1."
+        _is_one(integral),
+        f"For one pixel exp(log_prob(x)) integrates to {integral:.4g}, and not to 1.",
     )
 
 

@@ -52,10 +52,10 @@ def output_shapes(subject: ModelSubject) -> None:
 def _require_shape(name: str, output: Any, data: DataSpec) -> None:
     shapes = {"logits": (IMAGES, data.num_classes), "sample": (IMAGES, *data.shape)}
     shape = shapes.get(name.partition("(")[0], (IMAGES,))
-    found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+    form = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
     require(
-        found == shape,
-        f"{name} returns {found} for {IMAGES} images of {data.shape}. Return a tensor of {shape}.",
+        form == shape,
+        f"{name} returns {form} for {IMAGES} images of {data.shape}. Return a tensor of {shape}.",
     )
 
 
@@ -70,11 +70,11 @@ def _require_bounds(outputs: Any, data: DataSpec) -> None:
     for name, images in outputs.items():
         least, most = float(images.min()), float(images.max())
         outside = name.startswith("sample") and (least < low or most > high)  # False for NaN
-        found = (
+        require(
+            not outside,
             f"{name} returns pixels from {least:.3g} to {most:.3g}, and the bounds are {low:g} to "
-            f"{high:g}."
+            f"{high:g}. Clamp samples to data.bounds.",
         )
-        require(not outside, f"{found} Clamp samples to data.bounds.")
 
 
 @promise("models")
@@ -87,9 +87,9 @@ def shapes_from_data(subject: ModelSubject) -> None:
     only_if(
         not subject.resolved.is_pretrained, "It was trained elsewhere, for images of one shape."
     )
-    other = ModelSubject(subject.resolved, (OTHER,))
+    resized = ModelSubject(subject.resolved, (OTHER,))
     try:
-        outputs = other.outputs(other.build())
+        outputs = resized.outputs(resized.build())
     except SpecError as refusal:
         raise DoesNotApply(f"It refuses {OTHER.shape}: {refusal}") from refusal
     except Exception:
@@ -111,12 +111,11 @@ def labels_taken_or_refused(subject: ModelSubject) -> None:
     energy and log_prob of a model without logits may leave out y.
     """
     model = subject.model
-    named = [method for method in ("energy", "log_prob", "sample") if has(model, method)]
-    methods = [
-        one
-        for one in named
-        if one == "sample" or has(model, "logits") or accepts(getattr(model, one), 2)
-    ]
+    methods = [method for method in ("energy", "log_prob", "sample") if has(model, method)]
+    for method in ("energy", "log_prob"):
+        may_leave_out = method in methods and not has(model, "logits")
+        if may_leave_out and not accepts(getattr(model, method), 2):
+            methods.remove(method)
     only_if(bool(methods), "It has no method that takes labels.")
     for method in methods:
         with torch.no_grad(), suppress(SpecError):
@@ -156,9 +155,8 @@ def each_image_alone(subject: ModelSubject) -> None:
         for name, call in subject.calls(model).items():
             together = call(subject.x, subject.y)
             apart = torch.cat([call(subject.x[part], subject.y[part]) for part in parts])
-            require_equal(
-                {name: apart}, {name: together[order]}, "of the same images in other batches", close
-            )
+            how = "of the same images in other batches"
+            require_equal({name: apart}, {name: together[order]}, how, close)
 
 
 @promise("models")
@@ -169,10 +167,8 @@ def follows_its_device(subject: ModelSubject) -> None:
     """
     only_if(torch.cuda.is_available(), "There is no GPU here.")
     model = subject.model.to("cuda")
-    outputs = {
-        name: call(subject.x.cuda(), subject.y.cuda())
-        for name, call in subject.calls(model).items()
-    }
+    x, y = subject.x.cuda(), subject.y.cuda()
+    outputs = {name: call(x, y) for name, call in subject.calls(model).items()}
     if has(model, "sample"):
         outputs["sample(n)"] = model.sample(IMAGES, generator=torch.Generator("cuda"))
     for name, output in outputs.items():

@@ -43,8 +43,9 @@ class ModelSubject(Subject):
         """Make the model in evaluation mode, with weights of a seed."""
         with seeds.drawing(seed, "initialisation"):
             model = super().build()
-            found = f"The factory returns a {type(model).__name__}, not a torch.nn.Module."
-            require(isinstance(model, nn.Module), found)
+            kind = type(model).__name__
+            is_module = isinstance(model, nn.Module)
+            require(is_module, f"The factory returns a {kind}, not a torch.nn.Module.")
             model = as_model(model, self.data, str(self.resolved))
             if is_fitted(model):
                 self.fit(model, seed)
@@ -54,10 +55,9 @@ class ModelSubject(Subject):
         """Call the model's fit with images of each class."""
         n = FITTED * max(self.data.num_classes, 1)
         labels = self.labels(n) if self.data.num_classes else None
+        images, generator = self.images(purpose, n), seeds.generator(seed, "testing/fit")
         with torch.no_grad():
-            model.fit(
-                self.images(purpose, n), labels, generator=seeds.generator(seed, "testing/fit")
-            )
+            model.fit(images, labels, generator=generator)
 
     @cached_property
     def model(self) -> Any:
@@ -72,8 +72,9 @@ class ModelSubject(Subject):
         """
         model, generator = self.build(), seeds.generator(0, "testing/shaken")
         with torch.no_grad():
-            for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
-                parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
+            for parameter in model.parameters():
+                if parameter.requires_grad:
+                    parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
         return model
 
     # --- images and labels ------------------------------------------------------------------------
@@ -95,9 +96,8 @@ class ModelSubject(Subject):
     def images(self, purpose: str, n: int = IMAGES) -> Tensor:
         """Return random images (n, C, H, W), different for each purpose."""
         low, high = self.data.bounds
-        uniform = torch.rand(
-            n, *self.data.shape, generator=seeds.generator(0, f"testing/{purpose}")
-        )
+        generator = seeds.generator(0, f"testing/{purpose}")
+        uniform = torch.rand(n, *self.data.shape, generator=generator)
         return low + (high - low) * (0.1 + 0.8 * uniform)
 
     # --- outputs ----------------------------------------------------------------------------------
@@ -105,10 +105,12 @@ class ModelSubject(Subject):
     def calls(self, model: Any) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         """Return the methods of the model for images, without and with labels, by their call."""
         calls: dict[str, Callable[[Tensor, Tensor], Tensor]] = {}
-        for name in filter(partial(has, model), ("logits", "energy", "log_prob")):
-            calls[f"{name}(x)"] = partial(_call_without_labels, getattr(model, name))
-            if self.takes_labels(name):
-                calls[f"{name}(x, y)"] = getattr(model, name)
+        for name in ("logits", "energy", "log_prob"):
+            if has(model, name):
+                method = getattr(model, name)
+                calls[f"{name}(x)"] = partial(_call_without_labels, method)
+                if self.takes_labels(name):
+                    calls[f"{name}(x, y)"] = method
         return calls
 
     def draws(self, model: Any, seed: int = 0) -> dict[str, Callable[[], Tensor]]:
@@ -123,10 +125,9 @@ class ModelSubject(Subject):
         return calls
 
     @torch.no_grad()
-    def outputs(self, model: Any, x: Tensor | None = None, y: Tensor | None = None) -> Outputs:
-        """Return all outputs for images, by default ``x`` and ``y``, and all samples."""
-        x, y = self.x if x is None else x, self.y if y is None else y
-        outputs = {name: call(x.clone(), y.clone()) for name, call in self.calls(model).items()}
+    def outputs(self, model: Any) -> Outputs:
+        """Return all outputs for the images, and all samples."""
+        outputs = {name: call(self.x, self.y) for name, call in self.calls(model).items()}
         return outputs | {name: draw() for name, draw in self.draws(model).items()}
 
     def takes_labels(self, method: str) -> bool:
@@ -135,8 +136,11 @@ class ModelSubject(Subject):
 
     @cached_property
     def _by_class(self) -> set[str]:
-        model, methods = self.build(), set()
-        for method in ("energy", "log_prob", "sample") if self.data.num_classes else ():
+        methods = set[str]()
+        if not self.data.num_classes:
+            return methods
+        model = self.build()
+        for method in ("energy", "log_prob", "sample"):
             # the check labels-taken-or-refused reports faults
             with suppress(Exception), torch.no_grad():
                 self.call_by_class(model, method)
@@ -159,9 +163,11 @@ class ModelSubject(Subject):
     def each_class(self, method: str) -> Tensor:
         """Return energy or log_prob of every image and every class, (B, K)."""
         only_if(self.takes_labels(method), f"It has no {method}(x, y).")
-        classes = [torch.full((IMAGES,), k) for k in range(self.data.num_classes)]
+        call, outputs = getattr(self.perturbed, method), []
         with torch.no_grad():
-            return torch.stack([getattr(self.perturbed, method)(self.x, y) for y in classes], dim=1)
+            for k in range(self.data.num_classes):
+                outputs.append(call(self.x, torch.full((IMAGES,), k)))
+        return torch.stack(outputs, dim=1)
 
     def energies(self, model: Any, x: Tensor) -> Tensor:
         """Return E(x), or -log p(x) of a model that has only a density, (B,), with gradients."""
@@ -200,10 +206,8 @@ class ModelSubject(Subject):
         """Return the samples that the model's loss needs, if any."""
         if model.chains == "none":
             return None
-        return Negatives(
-            self.images("negatives", BATCH),
-            self.labels(BATCH) if model.chains == "conditional" else None,
-        )
+        labels = self.labels(BATCH) if model.chains == "conditional" else None
+        return Negatives(self.images("negatives", BATCH), labels)
 
     def loss(
         self,
@@ -216,10 +220,9 @@ class ModelSubject(Subject):
 
         By default it is training_loss with the subject's batch and negatives.
         """
+        batch, negatives = batch or self.batch, negatives or self.negatives(model)
         with seeds.drawing(0, "initialisation"):
-            return phases_of(model)[phase].loss(
-                batch or self.batch, negatives or self.negatives(model)
-            )
+            return phases_of(model)[phase].loss(batch, negatives)
 
 
 def _call_without_labels(method: Callable[..., Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -243,14 +246,12 @@ def needs(model: Any, method: str) -> Any:
 
 
 def require_equal(
-    found: Outputs, expected: Outputs, how: str, equal: Callable[[Tensor, Tensor], bool] = same
+    outputs: Outputs, expected: Outputs, how: str, equal: Callable[[Tensor, Tensor], bool] = same
 ) -> None:
     """Fail the check if outputs differ, by default bit for bit."""
-    for name, output in found.items():
-        require(
-            equal(output, expected[name]),
-            f"{name}, {how}, differs by {distance(output, expected[name])}.",
-        )
+    for name, output in outputs.items():
+        difference = distance(output, expected[name])
+        require(equal(output, expected[name]), f"{name}, {how}, differs by {difference}.")
 
 
 def close(a: Tensor, b: Tensor, tolerance: float = 2e-5) -> bool:

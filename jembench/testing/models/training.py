@@ -37,8 +37,8 @@ def loss_is_a_number(subject: ModelSubject) -> None:
     Return jembench.interfaces.Loss(total, parts), with the mean over the batch as total; do not use
     detach and no_grad in its computation.
     """
-    chains, known = subject.trained.chains, get_args(Chains)
-    require(chains in known, f"chains is {chains!r}; it must be one of {', '.join(known)}.")
+    chains, names = subject.trained.chains, get_args(Chains)
+    require(chains in names, f"chains is {chains!r}; it must be one of {', '.join(names)}.")
     for phase in phases_of(subject.trained):
         loss = subject.loss(subject.trained, phase=phase)
         require(
@@ -91,15 +91,17 @@ def every_parameter_is_trained(subject: ModelSubject) -> None:
     for name, phase in phases_of(model).items():
         inputs = [parameter for parameter in phase.parameters if parameter.requires_grad]
         torch.autograd.backward(subject.loss(model, phase=name).total, inputs=inputs)
-    trained = {
-        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
-    }
-    without = [name for name, parameter in trained.items() if parameter.grad is None]
-    require(
-        bool(trained) and not without,
-        f"No gradient reaches {', '.join(without[:3]) or 'any parameter'}.",
-    )
-    bad = [name for name, parameter in trained.items() if not bool(parameter.grad.isfinite().all())]
+    trained, without, bad = 0, list[str](), list[str]()
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        trained += 1
+        if parameter.grad is None:
+            without.append(name)
+        elif not bool(parameter.grad.isfinite().all()):
+            bad.append(name)
+    unreached = ", ".join(without[:3]) or "any parameter"
+    require(trained > 0 and not without, f"No gradient reaches {unreached}.")
     require(not bad, f"The gradient of {', '.join(bad[:3])} is not finite at the first step.")
 
 
@@ -115,11 +117,11 @@ def loss_by_seed(subject: ModelSubject) -> None:
     second.load_state_dict(first.state_dict())
     with untouched_randomness("training_loss"):
         losses = [subject.loss(model).total.detach() for model in (first, second)]
-    found = (
+    require(
+        same(*losses),
         f"Two models made alike have the losses {losses[0].tolist()} and {losses[1].tolist()} "
-        "under the same seed."
+        "under the same seed.",
     )
-    require(same(*losses), found)
 
 
 @promise("models")
@@ -132,11 +134,11 @@ def labels_belong_to_x_labelled(subject: ModelSubject) -> None:
     _ = subject.trained
     only_if(subject.data.num_classes >= 2, f"{subject.data.name} has fewer than two classes.")
     with_x, with_labelled = _changes_by_rolling_labels(subject)
-    found = (
+    require(
+        with_x <= 0 or with_labelled >= UNPAIRED * with_x,
         f"Other labels change the loss by {with_x:.2g} through x, and by {with_labelled:.2g} "
-        "through x_labelled."
+        "through x_labelled.",
     )
-    require(with_x <= 0 or with_labelled >= UNPAIRED * with_x, found)
 
 
 def _changes_by_rolling_labels(subject: ModelSubject) -> list[float]:
@@ -150,15 +152,14 @@ def _changes_by_rolling_labels(subject: ModelSubject) -> list[float]:
     subject.loss(model)  # initialises models by their first batch
     model.eval()
     batch, negatives = subject.batch, subject.negatives(model)
-    samples = None if negatives is None else negatives._replace(x=_repeat_first(negatives.x))
+    if negatives is not None:
+        negatives = negatives._replace(x=_repeat_first(negatives.x))
     changes = []
-    for other in ("x_labelled", "x"):
-        images = batch._replace(**{other: _repeat_first(getattr(batch, other))})
+    for constant in ("x_labelled", "x"):
+        images = batch._replace(**{constant: _repeat_first(getattr(batch, constant))})
         rolled = images._replace(y_labelled=images.y_labelled.roll(1))
-        before, after = (
-            subject.loss(model, batch=shown, negatives=samples).total.item()
-            for shown in (images, rolled)
-        )
+        before = subject.loss(model, images, negatives).total.item()
+        after = subject.loss(model, rolled, negatives).total.item()
         change = abs(after - before)
         changes.append(change if change > ROUNDING * max(1.0, abs(before)) else 0.0)
     return changes
@@ -189,9 +190,8 @@ def training_lowers_the_loss(subject: ModelSubject) -> None:
 def _train(subject: ModelSubject, learning_rate: float) -> list[float]:
     """Return the loss before each step on the same batch, until it is not finite."""
     model = subject.build().train()
-    optimizer = torch.optim.Adam(
-        [p for p in model.parameters() if p.requires_grad], lr=learning_rate
-    )
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.Adam(parameters, lr=learning_rate)
     totals: list[float] = []
     while len(totals) < STEPS and all(map(math.isfinite, totals)):
         loss = subject.loss(model)

@@ -30,15 +30,14 @@ def resumes(subject: SamplerSubject) -> None:
         first, second = subject.build(), subject.build()
         subject.iterate(first, y)
         state = first.state_dict()
-        wrong = [
-            f"{key} is a {type(value).__name__}"
-            for key, value in state.items()
-            if not isinstance(value, Tensor)
-        ]
+        wrong, tensors = [], {}
+        for key, value in state.items():
+            if isinstance(value, Tensor):
+                tensors[key] = value.detach().cpu().contiguous()
+            else:
+                wrong.append(f"{key} is a {type(value).__name__}")
         require(not wrong, f"In state_dict, {'; '.join(wrong)}.")
-        safetensors.torch.save(
-            {name: value.detach().cpu().contiguous() for name, value in state.items()}
-        )
+        safetensors.torch.save(tensors)
         second.load_state_dict(copy_tensors(state))
         subject.require_deterministic()
         require(same(first.kept(), second.kept()), "The kept chains are not in state_dict.")
@@ -86,9 +85,9 @@ def goes_on(subject: SamplerSubject) -> None:
         require(
             lost == 0, f"After finish, the ends of {lost} of {CHAINS} chains are not in kept()."
         )
-        begun = [x for seed in range(20) for x in sampler.init(CHAINS, y, generator=seeded(seed)).x]
-        found = "The sampler keeps chains, and its init continues none of them."
-        require(any(_is_among(x, kept.x) for x in begun), found)
+        begun = [sampler.init(CHAINS, y, generator=seeded(seed)).x for seed in range(20)]
+        continued = any(_is_among(x, kept.x) for x in torch.cat(begun))
+        require(continued, "The sampler keeps chains, and its init continues none of them.")
 
 
 def _keep(

@@ -33,9 +33,8 @@ def chains_do_not_disturb_each_other(subject: SamplerSubject) -> None:
     low, high = subject.data.bounds
     for y in subject.kinds:
         for steepness in BOWLS:
-            (alone, drawn), (disturbed, drawn_too) = (
-                _step(subject, y, steepness, factor) for factor in (1, STEEPER)
-            )
+            alone, drawn = _step(subject, y, steepness, 1)
+            disturbed, drawn_too = _step(subject, y, steepness, STEEPER)
             only_if(
                 same(drawn, drawn_too),
                 "The number of random numbers of a step depends on the gradients.",

@@ -50,9 +50,9 @@ class SamplerSubject(Subject):
     @property
     def labels(self) -> Tensor | None:
         """Labels of chains on E(x, y); None if there are no classes."""
-        return (
-            torch.arange(CHAINS).flip(0) % self.data.num_classes if self.data.num_classes else None
-        )
+        if not self.data.num_classes:
+            return None
+        return torch.arange(CHAINS).flip(0) % self.data.num_classes
 
     @property
     def kinds(self) -> list[Tensor | None]:
@@ -76,9 +76,8 @@ class SamplerSubject(Subject):
     def iterate(self, sampler: Sampler, y: Tensor | None, seed: int = 0) -> ChainState:
         """Run a training iteration with seeded global generators."""
         with known_randomness():
-            state = move(
-                sampler, sampler.init(CHAINS, y, generator=seeded(seed)), self.bowl(), seed + 1
-            )
+            begun = sampler.init(CHAINS, y, generator=seeded(seed))
+            state = move(sampler, begun, self.bowl(), seed + 1)
             sampler.finish(state)
         return state
 
@@ -126,20 +125,12 @@ def copy_tensors(values: Any) -> Any:
 
 def require_tensor(x: Any, shape: tuple[int, ...], name: str) -> None:
     """Fail the check unless ``x`` is float32 of a shape, on the CPU, and detached."""
-    found = (
-        f"{x.dtype} {tuple(x.shape)} on {x.device}"
-        if isinstance(x, Tensor)
-        else f"a {type(x).__name__}"
-    )
-    right = (
-        isinstance(x, Tensor)
-        and x.dtype == torch.float32
-        and x.shape == shape
-        and x.device.type == "cpu"
-    )
+    form, right = f"a {type(x).__name__}", False
+    if isinstance(x, Tensor):
+        form = f"{x.dtype} {tuple(x.shape)} on {x.device}"
+        right = x.dtype == torch.float32 and x.shape == shape and x.device.type == "cpu"
     require(
-        right,
-        f"{name} returns {found}; it must be torch.float32 {shape} on the generator's device.",
+        right, f"{name} returns {form}; it must be torch.float32 {shape} on the generator's device."
     )
     require(
         not x.requires_grad, f"The result of {name} requires gradients. Work on detached tensors."

@@ -91,12 +91,11 @@ def render(kind: str, name: str) -> dict[str, str]:
     values |= {"check": check, "run": run, "api": str(API)}
     root = importlib.resources.files(__package__) / "templates"
     templates = dict(_read_templates(root / "shared")) | dict(_read_templates(root / kind))
-    return {
-        path.replace("PACKAGE", package).replace("NAME", name): string.Template(text).substitute(
-            values
-        )
-        for path, text in sorted(templates.items())
-    }
+    files = {}
+    for path, text in sorted(templates.items()):
+        path = path.replace("PACKAGE", package).replace("NAME", name)
+        files[path] = string.Template(text).substitute(values)
+    return files
 
 
 def write(kind: str, name: str, folder: Path) -> list[Path]:
@@ -136,7 +135,9 @@ def _read_templates(folder: Traversable, inside: str = "") -> Iterator[tuple[str
             yield from _read_templates(item, f"{inside}{item.name}/")
         elif item.name.endswith(".template"):
             path = inside + item.name.removesuffix(".template")
-            yield (".gitignore" if path == "gitignore" else path), item.read_text(encoding="utf-8")
+            if path == "gitignore":
+                path = ".gitignore"
+            yield path, item.read_text(encoding="utf-8")
 
 
 def _check_name(kind: str, name: str) -> None:
@@ -148,11 +149,8 @@ def _check_name(kind: str, name: str) -> None:
         )
     if keyword.iskeyword(package) or package in RESERVED:
         raise SpecError(f"{refusal}: {package} has another meaning. Try my-{name}.")
-    taken = any(importlib.metadata.distributions(name=name))
-    taken = taken or name in {
-        component.name for component in discovery.components(KINDS[kind].group)
-    }
-    if taken or (
-        kind == "suite" and (name in packages.files() or name in packages.files("recipes"))
-    ):
+    taken = {component.name for component in discovery.components(KINDS[kind].group)}
+    if kind == "suite":
+        taken = taken.union(packages.files(), packages.files("recipes"))
+    if name in taken or any(importlib.metadata.distributions(name=name)):
         raise SpecError(f"The name {name!r} is taken. Choose another one, such as my-{name}.")
