@@ -1,1 +1,1 @@
-"""The public API, which :mod:`jembench` names: its functions and the objects that they return."""
+"""The public API: functions, and the objects that they return."""

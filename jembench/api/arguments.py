@@ -1,4 +1,4 @@
-"""The conversion of arguments of the API to those of plans and reports.
+"""The conversion of arguments for plans and reports.
 
 They are lists, specs, settings and a selection.
 """
@@ -50,7 +50,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def checked(function: Function) -> Function:
-    """Check the arguments of a function of the API by their names, before anything is done.
+    """Check an API function's arguments by name, before anything is done.
 
     The function raises SpecError for a value of another type or out of range.
     """
@@ -72,9 +72,9 @@ def checked(function: Function) -> Function:
 
 
 def texts(values: Any, what: str, spec: Callable[[Any], str] | None = None) -> list[str] | None:
-    """Return one value or several as a list of specs, names or labels; None stays None.
+    """Return one value or several as a list; None stays None.
 
-    A text is split at commas between specs.
+    They are specs, names or labels. A text is split at commas between specs.
 
     Args:
         values: one or several.
@@ -117,7 +117,7 @@ def some_texts(
 
 
 def one_text(value: Any, what: str) -> str | None:
-    """Return a name, a label or the path of a file as text; None stays None.
+    """Return a name, a label or a path as text, or None.
 
     Raises:
         SpecError: if it is neither.
@@ -157,7 +157,7 @@ def model_specs(
 
 
 def seed_numbers(seeds: str | int | Iterable[str | int] | None) -> list[int] | None:
-    """Return one seed or several, numbers or texts, as a list; None stays None.
+    """Return one seed or several as whole numbers; None stays None.
 
     Raises:
         SpecError: if a value is no seed; PyTorch's have 64 bits, which hold 18 digits.

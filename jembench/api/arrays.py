@@ -1,4 +1,4 @@
-"""Arrays of a running program as datasets: copied, checked, and refused with the remedy."""
+"""Arrays of a running program as datasets: copied, and checked."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _labels_of(splits: Mapping[SplitName, Split]) -> dict[SplitName, Tensor | No
 
 
 def _pair(name: str, pair: Any) -> Sequence[Any]:
-    """Return the images and the labels of a part; the labels may be None."""
+    """Return the images and the labels of a part, or None."""
     tensors = getattr(pair, "tensors", None)  # of a TensorDataset
     if isinstance(tensors, tuple):
         if len(tensors) == 1:
@@ -190,7 +190,7 @@ def _array(what: str, values: Any) -> Array:
 
 
 def _item(item: Any) -> Any:
-    """Return an image or a label of a list as an array or a plain value."""
+    """Return an item of a list as an array or a value."""
     import numpy as np
 
     if not _is_array(item):
@@ -205,7 +205,7 @@ def _is_array(values: Any) -> bool:
 
 
 def _images(name: str, values: Any) -> Array:
-    """Return images as an array of their own, uint8 (N, C, H, W).
+    """Return a copy of images, uint8 (N, C, H, W).
 
     Raises:
         SpecError: if they have another form; the message says the remedy.
@@ -234,7 +234,7 @@ def _images(name: str, values: Any) -> Array:
 
 
 def _remedy(array: Array) -> str:
-    """Return how images of another type become uint8; "" if it is not known."""
+    """Return how images of another type become uint8, if it is known."""
     import numpy as np
 
     if array.ndim == 1:
@@ -262,7 +262,7 @@ def _remedy(array: Array) -> str:
 
 
 def _labels(name: str, values: Any, count: int) -> Array | None:
-    """Return labels as an array of their own, (N,): int64, or texts; None stays None.
+    """Return a copy of labels (N,), int64 or texts; None stays None.
 
     Raises:
         SpecError: if they have another form; the message says the remedy.
@@ -289,7 +289,7 @@ def _labels(name: str, values: Any, count: int) -> Array | None:
 
 
 def _labels_remedy(array: Array, count: int) -> str:
-    """Return how labels of another form become whole numbers; "" if it is not known."""
+    """Return how labels become whole numbers, if it is known."""
     import numpy as np
 
     kind = array.dtype.kind
@@ -308,7 +308,7 @@ def _labels_remedy(array: Array, count: int) -> str:
 
 
 def _number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
-    """Replace texts by the numbers of classes, in the order of their names, and return the names.
+    """Replace texts by numbers of classes, and return the names in order.
 
     Raises:
         SpecError: if only one part has texts, or a class of test is unknown to train.

@@ -54,7 +54,7 @@ def compare(
     resamples: int = 10_000,
     **selected: Any,
 ) -> Comparison:
-    """Compare two models of a store, image by image and seed by seed.
+    """Compare two models of a store, by images and by seeds.
 
     The result has differences and their significance.
 

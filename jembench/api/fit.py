@@ -115,7 +115,7 @@ class Fit:
         return self._read("logits", x, "does not classify")
 
     def energy(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
-        """Return the energy E(x) in nats, up to one constant of the model.
+        """Return the energy E(x) in nats, up to a constant.
 
         Arguments and errors are those of :meth:`logits`.
 
@@ -132,7 +132,9 @@ class Fit:
         return self._read("energy", x, "has no energy")
 
     def log_prob(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
-        """Return the normalised log p(x) in nats per image; arguments as for :meth:`logits`.
+        """Return the normalised log p(x) in nats per image.
+
+        Arguments are those of :meth:`logits`.
 
         Returns:
             float32 (N,) on the CPU.
@@ -156,7 +158,7 @@ class Fit:
         return -self.energy(x)
 
     def _read(self, quantity: Any, x: Tensor | np.ndarray[Any, Any], lacks: str) -> Tensor:
-        """Return a quantity of images, after a check of their shape and their bounds."""
+        """Return a quantity of images, whose shape and bounds are checked."""
         import torch
 
         from jembench.models import predictions

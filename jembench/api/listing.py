@@ -20,7 +20,7 @@ from jembench.report.rows import grouped
 
 
 class Entry(NamedTuple):
-    """The entry of an installed component, or of a file of a package, in a list."""
+    """A component, or a file of a package, in a list."""
 
     name: str
     title: str = ""
@@ -76,14 +76,14 @@ def describe(component: Component) -> Entry:
 
 
 def _title(component: Any) -> str:
-    """Return the first line of a docstring, without its verb and its marks of reST."""
+    """Return a docstring's first line, without its verb and reST."""
     title = (component.__doc__ or "").strip().partition("\n")[0]
     title = re.sub(r"^(?:Plan|Return) (.)", lambda match: match[1].upper(), title)
     return re.sub(r":\w+:`~?([^`]+)`|``([^`]+)``", lambda match: f"`{match[1] or match[2]}`", title)
 
 
 def _read(names: Iterable[str], read: Callable[[str], list[Entry]]) -> list[Entry]:
-    """Return the entries of files by their names; of one that cannot be read, its problem."""
+    """Return the entries of files, or their problems."""
     entries: list[Entry] = []
     for name in names:
         try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def model_spec(model: object) -> str:
-    """Return the spec of a model that is given by its spec or as a module.
+    """Return the spec of a model, which may be a module.
 
     A module is copied, and never changed. It is measured without training, unless it can be trained
     by jembench (:class:`jembench.interfaces.Trainable`), from its present weights, or fitted
@@ -121,7 +121,7 @@ def _tensors(model: nn.Module) -> Iterator[Tensor]:
 
 
 def _addresses(model: nn.Module) -> set[int]:
-    """Return the places of a model's tensors in memory; empty tensors have none."""
+    """Return the addresses of a model's tensors, except empty ones."""
     return {tensor.data_ptr() for tensor in _tensors(model)} - {0}
 
 
@@ -133,7 +133,7 @@ def _global_hooks() -> list[Any]:
 
 
 def dataset_spec(data: object) -> str:
-    """Return the spec of a dataset that is given by its spec, as a dataset, or as arrays.
+    """Return the spec of a dataset, also of objects and arrays.
 
     Arrays are a mapping ``{"train": (images, labels), "test": (images, labels)}``: images uint8
     (N, C, H, W) or (N, H, W), labels whole numbers (N,) from 0, names of classes, or None. A
@@ -172,14 +172,14 @@ _factories: dict[str, Callable[..., Any]] = {}
 
 
 def __getattr__(name: str) -> Any:
-    """Return the factory of an object, which the registry loads like that of any module."""
+    """Return the factory of an object, for the registry."""
     if name in _factories:
         return _factories[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _add(kind: Kind, name: str, digest: str, factory: Callable[..., Any]) -> str:
-    """Add an object's factory to the components of this process, and return its spec."""
+    """Add an object's factory to the components, and return its spec."""
     words = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")
     spec = f"{words or 'object'}-{digest[:10]}"
     attribute = f"{kind}_{digest}"

@@ -27,13 +27,13 @@ class Reproduction(NamedTuple):
     differing: list[str]
 
     def pairs(self, store: Store) -> list[Pair]:
-        """Pair each result of the former store with that of the new one."""
+        """Pair each result of the store with that of another one."""
         repeated = map(store.read_cell, self.plan.cells)
         return list(map(Pair, self.cells, repeated))
 
 
 def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproduction:
-    """Plan the current results of a store, by the recipes of its records.
+    """Plan a store's current results, by the recipes of its records.
 
     Args:
         source: the folder of the store.
@@ -83,11 +83,11 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
 
 def _check_installed(store: Store, cells: Sequence[Cell]) -> None:
     """Check that the models, datasets and metrics of cells are installed."""
-    named: dict[Kind, set[Spec]] = {
-        "datasets": {cell.fit.dataset for cell in cells},
-        "metrics": {cell.metric for cell in cells},
-        "models": {cell.fit.model for cell in cells},
-    }
+    named: dict[Kind, set[Spec]] = {"datasets": set(), "metrics": set(), "models": set()}
+    for cell in cells:
+        named["datasets"].add(cell.fit.dataset)
+        named["metrics"].add(cell.metric)
+        named["models"].add(cell.fit.model)
     lacking, marks = list[str](), list[str]()
     for kind, specs in named.items():
         installed = {component.name for component in discovery.components(kind)}

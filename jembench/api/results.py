@@ -33,7 +33,7 @@ class Shown:
 
     @checked
     def table(self, format: str = "table") -> Any:
-        """Return the tables as text, or as bytes in binary formats such as parquet.
+        """Return the tables as text, or as bytes in binary formats.
 
         Args:
             format: ``table`` for a terminal, markdown, latex, csv, json, html (a whole page), or
@@ -150,7 +150,7 @@ class Results(Shown, Sequence[Row]):
         return results
 
     def per_seed(self) -> Shown:
-        """Return the values of each seed, for the formats csv, json and parquet.
+        """Return the values of each seed, for csv, json and parquet.
 
         Example:
             >>> results.per_seed().table("csv").splitlines()[0].split(",")[-8:-2]

@@ -70,7 +70,9 @@ def run(
     skip_missing: bool | None = None,
     progress: bool = True,
 ) -> Results:
-    """Train the models of a suite and compute its metrics, except results that the store has.
+    """Train the models of a suite and compute its metrics.
+
+    Results that the store has are not computed again.
 
     Finished work is kept: after an interrupt, the same call continues from there.
 
@@ -154,9 +156,10 @@ def plan_run(
     sampler: str | None = None,
     limit: int | None = None,
 ) -> Plan:
-    """Return the plan of :func:`run`, whose models may be the names of imported fits of the store.
+    """Return the plan of :func:`run`.
 
-    ``settings`` are texts, ``key=value``.
+    Models may also be the names of imported fits of the store. ``settings`` are texts,
+    ``key=value``.
     """
     specs, names = model_specs(models, names)
     chosen = suite.replaced(
@@ -192,9 +195,11 @@ def _sampler_settings(suite: Suite, sampler: str | None) -> list[str]:
     chosen = sampler or suite.sampler
     if not chosen:
         return []
-    names = sorted(suite.metric_names)
-    factories = {name: discovery.load(discovery.find("metrics", name)) for name in names}
-    takers = [name for name in names if "sampler" in options_of(factories[name])]
+    names, takers = sorted(suite.metric_names), []
+    for name in names:
+        factory = discovery.load(discovery.find("metrics", name))
+        if "sampler" in options_of(factory):
+            takers.append(name)
     if sampler and not takers:
         raise SpecError(
             f"None of the metrics {', '.join(names)} takes a sampler ({sampler:.80}). Leave it "
@@ -204,7 +209,7 @@ def _sampler_settings(suite: Suite, sampler: str | None) -> list[str]:
 
 
 def _named(plan: Plan, names: Mapping[str, str], optional: Collection[str] = ()) -> Plan:
-    """Return the plan with display names by specs of models, and headings by metrics."""
+    """Return the plan with display names and headings."""
     columns = set[str]()
     for metric in {cell.metric.spec for cell in plan.cells}:
         columns.update(filter(None, known_as(metric)))
@@ -235,7 +240,7 @@ def attack(
     progress: bool = True,
     **options: Any,
 ) -> Results:
-    """Attack trained models. Models that the store does not have are trained first.
+    """Attack trained models, and train those that the store does not have.
 
     Args:
         name: pgd, boundary, pointwise, transfer, distal, or the name of a metric of a plugin.
@@ -268,17 +273,18 @@ def attack(
         {'%'}
     """
     fits = _fits_among(models)
+    plans = [fit.plan for fit in fits]
     options |= {"budget": budget}
     recipe = one_text(recipe, "recipe")
     if store is None:
         store = fits[0].store.root if fits else "runs"
     place = opened(store).store
     if fits:
-        datasets = [fit.plan.dataset.text() for fit in fits]
+        datasets = [plan.dataset.text() for plan in plans]
     specs = some_texts(datasets, "datasets", dataset_spec) or []
     suite = attack_suite(name, options, list(dict.fromkeys(specs)))
     if fits:
-        plan = plan_fits(suite, [fit.plan for fit in fits], limit)
+        plan = plan_fits(suite, plans, limit)
         if isinstance(models, Mapping):
             named = {name: fit.plan.key.model for name, fit in models.items()}
             _, names = model_specs(named, names)
@@ -299,7 +305,7 @@ def attack(
 
 
 def _fits_among(models: Any) -> list[Fit]:
-    """Return the models if they are fits of a store, and else nothing.
+    """Return the models if they are fits of a store.
 
     Raises:
         SpecError: if only some of them are.
@@ -329,7 +335,9 @@ def train(
     max_hours: float | None = None,
     progress: bool = True,
 ) -> Fit:
-    """Train one model unless the store has it, and load it; arguments as for :func:`run`.
+    """Train one model unless the store has it, and load it.
+
+    Arguments are those of :func:`run`.
 
     Raises:
         SpecError: if a name or an option does not exist.

@@ -1,4 +1,4 @@
-"""The sharing of trained models: from a store to a folder, archive or hub, and into a store."""
+"""The sharing of trained models between stores, folders, archives and the hub."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -92,7 +92,7 @@ def push(
 
 
 def fetch(source: str, store: Store) -> Fetched:
-    """Copy a shared model into a store, where it is used like a model that was trained there.
+    """Copy a shared model into a store.
 
     Args:
         source: a folder, a zip archive or ``hf://user/name``, optionally followed by ``@revision``.
@@ -119,7 +119,7 @@ def fetch(source: str, store: Store) -> Fetched:
 
 
 def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Iterable[str]:
-    """Yield the differences of the installed components from those of a fit and its results."""
+    """Yield how installed components differ from those of a shared fit."""
     try:
         plan = plan_again(record, record.key.dataset, source, ())
         if plan.key.id != record.key.id:

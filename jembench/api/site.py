@@ -1,4 +1,4 @@
-"""The pages of several stores in one folder, which any static web server shows as a leaderboard."""
+"""The pages of several stores in one folder, with a leaderboard."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -43,19 +43,8 @@ def write_site(
     """
     from jembench.report.page.leaderboard import Entry, leaderboard
 
-    # refused before anything is read: pages of one name, and files of the user
-    pages = {folder / f"{slug(str(store), 120)}.html": Store(store) for store in stores}
     index = folder / "index.html"
-    if len({index, *pages}) <= len(stores):
-        raise SpecError(
-            f"The pages of these stores would have the same name, or that of {index}. Rename a "
-            "folder."
-        )
-    for path in (index, *pages):
-        if path.exists() and _OURS not in read_bytes(path):
-            raise SpecError(
-                f"{path} exists and is no page of jembench. Name another folder with --output."
-            )
+    pages = _pages(stores, index)
 
     entries, left_out = list[Entry](), list[str]()
     results_of_pages = dict[Path, Results]()
@@ -74,7 +63,7 @@ def write_site(
         entries.append(Entry(str(store.root), path.name, results.document.rows, fits))
         results_of_pages[path] = results
 
-    # each name is of some store, which the stores know together alone
+    # a name is of one store at least
     shown = set[str]()
     for entry in entries:
         for row in entry.rows:
@@ -89,3 +78,23 @@ def write_site(
     page = Page(title="Leaderboard", tables=leaderboard(entries), left_out=left_out)
     write_atomically(index, render(page).encode(), "--output")
     return [index, *(folder / entry.page for entry in entries)], left_out
+
+
+def _pages(stores: Sequence[Path], index: Path) -> dict[Path, Store]:
+    """Return the stores by the files of their pages.
+
+    Raises:
+        SpecError: if pages would have one name, or replace a file of the user.
+    """
+    pages = {index.with_name(f"{slug(str(store), 120)}.html"): Store(store) for store in stores}
+    if len({index, *pages}) <= len(stores):
+        raise SpecError(
+            f"The pages of these stores would have the same name, or that of {index}. Rename a "
+            "folder."
+        )
+    for path in (index, *pages):
+        if path.exists() and _OURS not in read_bytes(path):
+            raise SpecError(
+                f"{path} exists and is no page of jembench. Name another folder with --output."
+            )
+    return pages

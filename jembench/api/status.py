@@ -1,4 +1,4 @@
-"""The status of the units of work of a store that are not done. Imports no torch."""
+"""The status of a store's unfinished units of work. Imports no torch."""
 
 import dataclasses
 import os
@@ -43,7 +43,7 @@ class UnitStatus(NamedTuple):
 
 
 def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
-    """Return the status of all units whose results are not in the store.
+    """Return the status of all units of work that are not done.
 
     They may run on any machine with access to it.
 
@@ -85,7 +85,7 @@ def _lost(latest: WorkStatus) -> WorkStatus:
 
 
 def _unit_status(unit: str, work: Work, latest: WorkStatus) -> UnitStatus:
-    """Return what is shown of a unit, by its file and its latest status."""
+    """Return what is shown of a unit and its latest status."""
     since = latest.since if latest.state == "running" else latest.time
     return UnitStatus(
         id=unit,

@@ -58,7 +58,9 @@ class OpenStore:
         reference: str | Sequence[str] | None = None,
         **selected: Any,
     ) -> Results:
-        """Return the current results of the store, the newest of those with the same names.
+        """Return the current results of the store.
+
+        Of several with the same names, it is the newest.
 
         Args:
             suite: the name of a suite, to show only its metrics, with its published numbers.
@@ -167,7 +169,7 @@ class OpenStore:
         seed: int = 0,
         device: str = "auto",
     ) -> Fit:
-        """Return a trained model of the store, or one that was trained elsewhere.
+        """Return a trained or imported model of the store.
 
         Args:
             model: its spec, its name where that means one, or the name of an import; a module is
@@ -239,7 +241,9 @@ def _meant(
 
 
 def open_store(root: Location = "runs") -> OpenStore:
-    """Return a store, to read its results and to load its models. The folder need not exist yet.
+    """Return a store, to read its results and to load its models.
+
+    The folder need not exist yet.
 
     Example:
         >>> open_store("runs")
@@ -249,7 +253,7 @@ def open_store(root: Location = "runs") -> OpenStore:
 
 
 def load(model: str | nn.Module, *, store: Location | OpenStore = "runs", **which: Any) -> Fit:
-    """Return a trained model of a store; arguments and errors as for :meth:`OpenStore.load`.
+    """Return a trained model of a store, as :meth:`OpenStore.load` does.
 
     Example:
         >>> load(name, recipe="tiny", store=store).data.shape

@@ -98,7 +98,7 @@ def _devices() -> Iterator[Finding]:
 
 
 def check_store(root: Path) -> Iterator[Finding]:
-    """Check that a store can be written, and that there is space for it."""
+    """Check that a store can be written and has space."""
     folder = root.absolute()
     while not folder.exists():
         folder = folder.parent

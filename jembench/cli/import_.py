@@ -1,4 +1,4 @@
-"""``jembench import``: weights that were trained elsewhere, as a fit of the store."""
+"""``jembench import``: weights from elsewhere, as a fit of the store."""
 
 import shlex
 import unicodedata
@@ -77,9 +77,9 @@ def import_(
 
 
 def _with_code(ctx: click.Context, command: Sequence[str], model: str, store: Path) -> str:
-    """Return a command for a store, which names the code of a model.
+    """Return a command that names the code of a model.
 
-    A record alone may not name it.
+    A record alone may not name code.
     """
     words = ["jembench", *command, *show.plugins(ctx)]
     code = [] if show.plugins(ctx) else list(trust.code_in(model))
@@ -95,7 +95,7 @@ def _with_code(ctx: click.Context, command: Sequence[str], model: str, store: Pa
 
 
 def _as_stored(file: Path) -> Path:
-    """Return a path with the name that the file has on disk, in whichever Unicode form it is."""
+    """Return a path in the Unicode form of the file on disk."""
     if file.name and not file.is_file():
         for form in ("NFC", "NFD"):
             stored = file.with_name(unicodedata.normalize(form, file.name))

@@ -183,7 +183,10 @@ _CONTEXT = {"auto_envvar_prefix": "JEMBENCH"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; ``argv`` is what follows ``jembench`` (by default that of this process).
+    """Run one command.
+
+    Args:
+        argv: what follows ``jembench``; None: the arguments of this process.
 
     Returns:
         The exit code: 0 fine, 1 something failed, 2 wrong usage or something missing, 3 the time
@@ -219,7 +222,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _prepare_streams() -> None:
-    """Open the standard streams that are closed, and let stdout print any name of a file."""
+    """Open closed standard streams, and let stdout print any file's name."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by >&-
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
@@ -229,7 +232,7 @@ def _prepare_streams() -> None:
 
 
 def _run(settings: Settings) -> int:
-    """Run the command of the arguments, or complete them for a shell, and return the exit code."""
+    """Run or complete a command line, and return the exit code."""
     _check(settings.arguments)
     with listening(), warnings.catch_warnings(), trust.command(settings.arguments):
         warnings.showwarning = functools.partial(_show_warning, warnings.showwarning, set())
@@ -256,7 +259,7 @@ def _kept(settings: Settings) -> str:
 
 
 def _unforeseen(error: BaseException) -> tuple[str, int]:
-    """Return the text and the exit code of an error that no command raises by itself."""
+    """Return the text and the exit code of an unforeseen error."""
     if isinstance(error, OSError) and error.filename is not None:
         text = (
             f"Cannot use {error.filename}: {error.strerror}. Check the path, its length and its "
@@ -275,7 +278,7 @@ def _unforeseen(error: BaseException) -> tuple[str, int]:
 
 
 def _drop_output() -> None:
-    """Discard what stdout still holds, which Python would try to write at its end."""
+    """Discard what stdout holds, which Python would write at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -312,7 +315,7 @@ def _complete(instruction: str, settings: Settings) -> int:
     from click.shell_completion import FishComplete, add_completion_class, shell_complete
 
     class WithCommas(FishComplete):
-        """The script for fish, of which click's cuts what it completes at the first comma."""
+        """A script for fish that completes behind commas, unlike click's."""
 
         source_template = FishComplete.source_template.replace(
             "string split", "string split --max 1"
@@ -354,7 +357,10 @@ def _usage(error: click.UsageError) -> str:
 
 
 def _tell(message: str, exit_code: int, settings: Settings) -> int:
-    """Print the current error as one paragraph, wrapped on a terminal, on one line in a log."""
+    """Print the current error as one paragraph.
+
+    It is wrapped on a terminal, and one line elsewhere.
+    """
     if settings.debug:
         traceback.print_exc()
     paragraph = printable(" ".join(message.splitlines()))

@@ -77,7 +77,9 @@ label = click.option(
 
 
 def labelled(format: str, label: str | None, output: Path | None = None) -> str:
-    """Return the spec of a format, for LaTeX with the label of ``--label`` or the name of the file.
+    """Return the spec of a format, for LaTeX with a label.
+
+    The label is that of ``--label``, or else the name of the file.
 
     Raises:
         UsageError: if another format is given a label.
@@ -176,7 +178,7 @@ dry_run = click.option(
 
 
 def grouped(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Return a decorator that adds options to a command, in this order in its help."""
+    """Return a decorator that adds options to a command, in this order."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -187,7 +189,7 @@ def grouped(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
 
 
 class RunCommand(NamedTuple):
-    """The arguments of a command that carries out a plan, except the plan's."""
+    """The arguments of a command that carries out a plan."""
 
     how: RunOptions
     store: Path
@@ -197,7 +199,7 @@ class RunCommand(NamedTuple):
 
 
 def run_command(given: dict[str, Any]) -> RunCommand:
-    """Take the options of :data:`running` or :data:`measuring` out of those of a command.
+    """Take the options of the execution out of those of a command.
 
     Raises:
         UsageError: if both ``--executor`` and ``--jobs`` are given.

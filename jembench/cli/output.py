@@ -37,7 +37,7 @@ def narrow_width() -> int:
 
 
 def say(text: object, *, err: bool = False) -> None:
-    """Print a line, which may hold names of files and texts in them, or print it to stderr."""
+    """Print a line, with escapes for characters that act on a terminal."""
     click.echo(printable(str(text)), err=err)
 
 
@@ -67,7 +67,10 @@ def print_table(
 
 
 def print_json(value: Any) -> None:
-    """Print a JSON value, indented, with escapes in place of characters that act on a terminal."""
+    """Print a JSON value, indented.
+
+    Characters that act on a terminal are escaped.
+    """
     text = json.dumps(value, indent=2, ensure_ascii=False)
     if printable(text) != text:
         text = json.dumps(value, indent=2)
@@ -78,7 +81,7 @@ def print_json(value: Any) -> None:
 
 
 def check_file(path: Path, ending: str, *, force: bool, option: str = "--output") -> None:
-    """Check that a command may and can write a file, before the work.
+    """Check that a command may and can write a file.
 
     Args:
         path: the value of ``option``.
@@ -120,7 +123,7 @@ _ENDINGS = {
 
 
 def check_ending(path: Path, format: str) -> None:
-    """Check that the ending of a file's name fits the format of its content.
+    """Check that a file's ending fits the format of its content.
 
     Raises:
         SpecError: if it does.

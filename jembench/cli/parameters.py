@@ -1,4 +1,4 @@
-"""The types of options and arguments, which read texts and complete names in shells.
+"""The types of options and arguments: their texts and completions.
 
 ``eval "$(_JEMBENCH_COMPLETE=bash_source jembench)"`` turns completion on. Imports no torch.
 """
@@ -52,7 +52,7 @@ class Text(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return names that begin with the typed text, or its part after a comma."""
+        """Return names that complete the text, or its part after a comma."""
         before, comma, last = "", "", incomplete
         if self.several:
             before, comma, last = incomplete.rpartition(",")

@@ -102,7 +102,7 @@ def report(
 
 
 def _claims(store: Store, which: Selection, format: str) -> Any:
-    """Return the verdicts on the claims of the selected suite, or else on those of papers."""
+    """Return the verdicts on the claims of a suite or of papers."""
     from jembench.experiment import claims
     from jembench.experiment.stored import with_imports
     from jembench.report import claims as verdicts

@@ -225,12 +225,14 @@ def _measuring(fit: FitPreview) -> str:
 
 
 def _counted(metrics: Sequence[Spec]) -> str:
-    """Return the metrics in words, those of a grid as ``42 of ood``."""
+    """Return metrics in words, those of a grid as ``42 of ood``."""
     counts = Counter(metric.bare for metric in metrics)
     words = dict[str, None]()
     for metric in metrics:
-        count = counts[metric.bare]
-        words[f"{count} of {metric.bare}" if count > NAMED else metric] = None
+        count, word = counts[metric.bare], str(metric)
+        if count > NAMED:
+            word = f"{count} of {metric.bare}"
+        words[word] = None
     return ", ".join(words)
 
 

@@ -1,4 +1,4 @@
-"""The output of a run: its tables, the paths of its files, and the next commands."""
+"""The output of a run: tables, paths of files, and next commands."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from jembench.store.store import Store
 
 
 def results(ctx: click.Context, plan: Plan, store: Store, results: Results, format: str) -> int:
-    """Print the tables of a plan's cells, and the paths of its files.
+    """Print the tables of a plan, and the paths of its files.
 
     Returns:
         the exit code.
@@ -40,7 +40,10 @@ def results(ctx: click.Context, plan: Plan, store: Store, results: Results, form
 
 
 def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
-    """Return 1 if a cell failed, else 0. With ``--debug`` the tracebacks are printed, each once."""
+    """Return 1 if a cell failed, else 0.
+
+    With ``--debug`` the tracebacks are printed, each once.
+    """
     failed = [cell for cell in cells if cell.outcome.status == "failed"]
     if ctx.obj.debug:
         for traceback in dict.fromkeys(cell.outcome.traceback for cell in failed):
@@ -49,7 +52,7 @@ def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
 
 
 def twins(fits: Sequence[FitPlan], store: Store) -> None:
-    """Print how fits differ from models of the store with the same names.
+    """Print how fits differ from stored models of the same names.
 
     It is called before training.
     """

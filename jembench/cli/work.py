@@ -1,4 +1,4 @@
-"""``jembench work`` and ``status``: the command of workers, and the units of work of a store."""
+"""``jembench work`` and ``status``: the command of workers, and their units."""
 
 from __future__ import annotations
 
@@ -97,7 +97,10 @@ def _end_with(driver: int) -> None:
 
 
 def _listed(units: Iterable[str]) -> Iterator[str]:
-    """Yield units, and in the place of ``-`` those on stdin, as soon as their line is complete."""
+    """Yield units, and in the place of ``-`` those on stdin.
+
+    Each is yielded as soon as its line is complete.
+    """
     for unit in units:
         if unit != "-":
             yield unit
@@ -116,7 +119,7 @@ def _worker(
 
 
 def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
-    """Carry out one unit and return its ending, which says what went wrong."""
+    """Carry out one unit, and return how it ended and why."""
     from jembench.running.events import ending_of
 
     ended = Ended(id=unit, how="done")
@@ -147,7 +150,7 @@ def _read(store: Store, unit: str) -> works.Work:
 
 
 def _serve(store: Store, units: tuple[str, ...], device: torch.device | str) -> None:
-    """Help to train the models of units, as a process of a rank above 0."""
+    """Help to train the models of units, on a rank above 0."""
     import torch
 
     from jembench.running.worker import serve_fits
@@ -211,7 +214,7 @@ def status(store: Path, format: str) -> None:
 
 
 def _progress(unit: UnitStatus, store: Path) -> Iterator[str]:
-    """Yield lines about a unit: its progress or ending, and its worker or log."""
+    """Yield lines about a unit: its progress, its worker and its log."""
     yield f"{unit.kind} {unit.name} on {unit.dataset}, recipe {unit.recipe}, seed {unit.seed}"
     parts = [unit.text]
     if unit.total and unit.state == "running":

@@ -68,7 +68,7 @@ def check_dataset(spec: str) -> list[Check]:
 
 
 def parametrize(checks: Sequence[Check]) -> Callable[[Any], Any]:
-    """Return a decorator that makes a pytest test for each check, with the check's name.
+    """Return a decorator that makes a pytest test of each check.
 
     The test function takes ``check`` and calls it, and calls ``pytest.xfail`` for a check that
     cannot pass.

@@ -1,4 +1,4 @@
-"""Checks: one function per promise, registered in a table. Imports neither torch nor pytest."""
+"""Checks: one function per promise, in a table. Imports no torch."""
 
 import inspect
 import traceback
@@ -21,16 +21,19 @@ DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
 
 
 class CheckFailed(AssertionError):
-    """The failure of a check. The text says what is wrong and how to fix it."""
+    """The failure of a check, with what is wrong and the remedy."""
 
 
 class DoesNotApply(unittest.SkipTest):
-    """The end of a check that does not apply to a component. Test runners count it as skipped."""
+    """The end of a check that does not apply.
+
+    Test runners count it as skipped.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The check of one promise of one component; calling it runs the check.
+    """A check of one promise of one component, which a call runs.
 
     Raises:
         CheckFailed: when called, if the promise is broken.
@@ -71,7 +74,10 @@ def perform(check: Check) -> Result:
 
 @dataclass(frozen=True)
 class Subject:
-    """A component under test. Every check gets its own subject, so that checks are independent."""
+    """A component under test.
+
+    Every check gets its own subject, so that checks are independent.
+    """
 
     resolved: Resolved
     context: tuple[Any, ...] = ()  # the factory's arguments beside the options
@@ -85,7 +91,7 @@ class Subject:
         return data
 
     def build(self) -> Any:
-        """Call the factory and check that the component has every part of its protocol."""
+        """Call the factory and check the parts of its component's protocol."""
         made = self.resolved.make(*self.context)
         missing = [part for part in self.parts if not hasattr(made, part)]
         require(
@@ -127,7 +133,9 @@ class Promise(NamedTuple):
     function: Callable[[Any], None]
 
     def bind(self, subject: Callable[[], Subject], causes: dict[str, str]) -> Callable[[], None]:
-        """Return a function that checks a subject, and raises only CheckFailed and DoesNotApply.
+        """Return a function that checks a subject.
+
+        It raises only CheckFailed and DoesNotApply.
 
         ``causes`` has the first check that failed by each error of the component, which other
         checks name.
@@ -158,7 +166,7 @@ class Promise(NamedTuple):
 
 
 def _place(error: Exception) -> str:
-    """Return the file and the line that raised an error, outside of PyTorch if possible."""
+    """Return the place of an error, outside of PyTorch if possible."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "/torch/" not in frame.filename]
     last = (own or frames)[-1]
@@ -170,7 +178,7 @@ PROMISES: dict[str, list[Promise]] = defaultdict(list)
 
 
 def promise(*kinds: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
-    """Register a function as the check of a promise of some kinds of components.
+    """Register a function as the check of a promise of components.
 
     The check is named after the function; the first paragraph of its docstring is the promise, the
     second the remedy.

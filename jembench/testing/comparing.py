@@ -29,14 +29,14 @@ def same(a: Any, b: Any) -> bool:
 
 
 def different(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Return the names of the values that are missing or different in the second mapping."""
+    """Return the names of values that the second mapping lacks or changes."""
     return [
         name for name, value in first.items() if name not in second or not same(value, second[name])
     ]
 
 
 def fingerprint(values: Tensor | np.ndarray[Any, Any]) -> str:
-    """Return a hash of the type, the shape and every bit of a tensor or an array."""
+    """Return a hash of a tensor's or array's type, shape and bits."""
     header = f"{values.dtype}{tuple(values.shape)}".encode()
     if isinstance(values, Tensor):
         # numpy lacks some of torch's types
@@ -77,7 +77,7 @@ def untouched_randomness(name: str) -> Iterator[None]:
 
 
 def global_states() -> dict[str, Any]:
-    """Return the states of the global generators of NumPy and of PyTorch on the CPU.
+    """Return the states of the global generators of NumPy and PyTorch.
 
     Python's is left out, because runtime type checkers draw from it.
     """

@@ -33,7 +33,10 @@ class DatasetSubject(Subject):
         return dataset
 
     def spec(self) -> DataSpec:
-        """Return the spec of the dataset. Skip the check if the check ``spec`` reports a fault."""
+        """Return the spec of the dataset.
+
+        Skips the check if the check ``spec`` reports a fault.
+        """
         data: DataSpec = self.build().spec
         only_if(not find_fault(data), "See the check spec.")
         return data
@@ -59,7 +62,7 @@ def spec(subject: DatasetSubject) -> None:
 
 
 def find_fault(data: Any) -> str:
-    """Return the fault of a spec with the remedy; "" if there is none."""
+    """Return the fault of a spec with the remedy, if any."""
     if not isinstance(data, DataSpec):
         return f"spec is a {type(data).__name__}; it must be a jembench.interfaces.DataSpec."
     if not isinstance(data.name, str) or not data.name.strip():

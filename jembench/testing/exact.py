@@ -1,4 +1,4 @@
-"""A model in closed form and images drawn from it, for the checks of samplers and metrics.
+"""A model in closed form, and images drawn from it, for checks.
 
 Legend: B images, N samples, K classes, C channels, H height, W width.
 """
@@ -29,7 +29,7 @@ IMAGES: dict[SplitName, int] = {"train": 200, "test": 100}
 
 
 class Mixture(ByBayes, nn.Module):
-    """A mixture of K isotropic Gaussians of equal weights, one for each class.
+    """A mixture of K isotropic Gaussians of equal weights, one per class.
 
     p(x, k) = N(x; m_k, s^2 I) / K.
 
@@ -72,7 +72,7 @@ class Mixture(ByBayes, nn.Module):
 
 
 def deviation(data: DataSpec) -> float:
-    """Return the standard deviation s of a pixel, in the units of the bounds."""
+    """Return the standard deviation s of a pixel, in units of bounds."""
     low, high = data.bounds
     return SPREAD * (high - low) / 2
 
@@ -88,7 +88,10 @@ class WithMethods(nn.Module):
 
 
 class WithChains(WithMethods):
-    """The mixture as a model that was trained with chains, and has no samples but theirs."""
+    """The mixture as a model that was trained with chains.
+
+    It has no samples but theirs.
+    """
 
     chains: Chains = "marginal"
 

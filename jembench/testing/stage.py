@@ -1,4 +1,4 @@
-"""The fits for checks of metrics: models in closed form, with chains as after training.
+"""The fits for checks of metrics: models in closed form, with chains.
 
 Legend: N images, K classes.
 """
@@ -49,7 +49,10 @@ def trained() -> TrainedFit:
 
 
 def with_capabilities(capabilities: Iterable[Capability]) -> TrainedFit:
-    """Return a fit of the model with only these capabilities. It draws samples without chains."""
+    """Return a fit of the model with only these capabilities.
+
+    It draws samples without chains.
+    """
     methods = [capability.replace("samples", "sample") for capability in capabilities]
     return _fit(WithMethods(Mixture(DATA), methods), drawn_images(DATA))
 

@@ -1,4 +1,4 @@
-"""A metric under test: its measurement of a model in closed form, and its side effects."""
+"""A metric under test: its measurement and its side effects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,7 +37,10 @@ class MetricSubject(Subject):
 
     @property
     def run(self) -> Run:
-        """The outcome. Skip the check if it is none, which another check reports."""
+        """The outcome.
+
+        Skips the check if it is none, which another check reports.
+        """
         run = self.compute()
         if not isinstance(run.measurement, Measurement) or not run.measurement.values:
             raise DoesNotApply("See the check computes.")

@@ -1,4 +1,4 @@
-"""Promises of a model's behaviour: reproducibility, no side effects, and a complete state."""
+"""Promises of a model's behaviour: reproducibility, side effects, its state."""
 
 import tempfile
 from collections.abc import Callable
@@ -147,7 +147,7 @@ def saved_and_loaded(subject: ModelSubject) -> None:
 
 
 def _compute_losses(subject: ModelSubject) -> Any:
-    """Return the model after some losses, if it is trainable, since losses may change its state."""
+    """Return the model after some losses, which may change its state."""
     model = subject.perturbed.train()
     if isinstance(model, Trainable):
         for _ in range(LOSSES):

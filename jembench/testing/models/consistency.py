@@ -123,7 +123,7 @@ def density_within_its_classes(subject: ModelSubject) -> None:
 
 
 def _require_constant(name: str, values: Tensor, *terms: Tensor) -> None:
-    """Fail the check unless the values are equal, up to the rounding of their terms."""
+    """Fail the check unless values are equal, up to rounding."""
     worst = float((values - values.mean()).abs().max())
     require(
         worst <= TOLERANCE * _scale(*terms),

@@ -1,4 +1,4 @@
-"""The promise that a density integrates to 1, which bits per dimension assume.
+"""The promise of densities that integrate to 1, for bits per dimension.
 
 Images of one pixel are few enough for an integral over all of them. The midpoint rule covers the
 bounds, and

@@ -1,4 +1,4 @@
-"""Promises of a model's outputs: shapes, types, ranges, and independence of the batch.
+"""Promises of a model's outputs: shapes, types, ranges, independent images.
 
 Legend: B batch, N samples, C channels, H height, W width, K classes.
 """

@@ -103,7 +103,7 @@ class ModelSubject(Subject):
     # --- outputs ----------------------------------------------------------------------------------
 
     def calls(self, model: Any) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
-        """Return the methods of the model for images, without and with labels, by their call."""
+        """Return the methods for images, without and with labels, by call."""
         calls: dict[str, Callable[[Tensor, Tensor], Tensor]] = {}
         for name in ("logits", "energy", "log_prob"):
             if has(model, name):
@@ -155,7 +155,10 @@ class ModelSubject(Subject):
         return with_labels(self.x, self.y)
 
     def output(self, method: str) -> Tensor:
-        """Return an output of the perturbed model. Skip the check if it has no such method."""
+        """Return an output of the perturbed model.
+
+        Skips the check if it has no such method.
+        """
         with torch.no_grad():
             output: Tensor = getattr(needs(self.perturbed, method), method)(self.x)
         return output
@@ -170,7 +173,7 @@ class ModelSubject(Subject):
         return torch.stack(outputs, dim=1)
 
     def energies(self, model: Any, x: Tensor) -> Tensor:
-        """Return E(x), or -log p(x) of a model that has only a density, (B,), with gradients."""
+        """Return E(x), or -log p(x) of a model without energies, (B,)."""
         only_if(isinstance(model, Energy | Density), "It has neither an energy nor a density.")
         energies: Tensor = model.energy(x) if isinstance(model, Energy) else -model.log_prob(x)
         only_if(
@@ -235,7 +238,10 @@ def sampling(seed: int = 0) -> Generator:
 
 
 def has(model: Any, method: str) -> bool:
-    """Return whether a model has a method. The value None removes an inherited one."""
+    """Return whether a model has a method.
+
+    The value None removes an inherited one.
+    """
     return getattr(model, method, None) is not None
 
 
@@ -255,7 +261,7 @@ def require_equal(
 
 
 def close(a: Tensor, b: Tensor, tolerance: float = 2e-5) -> bool:
-    """Return whether two outputs are equal up to ``tolerance``, relative to the largest value."""
+    """Return whether outputs are equal, relative to the largest value."""
     scale = max(1.0, float(b.abs().max()))
     return a.shape == b.shape and bool(((a - b).abs() <= tolerance * scale).all())
 

@@ -188,7 +188,7 @@ def training_lowers_the_loss(subject: ModelSubject) -> None:
 
 
 def _train(subject: ModelSubject, learning_rate: float) -> list[float]:
-    """Return the loss before each step on the same batch, until it is not finite."""
+    """Return the losses before steps on one batch, while they are finite."""
     model = subject.build().train()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(parameters, lr=learning_rate)

@@ -51,9 +51,9 @@ def chains_do_not_disturb_each_other(subject: SamplerSubject) -> None:
 def _step(
     subject: SamplerSubject, y: Tensor | None, steepness: float, factor: float
 ) -> tuple[Tensor, Tensor]:
-    """Step in a bowl that is steeper for the first chain; return the other chains.
+    """Step in a bowl that is steeper for the first chain.
 
-    The generator's state is returned too.
+    Returns the other chains and the generator's state.
     """
     sampler, generator, bowl = subject.build(), seeded(1), subject.bowl(steepness)
 

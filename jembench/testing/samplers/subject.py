@@ -56,13 +56,13 @@ class SamplerSubject(Subject):
 
     @property
     def kinds(self) -> list[Tensor | None]:
-        """The labels of chains on E(x), and on E(x, y) if there are classes."""
+        """The labels of chains on E(x), and on E(x, y)."""
         return [None] if self.labels is None else [None, self.labels]
 
     def bowl(self, steepness: float = GENTLE) -> GradEnergy:
-        """Return E(x) = c |x - m|^2 / 2 with m at three quarters of the pixels' range.
+        """Return the gradient of E(x) = c |x - m|^2 / 2.
 
-        In E(x, y) m depends on y.
+        m is at three quarters of the pixels' range; in E(x, y) it depends on y.
         """
         low, high = self.data.bounds
 
@@ -124,7 +124,7 @@ def copy_tensors(values: Any) -> Any:
 
 
 def require_tensor(x: Any, shape: tuple[int, ...], name: str) -> None:
-    """Fail the check unless ``x`` is float32 of a shape, on the CPU, and detached."""
+    """Fail the check unless ``x`` is float32 of a shape, and detached."""
     form, right = f"a {type(x).__name__}", False
     if isinstance(x, Tensor):
         form = f"{x.dtype} {tuple(x.shape)} on {x.device}"

@@ -74,7 +74,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def render(kind: str, name: str) -> dict[str, str]:
-    """Return the files of a new distribution, by their paths in its folder.
+    """Return the files of a new distribution, by their paths.
 
     Args:
         kind: one of ``KINDS``.
@@ -99,7 +99,7 @@ def render(kind: str, name: str) -> dict[str, str]:
 
 
 def write(kind: str, name: str, folder: Path) -> list[Path]:
-    """Write a new distribution to a folder that is empty or does not exist.
+    """Write a new distribution to a new or empty folder.
 
     Returns:
         its files, in ``folder``.
@@ -124,7 +124,7 @@ def write(kind: str, name: str, folder: Path) -> list[Path]:
 
 
 def commands(kind: str, name: str) -> tuple[str, str]:
-    """Return the commands to check and to use a new distribution after its installation."""
+    """Return the commands to check and to use a new distribution."""
     return f"jembench plugin check {name}", string.Template(KINDS[kind].run).substitute(name=name)
 
 
