@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jembench.catalog import discovery
@@ -33,37 +34,38 @@ def attack_suite(attack: str, options: Mapping[str, Any], datasets: Sequence[str
     """
     title, runs = f"Robustness: {attack}", list[Run]()
     for dataset in datasets:
-        own = title if len(datasets) == 1 else f"{title}, {Spec(dataset).bare}"
-        runs.append(Run(title=own, datasets=(dataset,), metrics=_metrics(attack, options, dataset)))
+        metrics = _metrics(attack, options, dataset)
+        runs.append(Run(title=title, datasets=(dataset,), metrics=metrics))
+    if len(runs) > 1:
+        runs = [replace(run, title=f"{title}, {Spec(run.datasets[0]).bare}") for run in runs]
     return Suite(name="robustness", title=title, runs=tuple(runs), datasets=tuple(datasets))
 
 
 def _metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tuple[str, ...]:
     """Return the metrics of an attack on a dataset."""
-    known = {component.name for component in discovery.components("metrics")}
+    installed = {component.name for component in discovery.components("metrics")}
     own = Spec(attack)
     name = own.name
-    if ":" not in name and own.bare not in known:
+    if ":" not in name and own.bare not in installed:
         raise unknown("attack", name, ATTACKS, "jembench attack --help")
     takes = options_of(discovery.load(discovery.find("metrics", name)))
-    given = {
-        key: value if isinstance(value, list | tuple) else [value] for key, value in options.items()
-    }
-    combined = {
-        key: list(map(str, values)) for key, values in sorted(given.items()) if values != [None]
-    }
+    combined: dict[str, list[str]] = {}
+    for key, value in sorted(options.items()):
+        values = value if isinstance(value, list | tuple) else [value]
+        if values != [None]:
+            combined[key] = list(map(str, values))
     if "budget" in takes:
         # digits are for CPUs; other datasets have the budget of the paper
-        combined.setdefault("budget", ["quick" if Spec(dataset).bare == "digits" else "paper"])
+        usual = "quick" if Spec(dataset).bare == "digits" else "paper"
+        combined.setdefault("budget", [usual])
     if "refine" in combined and "refine" in takes and takes["refine"].default == 0:
         combined["refine"] = ["0", *combined["refine"]]
-    combinations = [
-        dict(zip(combined, values, strict=True)) for values in itertools.product(*combined.values())
-    ]
-    for chosen in combinations:
+    specs = dict[Spec, None]()
+    for values in itertools.product(*combined.values()):
+        chosen = dict(zip(combined, values, strict=True))
         if chosen.get("refine", "0") == "0":
             chosen.pop("grad", None)
             if not {"smooth", "data_noise"} & chosen.keys():
                 chosen.pop("eot", None)
-    specs = (own.with_(**{**chosen, **own.options}) for chosen in combinations)
-    return tuple(dict.fromkeys(map(str, specs)))
+        specs[own.with_(**{**chosen, **own.options})] = None
+    return tuple(specs)

@@ -75,10 +75,9 @@ class Claim:
 
     def about(self, models: Mapping[str, Fit]) -> Claim:
         """Return the claim with imported fits in place of their names."""
-        fits, than = (
-            [models.get(fit.model, fit) for fit in side] for side in (self.fits, self.than)
-        )
-        return dataclasses.replace(self, fits=tuple(fits), than=tuple(than))
+        fits = tuple(models.get(fit.model, fit) for fit in self.fits)
+        than = tuple(models.get(fit.model, fit) for fit in self.than)
+        return dataclasses.replace(self, fits=fits, than=than)
 
 
 def load() -> list[Claim]:
@@ -87,11 +86,10 @@ def load() -> list[Claim]:
     Raises:
         PluginError: if a file does not have the layout.
     """
-    return [
-        claim
-        for stem, file in sorted(packages.files("claims").items())
-        for claim in read(stem, file)
-    ]
+    claims = list[Claim]()
+    for stem, file in sorted(packages.files("claims").items()):
+        claims += read(stem, file)
+    return claims
 
 
 def read(stem: str, file: Traversable) -> list[Claim]:
@@ -142,23 +140,27 @@ def of_table(stem: str, table: Mapping[str, Any], paper: Paper) -> Claim:
         fields["number"] = fields.pop("than")
     elif "than" in table:
         fields["than"] = _fits(table["than"])
-    fields |= {
-        key: [fields[key]] for key in ("metric", "than_metric") if isinstance(table.get(key), str)
-    }
-    fields |= {"id": name} if "id" in table else {}
-    for one, other in (("fits", "than"), ("metric", "than_metric")):
-        if other in fields and len(fields[one]) != len(fields[other]):
-            given = directions[0] if one == "fits" else one
+    for key in ("metric", "than_metric"):
+        if isinstance(table.get(key), str):
+            fields[key] = [fields[key]]
+    if "id" in table:
+        fields["id"] = name
+    for key, beside, written in (
+        ("fits", "than", directions[0] if directions else ""),
+        ("metric", "than_metric", "metric"),
+    ):
+        if beside in fields and len(fields[key]) != len(fields[beside]):
             raise SpecError(
-                f"{name} must name as many of {other} as of {given}: the first goes with the first."
+                f"{name} must name as many of {beside} as of {written}: the first goes with the "
+                "first."
             )
     return validation.read(Claim, fields, f"claim {name}", paper=paper)
 
 
 def _fits(written: Any) -> Any:
     """Return the fields of fits from a model's spec, a list of specs, or [spec, recipe] pairs."""
-    pairs = [
-        fit if isinstance(fit, list) else [fit]
-        for fit in (written if isinstance(written, list) else [written])
-    ]
-    return [dict(zip(Fit._fields, pair, strict=False)) for pair in pairs]
+    fits = []
+    for fit in written if isinstance(written, list) else [written]:
+        pair = fit if isinstance(fit, list) else [fit]
+        fits.append(dict(zip(Fit._fields, pair, strict=False)))
+    return fits

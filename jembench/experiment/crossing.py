@@ -76,15 +76,10 @@ def plan_fits(suite: Suite, fits: Iterable[FitPlan], limit: int | None = None) -
     ``limit`` is the same as for ``make_plan``.
     """
     suite = _with_settings(suite, limit=limit)
-    return _plan(
-        suite,
-        [
-            (run, fit)
-            for fit in fits
-            for run in suite.runs
-            if covers(run.datasets, str(fit.dataset))
-        ],
-    )
+    planned = []
+    for fit in fits:
+        planned += [(run, fit) for run in suite.runs if covers(run.datasets, fit.dataset.spec)]
+    return _plan(suite, planned)
 
 
 def _plan(suite: Suite, fits: Sequence[tuple[Run, FitPlan]]) -> Plan:
@@ -111,14 +106,14 @@ def _with_settings(suite: Suite, settings: Sequence[str] = (), limit: int | None
             the recipe.
     """
     measured, blocks = suite.metric_names, list[Run]()
-    others = {component.name for component in discovery.components("metrics")} - measured
+    unmeasured = {component.name for component in discovery.components("metrics")} - measured
     for run in suite.runs:
         options: dict[str, dict[str, str]] = {name: {} for name in measured}
         of_recipes = []
         for setting in (*run.settings, *settings):
             target, _, value = setting.partition("=")
             owner, _, option = target.rpartition(".")  # the owner may be an import path with dots
-            if owner in others:
+            if owner in unmeasured:
                 raise SpecError(
                     f"{setting!r} sets an option of the metric {owner}, which is not measured. "
                     f"The metrics are {', '.join(sorted(measured))}; name others with --metrics."
@@ -127,15 +122,15 @@ def _with_settings(suite: Suite, settings: Sequence[str] = (), limit: int | None
                 options[owner][option] = value
             else:
                 of_recipes.append(setting)
-        stated = [spec.with_(**options[spec.name]) for spec in map(Spec, run.metrics)]
-        metrics = tuple(registry.resolve("metrics", spec).spec for spec in stated)
-        grid = tuple(one.pinned(options[Spec(one.metric).name]) for one in run.grid)
-        blocks.append(
-            dataclasses.replace(run, metrics=metrics, grid=grid, settings=tuple(of_recipes))
-        )
-    return dataclasses.replace(
-        suite, runs=tuple(blocks), limit=suite.limit if limit is None else limit
-    )
+        metrics = []
+        for metric in map(Spec, run.metrics):
+            stated = metric.with_(**options[metric.name])
+            metrics.append(registry.resolve("metrics", stated).spec)
+        grids = [grid.pinned(options[Spec(grid.metric).name]) for grid in run.grid]
+        settled = dataclasses.replace(run, settings=tuple(of_recipes))
+        blocks.append(dataclasses.replace(settled, metrics=tuple(metrics), grid=tuple(grids)))
+    suite = dataclasses.replace(suite, runs=tuple(blocks))
+    return suite if limit is None else dataclasses.replace(suite, limit=limit)
 
 
 def _crossed(suite: Suite) -> Iterator[tuple[Run, str, str]]:
@@ -143,7 +138,8 @@ def _crossed(suite: Suite) -> Iterator[tuple[Run, str, str]]:
     for run in suite.runs:
         for dataset in suite.datasets:
             if covers(run.datasets, dataset):
-                yield from ((run, dataset, model) for model in run.models)
+                for model in run.models:
+                    yield run, dataset, model
 
 
 def _fit_of_block(run: Run, dataset: str, model: str, recipe: str | None = None) -> FitPlan:
@@ -176,15 +172,15 @@ def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...]
     """
     suite = _with_settings(suite)
     own, rows = _rows(suite), list[tuple[Run, Trained]]()
-    for names in _sorted(dict.fromkeys(fit.names for fit in fits), [names for _, names in own]):
-        model, dataset, recipe = names
-        on = [run for run in suite.runs if covers(run.datasets, dataset)]
-        by = [
-            run
-            for run in on
-            if f"{recipe}+".startswith(f"{recipes.default(model, dataset, run.recipe)}+")
-        ]
-        rows += [(run, names) for run in by or on]
+    measured = dict.fromkeys(fit.names for fit in fits)
+    for fit in _sorted(measured, [planned for _, planned in own]):
+        on_dataset = [run for run in suite.runs if covers(run.datasets, fit.dataset)]
+        by_recipe = []
+        for run in on_dataset:
+            default = recipes.default(fit.model, fit.dataset, run.recipe)
+            if f"{fit.recipe}+".startswith(f"{default}+"):
+                by_recipe.append(run)
+        rows += [(run, fit) for run in by_recipe or on_dataset]
     return _parts(suite, rows), _names(own)
 
 
@@ -193,19 +189,23 @@ def _sorted(fits: Iterable[Trained], own: Sequence[Trained]) -> list[Trained]:
 
     A fit that the suite lacks stands where its model does, on the dataset or on any.
     """
-    names = [model.bare for model, _, _ in own]
 
     def rank(fit: Trained) -> int:
-        alike = [rank for rank, name in enumerate(names) if name == fit[0].bare]
-        on = [rank for rank in alike if own[rank][1] == fit[1]]
-        return next((rank for rank in on if own[rank] == fit), [*on, *alike, len(own)][0])
+        if fit in own:
+            return own.index(fit)
+        alike = [place for place, planned in enumerate(own) if planned.model.bare == fit.model.bare]
+        on_dataset = [place for place in alike if own[place].dataset == fit.dataset]
+        return [*on_dataset, *alike, len(own)][0]
 
     return sorted(fits, key=rank)
 
 
 def fit_names_of(suite: Suite) -> set[tuple[str, str, str, int]]:
     """Return model, dataset, recipe and seed of each fit of a suite, without reading data."""
-    return {(*names, seed) for run, names in _rows(_with_settings(suite)) for seed in run.seeds}
+    names = set[tuple[str, str, str, int]]()
+    for run, fit in _rows(_with_settings(suite)):
+        names.update((*fit, seed) for seed in run.seeds)
+    return names
 
 
 def absent_of(suite: Suite) -> dict[tuple[str, str], tuple[set[int], str]]:
@@ -238,12 +238,13 @@ def _parts(suite: Suite, rows: Iterable[tuple[Run, Trained]]) -> tuple[Part, ...
     parts: dict[str, Part] = {}
     for run in suite.runs:
         part = parts.get(run.title, Part(run.title, (), (), {}))
-        metrics = tuple(dict.fromkeys((*part.metrics, *map(Spec, run.metrics))))
-        grids = (*part.grids, *(grid for grid in run.grid if grid not in part.grids))
-        parts[run.title] = part._replace(metrics=metrics, grids=grids)
-    for run, names in rows:
+        metrics = dict.fromkeys((*part.metrics, *map(Spec, run.metrics)))
+        grids = [*part.grids, *(grid for grid in run.grid if grid not in part.grids)]
+        parts[run.title] = part._replace(metrics=tuple(metrics), grids=tuple(grids))
+    for run, fit in rows:
         shown = parts[run.title].rows
-        shown[names] = tuple(dict.fromkeys((*shown.get(names, ()), *_metrics_on(run, names[1]))))
+        of_fit = (*shown.get(fit, ()), *_metrics_on(run, fit.dataset))
+        shown[fit] = tuple(dict.fromkeys(of_fit))
     return tuple(parts.values())
 
 

@@ -50,22 +50,19 @@ class FitPlan:
         Raises:
             SpecError: if the sampler or an option does not exist.
         """
-        return (
-            registry.resolve("samplers", self.recipe.chains.sampler)
-            if self.recipe.chains.sampler
-            else None
-        )
+        sampler = self.recipe.chains.sampler
+        return registry.resolve("samplers", sampler) if sampler else None
 
     @property
     def components(self) -> list[Component]:
         """The components of the fit, including the sampler of its recipe."""
-        parts = [self.model, self.dataset, self.sampler]
-        of_recipe = [
-            component
-            for component in self.recipe.components
-            if component.distribution != "jembench"
-        ]
-        return [component for part in parts if part for component in part.uses] + of_recipe
+        components = [*self.model.uses, *self.dataset.uses]
+        if self.sampler:
+            components += self.sampler.uses
+        for component in self.recipe.components:
+            if component.distribution != "jembench":
+                components.append(component)
+        return components
 
     @property
     def names(self) -> Trained:
@@ -75,14 +72,13 @@ class FitPlan:
     @cached_property
     def key(self) -> FitKey:
         """The fit's names, and the hash of its identity."""
-        own, family = stable_hash({**self.identity, "seed": self.seed}), stable_hash(self.identity)
         return FitKey(
             model=self.model.spec,
             dataset=self.dataset.spec,
             recipe=self.recipe.label,
             seed=self.seed,
-            id=own,
-            family=family,
+            id=stable_hash({**self.identity, "seed": self.seed}),
+            family=stable_hash(self.identity),
         )
 
     @cached_property
@@ -91,16 +87,12 @@ class FitPlan:
         recipe = self.recipe.identity
         recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
         if self.recipe.data.outliers:
-            recipe["data"]["outliers"] = registry.resolve(
-                "starts", self.recipe.data.outliers
-            ).identity
+            outliers = registry.resolve("starts", self.recipe.data.outliers)
+            recipe["data"]["outliers"] = outliers.identity
         if codes := registry.codes(self.recipe.components):
             recipe["code"] = codes
-        return {
-            "model": self.model.identity,
-            "dataset": {"absent": str(self.dataset)} if self.absent else self.dataset.identity,
-            "recipe": recipe,
-        }
+        dataset = {"absent": str(self.dataset)} if self.absent else self.dataset.identity
+        return {"model": self.model.identity, "dataset": dataset, "recipe": recipe}
 
     def with_seed(self, seed: int) -> FitPlan:
         """Return the fit with another seed; everything else is shared and computed once."""
@@ -269,13 +261,10 @@ def fit_of(
     """
     data = registry.resolve("datasets", dataset)
     chosen = _recipe(recipe or recipes.default(model, dataset), settings, data)
-    if (
-        any(setting.startswith("source=") for setting in settings)
-        or registry.resolve("models", model).is_pretrained
-    ):
-        chosen = recipes.load(
-            PRETRAINED, [text for text in settings if text.startswith(("chains.", "source="))]
-        )
+    is_imported = any(setting.startswith("source=") for setting in settings)
+    if is_imported or registry.resolve("models", model).is_pretrained:
+        of_chains = [text for text in settings if text.startswith(("chains.", "source="))]
+        chosen = recipes.load(PRETRAINED, of_chains)
     elif recipe == PRETRAINED:
         raise SpecError(
             f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose "
@@ -291,8 +280,8 @@ def _recipe(name: str, settings: Sequence[str], data: Resolved) -> Recipe:
     A setting of ``data.flip`` is kept for every dataset.
     """
     chosen = recipes.load(name, settings)
-    asked = any(setting.partition("=")[0].strip() == "data.flip" for setting in settings)
-    if not chosen.data.flip or asked or not data.is_never_mirrored:
+    is_stated = any(setting.partition("=")[0].strip() == "data.flip" for setting in settings)
+    if not chosen.data.flip or is_stated or not data.is_never_mirrored:
         return chosen
     warnings.warn(
         f"The recipe {chosen.name} flips images, and a mirrored image of {data.name} is of no "
@@ -315,10 +304,12 @@ def resolve_model(text: str, recipe: Recipe) -> Resolved:
     Options that the model does not have are ignored.
     """
     spec, resolved = Spec(text), registry.resolve("models", text)
-    options = {key: value for key, value in recipe.model.items() if key in resolved.arguments}
-    if options.keys() <= spec.options.keys():
-        return resolved
-    return registry.resolve("models", spec.with_(**{**options, **spec.options}))
+    added = {
+        key: value
+        for key, value in recipe.model.items()
+        if key in resolved.arguments and key not in spec.options
+    }
+    return registry.resolve("models", spec.with_(**added)) if added else resolved
 
 
 @cache

@@ -219,10 +219,10 @@ class Recipe:
     @property
     def settings(self) -> dict[str, Any]:
         """All settings that can change the trained model."""
-        incidental = ("name", "title", "overrides")
-        return {
-            key: value for key, value in dataclasses.asdict(self).items() if key not in incidental
-        }
+        settings = dataclasses.asdict(self)
+        for incidental in ("name", "title", "overrides"):
+            del settings[incidental]
+        return settings
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -239,12 +239,11 @@ class Recipe:
         for table, name in (("optimizer", "clip"), ("data", "outliers"), ("data", "outlier_batch")):
             if not settings[table][name]:
                 del settings[table][name]
-        absent = {"start_from": "", "selection": dataclasses.asdict(Selection())}
-        return {
-            key: value
-            for key, value in settings.items()
-            if key not in absent or value != absent[key]
-        }
+        if not self.start_from:
+            del settings["start_from"]
+        if self.selection == Selection():
+            del settings["selection"]
+        return settings
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -276,26 +275,7 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
     """
     fields = parse(source.content, source.where)
     for override in overrides:
-        path, separator, text = override.partition("=")
-        if not separator:
-            raise SpecError(
-                f"{override!r} does not say what to set. Write --set key=value, for example --set "
-                "epochs=5."
-            )
-        if re.search(r"^[^:]*,[\w.]+=", text):  # in a spec with options, a colon precedes them
-            raise SpecError(
-                f"{override!r} sets several keys. Repeat the option: --set epochs=5 --set "
-                "batch_size=32."
-            )
-        *tables, key = path.strip().split(".")
-        table = fields
-        for name in tables:
-            table = table.setdefault(name, {})
-            if not isinstance(table, dict):
-                raise SpecError(
-                    f"In recipe {source.name}, {name!r} is not a table, so {path!r} cannot be set."
-                )
-        table[key] = read_untyped(text)
+        _override(fields, override, source.name)
     recipe = read(
         Recipe,
         fields,
@@ -304,7 +284,47 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
         name=source.name,
         overrides=(),
     )
-    _ = recipe.components  # checks that each exists
+    _check(recipe)
+    if not overrides:
+        return recipe
+    before, changes = _loaded(source, ()).settings, list[str]()
+    for key, value in recipe.settings.items():
+        if isinstance(value, Mapping):
+            for name, setting in value.items():
+                if setting != before[key].get(name):
+                    changes.append(f"{key}.{name}={_written(setting)}")
+        # processes are in the identity, not in the label
+        elif value != before[key] and key != "processes":
+            changes.append(f"{key}={_written(value)}")
+    return dataclasses.replace(recipe, overrides=tuple(changes))
+
+
+def _override(fields: dict[str, Any], override: str, name: str) -> None:
+    """Set ``key=value`` in the fields of a recipe of a name."""
+    path, separator, text = override.partition("=")
+    if not separator:
+        raise SpecError(
+            f"{override!r} does not say what to set. Write --set key=value, for example --set "
+            "epochs=5."
+        )
+    if re.search(r"^[^:]*,[\w.]+=", text):  # in a spec with options, a colon precedes them
+        raise SpecError(
+            f"{override!r} sets several keys. Repeat the option: --set epochs=5 --set "
+            "batch_size=32."
+        )
+    *tables, key = path.strip().split(".")
+    for table in tables:
+        fields = fields.setdefault(table, {})
+        if not isinstance(fields, dict):
+            raise SpecError(
+                f"In recipe {name}, {table!r} is not a table, so {path!r} cannot be set."
+            )
+    fields[key] = read_untyped(text)
+
+
+def _check(recipe: Recipe) -> None:
+    """Check the settings of a recipe that depend on each other, and that its components exist."""
+    _ = recipe.components
     if recipe.data.shared and recipe.data.labelled:
         raise SpecError(
             f"In recipe {recipe.name}, data.shared trains p(x) on the images of p(y|x), and "
@@ -320,30 +340,14 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
             f"In recipe {recipe.name}, checkpoint_every is {recipe.checkpoint_every} and "
             f"log_every {recipe.log_every}: the first must be a multiple of the second."
         )
-    for name, size in {
-        "batch_size": recipe.batch_size,
-        "data.labelled_batch": recipe.data.labelled_batch,
-    }.items():
+    batches = {"batch_size": recipe.batch_size, "data.labelled_batch": recipe.data.labelled_batch}
+    for name, size in batches.items():
         if size % recipe.processes:
             raise SpecError(
                 f"{name} of recipe {recipe.name} is {size}, which cannot be shared out evenly "
                 f"among {recipe.processes} processes. Choose another number of them, or set a "
                 f"multiple: --set {name}=..."
             )
-    if not overrides:
-        return recipe
-    before, changes = _loaded(source, ()).settings, list[str]()
-    for key, value in recipe.settings.items():
-        if isinstance(value, Mapping):
-            changes += [
-                f"{key}.{name}={_written(one)}"
-                for name, one in value.items()
-                if one != before[key].get(name)
-            ]
-        # which is in the identity, not in the label
-        elif value != before[key] and key != "processes":
-            changes.append(f"{key}={_written(value)}")
-    return dataclasses.replace(recipe, overrides=tuple(changes))
 
 
 def _written(value: Any) -> str:
@@ -378,22 +382,26 @@ def default(
     if isinstance(stated, str):
         return stated
     name, data, installed = Spec(model).bare, Spec(dataset).bare, packages.files("recipes")
-    own = [
-        recipe for recipe in (f"{name}-{data}-quick", f"{name}-{data}", name) if recipe in installed
-    ]
-    if recipe := next(filter(None, (*own, stated.get(data), stated.get("default"))), ""):
-        return recipe
+    for recipe in (f"{name}-{data}-quick", f"{name}-{data}", name):
+        if recipe in installed:
+            return recipe
+    of_dataset = stated.get(data) or stated.get("default")
+    if of_dataset:
+        return of_dataset
     if are_own_images(data) and (training_images(dataset) or _MOST_IMAGES + 1) <= _MOST_IMAGES:
         return _SMALL
-    return next((recipe for recipe in (f"{data}-quick", data) if recipe in installed), "paper")
+    for recipe in (f"{data}-quick", data):
+        if recipe in installed:
+            return recipe
+    return "paper"
 
 
 def are_own_images(data: str) -> bool:
     """Return whether a dataset, given by its bare name, is a folder of images or arrays."""
-    live = (
-        each for each in discovery.components("datasets") if each.distribution == discovery.LIVE
-    )
-    return data in {_FOLDER, *(each.name for each in live)}
+    if data == _FOLDER:
+        return True
+    datasets = discovery.components("datasets")
+    return any(own.name == data and own.distribution == discovery.LIVE for own in datasets)
 
 
 @functools.lru_cache(maxsize=100)

@@ -34,16 +34,21 @@ def with_imports(suite: Suite, store: Store) -> Suite:
     Raises:
         SpecError: if several fits have a name, or a record names code that the user did not.
     """
-    named = [
-        *(name for run in suite.runs for name in run.models),
-        *(name for one in suite.claims for name in one.models),
-    ]
-    found = {name: record for name in dict.fromkeys(named) if (record := _imported(name, store))}
-    runs = [new for run in suite.runs for new in _blocks(run, found, store)]
-    fits = {name: claims.Fit(record.key.model, record.key.recipe) for name, record in found.items()}
-    return dataclasses.replace(
-        suite, runs=tuple(runs), claims=tuple(one.about(fits) for one in suite.claims)
-    )
+    names = [name for run in suite.runs for name in run.models]
+    names += [name for claim in suite.claims for name in claim.models]
+    records: dict[str, FitRecord] = {}
+    for name in dict.fromkeys(names):
+        record = _imported(name, store)
+        if record:
+            records[name] = record
+    runs = list[Run]()
+    for run in suite.runs:
+        runs += _blocks(run, records, store)
+    fits = {
+        name: claims.Fit(record.key.model, record.key.recipe) for name, record in records.items()
+    }
+    about = tuple(claim.about(fits) for claim in suite.claims)
+    return dataclasses.replace(suite, runs=tuple(runs), claims=about)
 
 
 def _imported(name: str, store: Store) -> FitRecord | None:
@@ -51,40 +56,41 @@ def _imported(name: str, store: Store) -> FitRecord | None:
 
     None: the text is the spec of another model.
     """
-    records = (
-        []
-        if name in {component.name for component in discovery.components("models")}
-        else imports(store, name)
-    )
+    if name in {component.name for component in discovery.components("models")}:
+        return None
+    records = imports(store, name)
     if len(records) > 1:
-        raise SpecError(
-            f"{name} means several imported fits: "
-            f"{'; '.join(str(record.key) for record in records)}."
-        )
+        fits = "; ".join(str(record.key) for record in records)
+        raise SpecError(f"{name} means several imported fits: {fits}.")
     return records[0] if records else None
 
 
-def _blocks(run: Run, found: Mapping[str, FitRecord], store: Store) -> list[Run]:
+def _blocks(run: Run, records: Mapping[str, FitRecord], store: Store) -> list[Run]:
     """Return a block for each model of a block that has imported fits."""
-    if found.keys().isdisjoint(run.models):
+    if records.keys().isdisjoint(run.models):
         return [run]
-    blocks = [dataclasses.replace(run, models=(name,)) for name in run.models]
-    return [
-        _of_fit(block, found[name], store) if (name := block.models[0]) in found else block
-        for block in blocks
-    ]
+    blocks = []
+    for name in run.models:
+        if name in records:
+            blocks.append(_of_fit(run, records[name], store))
+        else:
+            blocks.append(dataclasses.replace(run, models=(name,)))
+    return blocks
 
 
 def _of_fit(run: Run, record: FitRecord, store: Store) -> Run:
     """Return a block with an imported fit as its only model."""
-    where, (model, seed) = str(store.fit_folder(record.key)), (record.key.model, record.key.seed)
-    trust.refuse_code([model, record.recipe], where)
-    settings = (
-        *run.settings,
-        *Record({"recipe": record.recipe}, where).read(Recipe, "recipe").overrides,
+    where, fit = str(store.fit_folder(record.key)), record.key
+    trust.refuse_code([fit.model, record.recipe], where)
+    recipe = Record({"recipe": record.recipe}, where).read(Recipe, "recipe")
+    return dataclasses.replace(
+        run,
+        imported=record.import_name,
+        models=(fit.model,),
+        seeds=(fit.seed,),
+        recipe=PRETRAINED,
+        settings=(*run.settings, *recipe.overrides),
     )
-    of_fit = dataclasses.replace(run, imported=record.import_name, models=(model,), seeds=(seed,))
-    return dataclasses.replace(of_fit, recipe=PRETRAINED, settings=settings)
 
 
 def plan_named(
@@ -118,35 +124,27 @@ def started(fit: FitPlan, planned: Iterable[tuple[Run, FitPlan]], store: Store) 
     Raises:
         SpecError: if no fit or several match.
     """
-    text, data = fit.recipe.start_from, str(fit.dataset)
+    text, dataset = fit.recipe.start_from, fit.dataset.spec
     if not text:
         return fit
     records = store.trained()
-    of_suite = [
-        other
-        for run, other in planned
-        if text in (run.name, other.asked) and not other.is_pretrained
-    ]
-    found = (
-        {other.key.family for other in of_suite if str(other.dataset) == data}
-        or {text}
-        & {
-            start
-            for record in records
-            for start in (record.key.family, record.recipe.get("start_from"))
-        }
-        or {
-            record.key.family
-            for record in records
-            if record.key.dataset == data and _is_named(record, text)
-        }
-    )
-    if len(found) > 1:
-        meant = "; ".join(
-            f"{record.key.id} ({record.key})" for record in records if record.key.family in found
-        )
+    families = set[str]()
+    for run, earlier in planned:
+        is_named = text in (run.name, earlier.asked) and not earlier.is_pretrained
+        if is_named and earlier.dataset.spec == dataset:
+            families.add(earlier.key.family)
+    if not families:  # a fit may have been planned before with the full id of its start
+        for record in records:
+            families |= {text} & {record.key.family, record.recipe.get("start_from")}
+    if not families:
+        for record in records:
+            if record.key.dataset == dataset and _is_named(record, text):
+                families.add(record.key.family)
+    if len(families) > 1:
+        keys = [record.key for record in records if record.key.family in families]
+        meant = "; ".join(f"{key.id} ({key})" for key in keys)
         raise SpecError(f"start_from={text} means several fits: {meant}. Give an id.")
-    start = found.pop() if found else find(store, text).id
+    start = families.pop() if families else find(store, text).id
     return dataclasses.replace(fit, recipe=dataclasses.replace(fit.recipe, start_from=start))
 
 
@@ -166,26 +164,25 @@ def find(store: Store, text: str) -> FitKey:
     Raises:
         SpecError: if no model or several match.
     """
-    records = store.trained()
-    names = {store.fit_folder(record.key).name: record.key for record in records}
-    found = [record.key for record in records if record.import_name == text]
-    found = found or [key for name, key in names.items() if text in (name, key.id)]
-    found = found or [
-        key for name, key in names.items() if name.startswith(text) or key.id.startswith(text)
-    ]
-    if not found:
-        raise unknown(
-            f"trained model in {store.root}",
-            text,
-            names,
-            f"jembench store list --store {store.root}",
-        )
-    if len(found) > 1:
-        which = ", ".join(name for name, key in names.items() if key in found)
+    by_folder = {store.fit_folder(record.key).name: record for record in store.trained()}
+    imported, exact, beginning = list[str](), list[str](), list[str]()
+    for folder, record in by_folder.items():
+        if record.import_name == text:
+            imported.append(folder)
+        if text in (folder, record.key.id):
+            exact.append(folder)
+        if folder.startswith(text) or record.key.id.startswith(text):
+            beginning.append(folder)
+    meant = imported or exact or beginning
+    if not meant:
+        listing = f"jembench store list --store {store.root}"
+        raise unknown(f"trained model in {store.root}", text, by_folder, listing)
+    if len(meant) > 1:
         raise SpecError(
-            f"{text!r} means more than one trained model: {which}. Give more of the name."
+            f"{text!r} means more than one trained model: {', '.join(meant)}. Give more of the "
+            "name."
         )
-    return found[0]
+    return by_folder[meant[0]].key
 
 
 def start_of(fit: FitPlan, store: Store) -> FitRecord:
@@ -222,5 +219,5 @@ def check_stored(fits: Collection[FitPlan], store: Store) -> None:
                 "options. Import its file again with `jembench import`, and leave out --set and "
                 "datasets that it was not imported with."
             )
-        if fit.recipe.start_from and not any(fit.starts_from(other.key) for other in fits):
+        if fit.recipe.start_from and not any(fit.starts_from(start.key) for start in fits):
             start_of(fit, store)

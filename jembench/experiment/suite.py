@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from jembench.catalog import packages, registry
 from jembench.catalog.discovery import Kind
@@ -75,24 +75,21 @@ class Run:
 
         Settings are added. Recipes by dataset of the other block apply if this one names no recipe.
         """
-        replaced: dict[str, Any] = {
-            key: getattr(block, key) for key in {"seeds", "name", "label"} & stated
-        }
+        replaced = {key: getattr(block, key) for key in {"seeds", "name", "label"} & stated}
         if stated & {"metrics", "grid"}:
             replaced |= {"title": block.title, "metrics": block.metrics, "grid": block.grid}
         if "datasets" in stated:
-            replaced["datasets"] = tuple(
-                dataset for dataset in block.datasets if covers(self.datasets, dataset)
-            )
+            own = [dataset for dataset in block.datasets if covers(self.datasets, dataset)]
+            if not own:
+                return []
+            replaced["datasets"] = tuple(own)
         if isinstance(block.recipe, str):
             replaced["recipe"] = block.recipe
         elif not isinstance(self.recipe, str):
             replaced["recipe"] = {**block.recipe, **self.recipe}
-        settings = (*self.settings, *block.settings)
-        own = dataclasses.replace(self, settings=settings, **replaced)
-        if "datasets" in stated and not own.datasets:
-            return []
-        return own.with_models(block.models) if "models" in stated else [own]
+        replaced["settings"] = (*self.settings, *block.settings)
+        run = dataclasses.replace(self, **replaced)
+        return run.with_models(block.models) if "models" in stated else [run]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,11 +154,9 @@ class Suite:
     @property
     def metric_names(self) -> set[str]:
         """The names of the metrics without their options: ``{"accuracy", "ood"}``."""
-        metrics = [
-            metric
-            for run in self.runs
-            for metric in (*run.metrics, *(grid.metric for grid in run.grid))
-        ]
+        metrics = set[str]()
+        for run in self.runs:
+            metrics.update(run.metrics, (grid.metric for grid in run.grid))
         return {Spec(metric).name for metric in metrics}
 
     @property
@@ -175,11 +170,11 @@ class Suite:
                 "models": run.models,
                 "datasets": self.datasets,
                 "metrics": run.metrics or run.grid,
+                "seeds": run.seeds,
             }
-            if missing := [
-                name for name, some in {**stated, "seeds": run.seeds}.items() if not some
-            ]:
-                return missing[0]
+            for name, values in stated.items():
+                if not values:
+                    return name
         return ""
 
     def replaced(
@@ -211,11 +206,12 @@ class Suite:
                     f"names models of its own, which are {named}. Choose of these, or write a "
                     f"[[run]] for {model}."
                 )
-        runs = [dataclasses.replace(run, **changes) for run in self.runs]
-        if models is not None:
-            runs = [new for run in runs for new in run.with_models(models)]
-        on = self.datasets if datasets is None else tuple(datasets)
-        return dataclasses.replace(self, runs=tuple(runs), datasets=on)
+        runs = list[Run]()
+        for run in self.runs:
+            changed = dataclasses.replace(run, **changes)
+            runs += [changed] if models is None else changed.with_models(models)
+        suite = dataclasses.replace(self, runs=tuple(runs))
+        return suite if datasets is None else dataclasses.replace(suite, datasets=tuple(datasets))
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -268,6 +264,32 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
             "only."
         )
     fields = parse(source.content, source.where)
+    _check_keys(fields, where, name)
+
+    # blocks take what they leave out from the fields above them
+    head = {key: fields[key] for key in fields.keys() & _OF_BLOCKS if key != "datasets"}
+    blocks = []
+    for number, own in enumerate(fields.get("run", [{}])):
+        path = f".run[{number}]" if "run" in fields else ""
+        blocks.append(_block(head, own, where, path, (*including, source.name)))
+    of_file = _of_file(fields, blocks)
+    runs = tuple(run for block in blocks for run in block.runs)
+    text = "" if source.is_installed else source.content.decode()
+    suite = read(Suite, of_file, where, name=source.name, runs=runs, claims=(), text=text)
+
+    suite.execution.check(where)
+    # which --dataset may name
+    if suite.lacking and (source.is_installed or suite.lacking != "datasets"):
+        raise SpecError(f"{where} lacks {suite.lacking}. Add it to the file.")
+    stated = _claims(fields, suite, where, name)
+    for block in blocks:
+        for included in block.included.values():
+            stated += included.claims
+    return dataclasses.replace(suite, claims=tuple(dict.fromkeys(stated)))
+
+
+def _check_keys(fields: Mapping[str, Any], where: str, name: str) -> None:
+    """Check the keys at the top of a file, and that blocks and claims are tables."""
     for key, command in _WRITTEN.items():
         if key in fields:
             raise SpecError(
@@ -283,53 +305,55 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
             raise SpecError(
                 f"In {where}, {key} is {tables!r}; it must be tables, each under a line [[{key}]]."
             )
-    included: dict[str, Suite] = {}
-    runs: list[Run] = []
-    datasets: list[str] = []
-    head = {key: fields[key] for key in fields.keys() & _OF_BLOCKS if key != "datasets"}
-    for number, own in enumerate(fields.get("run", [{}])):
-        path = f".run[{number}]" if "run" in fields else ""
-        run, of_block, new = _block(head, own, where, path, (*including, source.name))
-        runs += new
-        datasets += run.datasets or [
-            dataset for other in of_block.values() for dataset in other.datasets
+
+
+class _Block(NamedTuple):
+    """A block as it is written, with the suites that it includes."""
+
+    run: Run
+    included: dict[str, Suite]
+    runs: list[Run]  # the blocks that it means
+
+    @property
+    def datasets(self) -> Sequence[str]:
+        """The datasets of the block, or else of the suites that it includes."""
+        return self.run.datasets or [
+            dataset for suite in self.included.values() for dataset in suite.datasets
         ]
-        included |= of_block
-    of_file = {
-        key: fields[key] for key in fields.keys() & _OF_FILES - {"run", "claim", "reference"}
-    }
-    of_file.setdefault(
-        "datasets", list(dict.fromkeys(one for one in datasets if not one.startswith("!")))
-    )
-    for key in _INHERITED:
-        of_file |= (
-            next(
-                ({key: given} for other in included.values() if (given := getattr(other, key))), {}
-            )
-            | of_file
-        )
-    references = [reference for other in included.values() for reference in other.references]
-    of_file["references"] = fields.get("reference", list(dict.fromkeys(references)))
-    text = "" if source.is_installed else source.content.decode()
-    suite = read(Suite, of_file, where, name=source.name, runs=tuple(runs), claims=(), text=text)
-    suite.execution.check(where)
-    # which --dataset may name
-    if suite.lacking and (source.is_installed or suite.lacking != "datasets"):
-        raise SpecError(f"{where} lacks {suite.lacking}. Add it to the file.")
+
+
+def _of_file(fields: Mapping[str, Any], blocks: Sequence[_Block]) -> dict[str, Any]:
+    """Return the fields of a suite that its file states, or that suites in its blocks do."""
+    included: dict[str, Suite] = {}
+    datasets, references = list[str](), list[str]()
+    for block in blocks:
+        included |= block.included
+        datasets += [dataset for dataset in block.datasets if not dataset.startswith("!")]
+    of_suites: dict[str, Any] = {"datasets": list(dict.fromkeys(datasets))}
+    for suite in reversed(included.values()):  # the first one that states a field counts
+        of_suites |= {key: getattr(suite, key) for key in _INHERITED if getattr(suite, key)}
+    for suite in included.values():
+        references += suite.references
+    of_suites["references"] = fields.get("reference", list(dict.fromkeys(references)))
+    own = fields.keys() & _OF_FILES - {"run", "claim", "reference"}
+    return of_suites | {key: fields[key] for key in own}
+
+
+def _claims(fields: Mapping[str, Any], suite: Suite, where: str, name: str) -> list[Claim]:
+    """Return the claims of a file, each about metrics that its suite measures."""
     paper = claims.Paper(title=where, cite=suite.title or suite.name, url="")
     usual = {"where": "", "measure": [f"jembench run {shlex.quote(name)}"]}
-    stated = [
-        claims.of_table(suite.name, usual | table, paper) for table in fields.get("claim", [])
-    ]
-    for claim in stated:
+    stated = []
+    for table in fields.get("claim", []):
+        claim = claims.of_table(suite.name, usual | table, paper)
         for metric in (*claim.metric, *claim.than_metric):
             if metric.name not in suite.metric_names:
                 raise SpecError(
                     f"The claim {claim.id} of {where} is about {metric}, which is not measured. "
                     f"The metrics are {', '.join(sorted(suite.metric_names))}."
                 )
-    stated += [claim for other in included.values() for claim in other.claims]
-    return dataclasses.replace(suite, claims=tuple(dict.fromkeys(stated)))
+        stated.append(claim)
+    return stated
 
 
 def _block(
@@ -338,7 +362,7 @@ def _block(
     where: str,
     path: str,
     including: tuple[str, ...],
-) -> tuple[Run, dict[str, Suite], list[Run]]:
+) -> _Block:
     """Return a block as it is written, the suites that it includes, and the blocks that it means.
 
     A block that includes suites means their blocks, with the fields that it states.
@@ -355,24 +379,21 @@ def _block(
     if isinstance(of_all := head.get("settings"), list) and isinstance(own.get("settings"), list):
         table["settings"] = of_all + own["settings"]
     include = table.pop("include", [])
-    if not isinstance(include, list) or not all(isinstance(one, str) for one in include):
+    if not isinstance(include, list) or not all(isinstance(name, str) for name in include):
         raise SpecError(f"include of {where} is {include!r}; it must be a list of suites' names.")
     included = {name: load(name, including) for name in include}
     run = read(Run, table, where, path=path, own_models="models" in own)
-    run = dataclasses.replace(
-        run, grid=tuple(dataclasses.replace(one, datasets=run.datasets) for one in run.grid)
-    )
-    blocks = [
-        new
-        for suite in included.values()
-        for other in suite.runs
-        for new in other.under(run, table.keys())
-    ]
-    blocks = blocks if included else [run]
-    for block in blocks:
+    grids = [dataclasses.replace(grid, datasets=run.datasets) for grid in run.grid]
+    run = dataclasses.replace(run, grid=tuple(grids))
+
+    runs = [] if included else [run]
+    for suite in included.values():
+        for of_suite in suite.runs:
+            runs += of_suite.under(run, table.keys())
+    for block in runs:
         if block.name and len(block.models) > 1:
             raise SpecError(
                 f"{where} gives {', '.join(block.models)} the name {block.name!r}, which is that "
                 "of one model. Write a [[run]] for each."
             )
-    return run, included, blocks
+    return _Block(run, included, runs)

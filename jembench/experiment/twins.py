@@ -21,31 +21,32 @@ def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
     differences share a sentence, and imported ones of the same model and dataset.
     """
     planned = [fit for fit in fits if not fit.is_pretrained]
-    twins, imported = (
-        defaultdict[tuple[object, ...], list[FitRecord]](list),
-        dict[tuple[str, ...], str](),
-    )
+    twins = defaultdict[tuple[object, ...], list[FitRecord]](list)
+    imports: dict[tuple[str, ...], str] = {}
     with suppress(StoreError):  # if there can be no store, writing raises the error
         for record in store.trained() if planned else ():
             twins[*record.key.names, record.key.seed].append(record)
-            imported |= {record.key.names[:2]: record.import_name} if record.import_name else {}
-    found: dict[tuple[str, str], list[int]] = {}
+            if record.import_name:
+                imports[record.key.names[:2]] = record.import_name
+    sentences = []
+    seeds_of: dict[tuple[str, str], list[int]] = {}
     for fit in planned:
         key, records = fit.key, twins[*fit.key.names, fit.seed]
         if records and key.id not in {record.key.id for record in records}:
             nearest = min((between(record, fit) for record in records), key=len)
             what = f"A trained {fit.asked} of this recipe ({key.recipe}, on {key.dataset}) exists"
-            found.setdefault((what, "; ".join(nearest)), []).append(key.seed)
-    sentences = [
-        f"{fit.asked} on {fit.key.dataset} is trained here. The store also has weights of it "
-        f"that were imported; --models {name}, or models = [{name!r}] in a file, measures those."
-        for fit in planned
-        if (name := imported.get(fit.key.names[:2])) and not twins[*fit.key.names, fit.seed]
-    ]
-    for (what, which), seeds in found.items():
-        again = (
-            f"Seed {seeds[0]} is" if len(seeds) == 1 else f"Seeds {', '.join(map(str, seeds))} are"
-        )
+            seeds_of.setdefault((what, "; ".join(nearest)), []).append(key.seed)
+        name = imports.get(key.names[:2])
+        if name and not records:
+            sentences.append(
+                f"{fit.asked} on {key.dataset} is trained here. The store also has weights of it "
+                f"that were imported; --models {name}, or models = [{name!r}] in a file, measures "
+                "those."
+            )
+    for (what, which), seeds in seeds_of.items():
+        again = f"Seed {seeds[0]} is"
+        if len(seeds) > 1:
+            again = f"Seeds {', '.join(map(str, seeds))} are"
         sentences.append(f"{what}; it differs in: {which}. {again} trained again.")
     return list(dict.fromkeys(sentences))
 

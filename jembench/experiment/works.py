@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from jembench.catalog import code_identity, registry, trust
-from jembench.catalog.spec import stable_hash
+from jembench.catalog.spec import Spec, stable_hash
 from jembench.catalog.validation import Range, Rule
 from jembench.errors import SpecError, Unavailable
 from jembench.experiment.plan import CellPlan, FitPlan, Plan, rebuilt
@@ -129,50 +129,55 @@ def works(
         Unavailable: if the files of a dataset are missing.
     """
     parts = _parts(plan) if slots > 1 else {}
-    most = slots // max(sum(str(cell.metric) in parts for cell in plan.cells), 1)
-    units, trainings = list[Work](), list[tuple[int, FitPlan]]()  # the fits that units train
+    attacks = sum(cell.metric.spec in parts for cell in plan.cells)
+    most = slots // max(attacks, 1)
+    units, trainings = list[Work](), dict[int, FitPlan]()  # the fits that units train
     for fit in plan.fits:
         if fit.absent:
             raise Unavailable(fit.absent)
         cells = plan.cells_of(fit)
-        costly = [cell for cell in cells if str(cell.metric) in parts]
-        named = {cell.id: WorkCell(cell.metric.text(), cell.id) for cell in cells}
+        costly = [cell for cell in cells if cell.metric.spec in parts]
         whole = _work("fit", cells, deadline=deadline, command=command)
         unit = dataclasses.replace(
             whole,
-            cells=tuple(named[cell.id] for cell in cells if cell not in costly),
-            later=tuple(named[cell.id] for cell in costly),
+            cells=tuple(_work_cell(cell) for cell in cells if cell not in costly),
+            later=tuple(map(_work_cell, costly)),
             display=plan.names.models.get((fit.key.model, fit.key.recipe), ""),
         )
-        training = not fit.is_pretrained and not trained(fit.key)
-        if training:
-            trainings.append((len(units), fit))
+        alone = dataclasses.replace(unit, later=())
+        if not fit.is_pretrained and not trained(fit.key):
+            trainings[len(units)] = fit
             units.append(dataclasses.replace(unit, gpus=fit.recipe.processes))
+            alone = dataclasses.replace(alone, after=(unit.id,))
         elif unit.cells:
-            units.append(dataclasses.replace(unit, later=()))
-        for cell in costly:
-            alone = dataclasses.replace(
-                unit, cells=(named[cell.id],), later=(), after=(unit.id,) if training else ()
-            )
-            if (number := min(most, parts[str(cell.metric)])) > 1:
-                shards = [
-                    dataclasses.replace(alone, kind="attack-part", part=(i, number))
-                    for i in range(number)
-                ]
-                units += shards
-                alone = dataclasses.replace(alone, after=tuple(shard.id for shard in shards))
             units.append(alone)
-    for number, fit in trainings:
-        after = tuple(units[other].id for other, start in trainings if fit.starts_from(start.key))
-        units[number] = dataclasses.replace(units[number], after=after)
-    if check:
-        run = secrets.token_hex(8)
-        checks = [
-            _work("check", cells, deadline=deadline, run=run) for cells in _to_check(plan, slots)
-        ]
-        before = tuple(unit.id for unit in checks)
-        units = checks + [dataclasses.replace(unit, after=unit.after + before) for unit in units]
-    return units
+        for cell in costly:
+            of_cell = dataclasses.replace(alone, cells=(_work_cell(cell),))
+            units += _divided(of_cell, min(most, parts[cell.metric.spec]))
+    # a training waits for the fits that it starts from
+    for place, fit in trainings.items():
+        starts = [units[n].id for n, start in trainings.items() if fit.starts_from(start.key)]
+        units[place] = dataclasses.replace(units[place], after=tuple(starts))
+    if not check:
+        return units
+    run = secrets.token_hex(8)
+    checks = [_work("check", cells, deadline=deadline, run=run) for cells in _to_check(plan, slots)]
+    before = tuple(unit.id for unit in checks)
+    return checks + [dataclasses.replace(unit, after=unit.after + before) for unit in units]
+
+
+def _divided(unit: Work, number: int) -> list[Work]:
+    """Return a unit of an attack, after units of its parts if there are several."""
+    if number <= 1:
+        return [unit]
+    parts = [
+        dataclasses.replace(unit, kind="attack-part", part=(part, number)) for part in range(number)
+    ]
+    return [*parts, dataclasses.replace(unit, after=tuple(part.id for part in parts))]
+
+
+def _work_cell(cell: CellPlan) -> WorkCell:
+    return WorkCell(cell.metric.text(), cell.id)
 
 
 def _work(kind: WorkKind, cells: Sequence[CellPlan], **fields: Any) -> Work:
@@ -185,7 +190,7 @@ def _work(kind: WorkKind, cells: Sequence[CellPlan], **fields: Any) -> Work:
         recipe=dataclasses.asdict(fit.recipe),
         fit=fit.key,
         identity=fit.identity,
-        cells=tuple(WorkCell(cell.metric.text(), cell.id) for cell in cells),
+        cells=tuple(map(_work_cell, cells)),
         limit=cells[0].limit,
         versions=_versions(fit, cells),
         **fields,
@@ -199,43 +204,50 @@ def _to_check(plan: Plan, slots: int) -> list[list[CellPlan]]:
 
     Further fits follow if there are more slots, so that all workers start at once.
     """
-    families: dict[str, dict[str, CellPlan]] = {}
+    families: dict[str, dict[Spec, CellPlan]] = {}
     for cell in plan.cells:
         family = families.setdefault(cell.fit.key.family, {})
         first = next(iter(family.values()), cell)
-        family.setdefault(str(cell.metric), dataclasses.replace(cell, fit=first.fit))
+        family.setdefault(cell.metric.spec, dataclasses.replace(cell, fit=first.fit))
     checks = [list(family.values()) for family in families.values()]
-    chosen = {cells[0].fit.key.id for cells in checks}
-    others = [fit for fit in plan.fits if fit.key.id not in chosen][: max(0, slots - len(checks))]
-    return checks + [plan.cells_of(fit) for fit in others]
+    checked = {cells[0].fit.key.id for cells in checks}
+    for fit in plan.fits:
+        if len(checks) < slots and fit.key.id not in checked:
+            checks.append(plan.cells_of(fit))
+    return checks
 
 
-def _parts(plan: Plan) -> dict[str, int]:
+def _parts(plan: Plan) -> dict[Spec, int]:
     """Return the metrics of a plan that take long, with the largest number of parts of each."""
-    made = {str(cell.metric): cell.metric for cell in plan.cells}
-    metrics = {spec: metric.make() for spec, metric in made.items()}
-    return {spec: metric.parts for spec, metric in metrics.items() if hasattr(metric, "parts")}
+    parts = {}
+    for metric in {cell.metric.spec: cell.metric for cell in plan.cells}.values():
+        made = metric.make()
+        if hasattr(made, "parts"):
+            parts[metric.spec] = made.parts
+    return parts
 
 
 def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
     """Return the version of each distribution of a fit and its cells, with a digest of its code."""
-    components = [*fit.components, *(part for cell in cells for part in cell.metric.uses)]
-    packages = {"jembench": (__version__, "jembench")}
-    packages |= {
-        part.distribution: (part.version, part.module) for part in components if part.version
-    }
-    return {
-        name: f"{version} ({code_identity.digest(module.partition('.')[0])})"
-        for name, (version, module) in packages.items()
-    }
+    components = list(fit.components)
+    for cell in cells:
+        components += cell.metric.uses
+    distributions = {"jembench": (__version__, "jembench")}
+    for component in components:
+        if component.version:
+            distributions[component.distribution] = (component.version, component.module)
+    versions = {}
+    for name, (version, module) in distributions.items():
+        versions[name] = f"{version} ({code_identity.digest(module.partition('.')[0])})"
+    return versions
 
 
 def code_of(units: Sequence[Work]) -> list[str]:
     """Return the import paths in units, which the user has named and workers may load."""
-    values = [
-        [work.model, work.dataset, work.recipe, *(cell.metric for cell in work.all_cells)]
-        for work in units
-    ]
+    values = list[Any]()
+    for work in units:
+        values += [work.model, work.dataset, work.recipe]
+        values += [cell.metric for cell in work.all_cells]
     return sorted(set(trust.code_in(values)))
 
 
@@ -259,20 +271,20 @@ def planned(work: Work, where: str) -> Plan:
     cells = [CellPlan(fit=fit, metric=metric, limit=work.limit) for metric in metrics]
     here = _versions(fit, cells)
     there = {name: work.versions.get(name, "none") for name in here}
-    what = [f"{name} {there[name]} -> {here[name]}" for name in here if there[name] != here[name]]
-    if what or fit.key.id != work.fit.id:
-        what = [*what, *changes(work.identity, fit.identity)] or ["its identity"]
+    differing = [
+        f"{name} {there[name]} -> {here[name]}" for name in here if there[name] != here[name]
+    ]
+    if differing or fit.key.id != work.fit.id:
+        differing += changes(work.identity, fit.identity)
+        differing = differing or ["its identity"]
     else:
-        others = [
-            cell.metric
-            for cell, again in zip(work.all_cells, cells, strict=True)
-            if cell.id != again.id
-        ]
-        what = [f"the code, the version or the files of the metric {metric}" for metric in others]
-    if what:
+        for cell, again in zip(work.all_cells, cells, strict=True):
+            if cell.id != again.id:
+                differing.append(f"the code, the version or the files of the metric {cell.metric}")
+    if differing:
         raise SpecError(
             f"{work.fit} is not the same here as where it was planned, and nothing was done. It "
-            f"differs in: {'; '.join(what)}. Install the same versions, code and data on both "
+            f"differs in: {'; '.join(differing)}. Install the same versions, code and data on both "
             "machines."
         )
     return Plan(Suite(name="", title=""), cells)
