@@ -12,21 +12,7 @@ PACKAGE = Path(jembench.__file__).parent
 COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 MOST = {
     ("catalog", "conditional expression in an f-string"): 4,
-<<<<<<< HEAD
-    ("experiment", "nested comprehension"): 4,
-    ("experiment", "walrus in a comprehension"): 4,
-=======
-    ("data", "conditional expression in an f-string"): 1,
-    ("data", "nested comprehension"): 3,
-<<<<<<< HEAD
-    ("experiment", "nested comprehension"): 4,
-    ("experiment", "walrus in a comprehension"): 4,
-=======
     ("experiment", "nested comprehension"): 1,
-    ("metrics", "nested comprehension"): 3,
->>>>>>> 56c107c2 (The experiment tells its steps: files of suites, units of work, starts and differences of fits)
-    ("models", "nested comprehension"): 3,
->>>>>>> 988259d3 (The experiment tells its steps: files of suites, units of work, starts and differences of fits)
     ("report", "nested comprehension"): 1,
 }
 """Faults that rooms still have, by their rule: none may be added, and each mend lowers one."""
