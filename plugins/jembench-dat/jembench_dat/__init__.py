@@ -72,6 +72,5 @@ def ascent_curriculum(
     from jembench.parts import ascent
     from jembench_dat.curriculum import Curriculum
 
-    return Curriculum(
-        ascent(data, steps=steps, step_size=step_size, start=start), auroc=auroc, most=most
-    )
+    first = ascent(data, steps=steps, step_size=step_size, start=start)
+    return Curriculum(first, auroc=auroc, most=most)

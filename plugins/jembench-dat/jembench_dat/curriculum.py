@@ -15,7 +15,7 @@ from jembench.parts import ShortRun
 
 
 def auroc(energies: Energies) -> Tensor:
-    """Return how often training images have lower energies than samples, 0 to 1, ().
+    """Return the AUROC of energies that tells samples from training images, ().
 
     It is the AUROC: the share of pairs of an image and a sample.
 
@@ -39,7 +39,8 @@ class Curriculum(ShortRun):
     """
 
     def __init__(self, first: ShortRun, *, auroc: float, most: int) -> None:
-        self.langevin, self.starts = first.langevin, first.starts
+        self.langevin = first.langevin
+        self.starts = first.starts
         self.threshold, self.most = auroc, most
         self._steps = first.steps
         self._seen = torch.zeros(2)  # the sum of the AUROCs in this window, and their number
@@ -56,7 +57,7 @@ class Curriculum(ShortRun):
         self._seen += torch.stack([seen, torch.ones_like(seen)])
 
     def adapt(self) -> None:
-        """Add a step if the mean AUROC of the window that has ended reached the threshold."""
+        """Add a step if the mean AUROC of the window reached the threshold."""
         total, count = self._seen.tolist()
         if count and total / count >= self.threshold:
             self._steps = min(self._steps + 1, self.most)
@@ -69,4 +70,5 @@ class Curriculum(ShortRun):
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore a curriculum that :meth:`state_dict` returned."""
         self._steps = int(state["steps"])
-        self._seen = state["seen"].to(self._seen.device, copy=True)
+        device = self._seen.device
+        self._seen = state["seen"].to(device, copy=True)

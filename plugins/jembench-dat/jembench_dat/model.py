@@ -61,12 +61,16 @@ class DAT(threat.AttackedModel):
         freeze: bool,
     ) -> None:
         super().__init__(net, data)
-        self.attack, self.logit, self.freeze = attack, logit, freeze
-        self.marginal, self.ramp, self.clean = marginal, ramp, clean
+        self.attack = attack
+        self.logit = logit
+        self.freeze = freeze
+        self.marginal = marginal
+        self.ramp = ramp
+        self.clean = clean
         self.chains: Chains = "marginal" if logit == "marginal" else "conditional"
 
     def train(self, mode: bool = True) -> DAT:
-        """Set the mode of all modules, but evaluation mode of batch norm where it is frozen."""
+        """Set the mode of all modules but a frozen batch norm."""
         super().train(mode)
         if self.freeze:
             for module in self.modules():
@@ -88,16 +92,20 @@ class DAT(threat.AttackedModel):
         logits = execution.at_least_float32(self.logits(torch.cat(images)))
         attacked, inside, outside = logits.split([len(part) for part in images])
         pairs = self._energies(inside, outside, y, negatives.y)
-        energies, of_chains = next(iter(pairs.values())), pairs.get("joint_energy")
+        energies = next(iter(pairs.values()))
+        of_chains = pairs.get("joint_energy")
         cross_entropy = F.cross_entropy(attacked, y)
-        binary = F.softplus(energies.data).mean() + F.softplus(-energies.samples).mean()
+        of_data = F.softplus(energies.data).mean()
+        binary = of_data + F.softplus(-energies.samples).mean()
+        right = attacked.argmax(dim=1) == y
         parts = {
             "cross_entropy": cross_entropy,
-            "adversarial_accuracy": (attacked.argmax(dim=1) == y).float().mean(),
+            "adversarial_accuracy": right.float().mean(),
             "auroc": auroc(of_chains or energies),
         }
         for name, pair in pairs.items():
-            parts |= {f"{name}_data": pair.data.mean(), f"{name}_samples": pair.samples.mean()}
+            parts[f"{name}_data"] = pair.data.mean()
+            parts[f"{name}_samples"] = pair.samples.mean()
         total = cross_entropy + self.marginal * batch.ramp(self.ramp) * binary
         if self.clean:
             parts["clean_cross_entropy"] = F.cross_entropy(inside, y)
@@ -112,7 +120,7 @@ class DAT(threat.AttackedModel):
         y: Int[Tensor, " B"],
         y_samples: Int[Tensor, " B"] | None,
     ) -> dict[str, Energies]:
-        """Return the energies of data and samples by name, those of the loss first."""
+        """Return the energies by name, those of the loss first."""
         energies = {}
         if self.logit != "joint":
             energies["energy"] = Energies(marginal_energy(data), marginal_energy(samples))
@@ -125,13 +133,14 @@ class DAT(threat.AttackedModel):
     def _attacked(
         self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
     ) -> Float[Tensor, "B C H W"]:
-        """Return the last images of an attack on the cross-entropy of clamped images."""
+        """Return the images of an attack on the cross-entropy."""
         low, high = self.data.bounds
 
         def loss(unit: Tensor) -> Tensor:
             return F.cross_entropy(self.logits_of_unit(unit), y, reduction="sum")
 
-        return self.attacked(self.attack, self.unit(x), loss) * (high - low) + low
+        moved = self.attacked(self.attack, self.unit(x), loss)
+        return moved * (high - low) + low
 
 
 def _joint_energy(logits: Float[Tensor, "B K"], y: Int[Tensor, " B"]) -> Float[Tensor, " B"]:

@@ -40,28 +40,31 @@ def make(options="", data=DATA):
 
 
 def images(n=6, seed=0):
-    return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(seed)) * 2 - 0.5
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(n, *DATA.shape, generator=generator) * 2 - 0.5
 
 
 def batch():
-    x, y = images(), torch.tensor([0, 1, 2, 0, 1, 2])
-    return Batch(x, x, y), Negatives(images(seed=1), y)
+    x = images()
+    y = torch.tensor([0, 1, 2, 0, 1, 2])
+    negatives = Negatives(images(seed=1), y)
+    return Batch(x, x, y), negatives
 
 
 def by_hand(net, x, y, outliers, outlier_labels, *, logit, weight, eps, steps, step_size, clean=0):
-    """The loss as the paper writes it, in float64 where it can be, without a line of jembench."""
+    """Return the loss as the paper writes it, without a line of jembench."""
     moved = x.clone()
     for _ in range(steps):
         moved.requires_grad_()
         loss = nn.functional.cross_entropy(net(moved), y, reduction="sum")
         (slope,) = torch.autograd.grad(loss, moved)
         with torch.no_grad():
-            unit = (moved + 0.5) / 2 + step_size * slope / slope.flatten(1).norm(dim=1)[
-                :, None, None, None
-            ]
+            length = slope.flatten(1).norm(dim=1)[:, None, None, None]
+            unit = (moved + 0.5) / 2 + step_size * slope / length
             away = unit - (x + 0.5) / 2
             length = away.flatten(1).norm(dim=1)[:, None, None, None]
-            unit = (x + 0.5) / 2 + away * (eps / length).clamp(max=1)
+            share = (eps / length).clamp(max=1)
+            unit = (x + 0.5) / 2 + away * share
             moved = unit.clamp(0, 1) * 2 - 0.5
 
     def energy(images, labels):
@@ -70,11 +73,11 @@ def by_hand(net, x, y, outliers, outlier_labels, *, logit, weight, eps, steps, s
             return -logits[torch.arange(len(images)), labels]
         return -logits.exp().sum(1).log()
 
-    inside, outside = energy(x, y), energy(outliers, outlier_labels)
-    binary = (1 + inside.exp()).log().mean() + (1 + (-outside).exp()).log().mean()
-    attacked, before = (
-        -net(images).log_softmax(1)[torch.arange(len(x)), y].mean() for images in (moved, x)
-    )
+    inside = energy(x, y)
+    outside = energy(outliers, outlier_labels)
+    binary = nn.functional.softplus(inside).mean() + nn.functional.softplus(-outside).mean()
+    attacked = nn.functional.cross_entropy(net(moved), y)
+    before = nn.functional.cross_entropy(net(x), y)
     return attacked + clean * before + weight * binary
 
 
@@ -88,53 +91,58 @@ def by_hand(net, x, y, outliers, outlier_labels, *, logit, weight, eps, steps, s
 )
 def test_loss_and_gradient_are_those_of_plain_torch(options, logit, weight, steps, clean):
     model = make(options)
-    given, negatives = batch()
-    given = given._replace(iteration=torch.tensor(3.0))
+    labelled, negatives = batch()
+    labelled = labelled._replace(iteration=torch.tensor(3.0))
     if logit == "marginal":
         negatives = negatives._replace(y=None)
-    loss = model.training_loss(given, negatives)
+    loss = model.training_loss(labelled, negatives)
     loss.total.backward()
-    found = [weight.grad.clone() for weight in model.parameters()]
+    gradients = [weight.grad.clone() for weight in model.parameters()]
     model.zero_grad()
     expected = by_hand(
-        model.net, given.x, given.y_labelled, negatives.x, given.y_labelled,
+        model.net, labelled.x, labelled.y_labelled, negatives.x, labelled.y_labelled,
         logit=logit, weight=weight, eps=0.5, steps=steps, step_size=0.1, clean=clean,
     )  # fmt: skip
     expected.backward()
     torch.testing.assert_close(loss.total, expected)
-    for one, weight in zip(found, model.parameters(), strict=True):
-        torch.testing.assert_close(one, weight.grad, rtol=1e-3, atol=1e-5)
+    for gradient, weight in zip(gradients, model.parameters(), strict=True):
+        torch.testing.assert_close(gradient, weight.grad, rtol=1e-3, atol=1e-5)
 
 
 def test_outliers_and_curriculum_have_another_energy_than_the_loss_of_the_code():
     """Curriculum, guard and history see f(x)[y], the energy penalty logsumexp f(x)."""
     model = make()
-    given, negatives = batch()
-    loss = model.training_loss(given, negatives)
-    inside, outside = (model.logits(x).detach().double() for x in (given.x, negatives.x))
-    rows = torch.arange(len(given.x))
-    of_pairs = [-inside[rows, given.y_labelled], -outside[rows, negatives.y]]
-    of_images = [-inside.exp().sum(1).log(), -outside.exp().sum(1).log()]
-    for energies, expected in ((loss.of_chains, of_pairs), (loss.energies, of_images)):
+    labelled, negatives = batch()
+    loss = model.training_loss(labelled, negatives)
+    inside = model.logits(labelled.x).detach().double()
+    outside = model.logits(negatives.x).detach().double()
+    rows = torch.arange(len(labelled.x))
+    of_pairs = [-inside[rows, labelled.y_labelled], -outside[rows, negatives.y]]
+    of_images = [-inside.logsumexp(1), -outside.logsumexp(1)]
+    pairs = [(loss.of_chains, of_pairs), (loss.energies, of_images)]
+    for energies, expected in pairs:
         for measured, values in zip(energies, expected, strict=True):
             torch.testing.assert_close(measured.detach().double(), values, rtol=1e-5, atol=1e-5)
     labels = [0] * len(rows) + [1] * len(rows)
     ranked = roc_auc_score(labels, torch.cat(of_pairs))
     assert ranked != roc_auc_score(labels, torch.cat(of_images))
     assert float(loss.parts["auroc"]) == pytest.approx(ranked)
-    for name, energies in (("joint_energy_samples", of_pairs[1]), ("energy_samples", of_images[1])):
-        assert float(loss.parts[name]) == pytest.approx(float(energies.mean()), rel=1e-5)
+    means = {"joint_energy_samples": of_pairs[1], "energy_samples": of_images[1]}
+    for name, energies in means.items():
+        mean = float(energies.mean())
+        assert float(loss.parts[name]) == pytest.approx(mean, rel=1e-5)
 
 
 def test_the_curriculum_and_the_guard_see_the_energies_of_the_chains():
     run = trainer()
     observed = []
-    run.sampler.observe = observed.append
+    run.chains.sampler.observe = observed.append
     rows, _ = run.window(1)
     of_chains = observed[0]
+    samples = of_chains.samples
     expected = {
-        "joint_energy_samples": of_chains.samples.mean(),
-        "highest_sample": of_chains.samples.max(),
+        "joint_energy_samples": samples.mean(),
+        "highest_sample": samples.max(),
         "highest_data": of_chains.data.max(),
     }
     for name, value in expected.items():
@@ -144,51 +152,64 @@ def test_the_curriculum_and_the_guard_see_the_energies_of_the_chains():
 
 @pytest.mark.parametrize("name", ["dat", "dat-paper"])
 def test_recipes_of_the_code_have_nesterov_momentum(name):
-    optimizer = make_optimizer([nn.Parameter(torch.zeros(1))], load(name).optimizer)
+    parameter = nn.Parameter(torch.zeros(1))
+    optimizer = make_optimizer([parameter], load(name).optimizer)
     assert optimizer.defaults["nesterov"]
     assert optimizer.defaults["momentum"] == 0.9
 
 
 def split(n=12):
-    values = torch.randint(
-        256, (n, *DATA.shape), generator=torch.Generator().manual_seed(2), dtype=torch.uint8
-    )
+    generator = torch.Generator().manual_seed(2)
+    values = torch.randint(256, (n, *DATA.shape), generator=generator, dtype=torch.uint8)
     return Split(values, torch.arange(n) % 3)
 
 
 def trainer(model=None, recipe=RECIPE):
-    return Trainer(
-        model or make(",steps=2"), DATA, split(), recipe, seed=0, device=torch.device("cpu")
-    )
+    model = model or make(",steps=2")
+    return Trainer(model, DATA, split(), recipe, seed=0, device=torch.device("cpu"))
 
 
 def test_a_step_of_training_is_that_of_plain_sgd_with_ascended_outliers_of_the_same_labels():
-    run, plain = trainer(), make(",steps=2").net
+    run = trainer()
+    plain = make(",steps=2").net
     run.window(2)  # chains of no step
-    assert run.sampler.steps == 1
+    assert run.chains.sampler.steps == 1
     plain.load_state_dict(run.model.net.state_dict())
     shown = []
     loss = run.model.training_loss
-    run._losses = {
-        "": lambda batch, negatives: shown.append((batch, negatives)) or loss(batch, negatives)
-    }
-    start = run.sampler.starts.draw
+
+    def record(batch, negatives):
+        shown.append((batch, negatives))
+        return loss(batch, negatives)
+
+    run._losses = {"": record}
+    start = run.chains.sampler.starts.draw
     drawn = []
-    run.sampler.starts.draw = lambda *arguments: drawn.append(start(*arguments)) or drawn[-1]
+
+    def draw(*arguments):
+        drawn.append(start(*arguments))
+        return drawn[-1]
+
+    run.chains.sampler.starts.draw = draw
     run.window(1)
     assert shown[0][0].iteration == 2
-    (given, negatives), y = shown[0], shown[0][0].y_labelled
+    labelled, negatives = shown[0]
+    y = labelled.y_labelled
     assert torch.equal(negatives.y, y)
     x = drawn[0].clone().requires_grad_()
-    plain(x)[torch.arange(len(x)), y].sum().backward()
-    step = x.grad / x.grad.flatten(1).norm(dim=1)[:, None, None, None]
-    torch.testing.assert_close(negatives.x, (drawn[0] + 2 * 0.3 * step).clamp(-0.5, 1.5))
+    scores = plain(x)[torch.arange(len(x)), y]
+    scores.sum().backward()
+    length = x.grad.flatten(1).norm(dim=1)
+    step = x.grad / length[:, None, None, None]
+    expected = (drawn[0] + 2 * 0.3 * step).clamp(-0.5, 1.5)
+    torch.testing.assert_close(negatives.x, expected)
     plain.zero_grad()
-    by_hand(
-        plain, given.x, y, negatives.x, y, logit="code", weight=0.5, eps=0.5, steps=2, step_size=0.1
-    ).backward()  # fmt: skip
-    for new, old in zip(run.model.net.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(new, old - 0.1 * old.grad, rtol=1e-4, atol=1e-5)
+    options = {"logit": "code", "weight": 0.5, "eps": 0.5, "steps": 2, "step_size": 0.1}
+    by_hand(plain, labelled.x, y, negatives.x, y, **options).backward()
+    pairs = zip(run.model.net.parameters(), plain.parameters(), strict=True)
+    for new, old in pairs:
+        expected = old - 0.1 * old.grad
+        torch.testing.assert_close(new, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_frozen_batch_norm_keeps_its_statistics_and_learns_its_scales():
@@ -196,9 +217,10 @@ def test_frozen_batch_norm_keeps_its_statistics_and_learns_its_scales():
     run = trainer(model)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     run.window(2)
-    changed = {
-        name for name, value in model.state_dict().items() if not torch.equal(value, before[name])
-    }
+    changed = set()
+    for name, value in model.state_dict().items():
+        if not torch.equal(value, before[name]):
+            changed.add(name)
     assert changed == {name for name, _ in model.named_parameters()}
     free = make(",norm=batch,steps=1,freeze=false")
     trainer(free).window(1)
@@ -209,13 +231,12 @@ def test_frozen_batch_norm_keeps_its_statistics_and_learns_its_scales():
 
 def test_auroc_is_that_of_scikit_learn_with_ties():
     generator = np.random.default_rng(0)
-    data, samples = (
-        generator.integers(0, 8, 40).astype(np.float32),
-        generator.integers(2, 12, 30).astype(np.float32),
-    )
+    data = generator.integers(0, 8, 40).astype(np.float32)
+    samples = generator.integers(2, 12, 30).astype(np.float32)
     labels = np.r_[np.zeros(40), np.ones(30)]
-    found = auroc(Energies(torch.from_numpy(data), torch.from_numpy(samples)))
-    assert float(found) == pytest.approx(roc_auc_score(labels, np.r_[data, samples]))
+    pair = Energies(torch.from_numpy(data), torch.from_numpy(samples))
+    expected = roc_auc_score(labels, np.r_[data, samples])
+    assert float(auroc(pair)) == pytest.approx(expected)
 
 
 def curriculum(options):
@@ -225,18 +246,18 @@ def curriculum(options):
 
 
 def seen(*aurocs):
-    """Energies of one image and as many samples as give an AUROC, in tenths."""
+    """Yield energies of one image and as many samples as give an AUROC, in tenths."""
     for value in aurocs:
-        yield Energies(
-            torch.zeros(1),
-            torch.tensor([1.0] * round(10 * value) + [-1.0] * round(10 - 10 * value)),
-        )
+        right = round(10 * value)
+        samples = torch.tensor([1.0] * right + [-1.0] * (10 - right))
+        yield Energies(torch.zeros(1), samples)
 
 
 def test_chains_grow_where_the_mean_of_a_window_reaches_the_threshold():
     sampler = curriculum("auroc=0.8,most=3,steps=1")
     grown = []
-    for window in [(0.7, 1.0), (0.7, 0.8), (), (1.0,), (0.9, 0.9, 0.9)]:
+    windows = [(0.7, 1.0), (0.7, 0.8), (), (1.0,), (0.9, 0.9, 0.9)]
+    for window in windows:
         for energies in seen(*window):
             sampler.observe(energies)
         sampler.adapt()
@@ -246,7 +267,8 @@ def test_chains_grow_where_the_mean_of_a_window_reaches_the_threshold():
 
 def test_a_resumed_curriculum_is_bit_for_bit_that_of_one_run_in_the_middle_of_a_window_too():
     recipe = dataclasses.replace(RECIPE, log_every=4)
-    whole, first = trainer(recipe=recipe), trainer(recipe=recipe)
+    whole = trainer(recipe=recipe)
+    first = trainer(recipe=recipe)
     whole.window(4)
     whole.window(2)
     first.window(3)
@@ -254,7 +276,9 @@ def test_a_resumed_curriculum_is_bit_for_bit_that_of_one_run_in_the_middle_of_a_
     second.load_state_dict(first.state_dict())
     second.window(1)
     second.window(2)
-    assert whole.sampler.steps == second.sampler.steps == 1
-    for one, other in zip(whole.model.parameters(), second.model.parameters(), strict=True):
-        assert torch.equal(one, other)
+    assert whole.chains.sampler.steps == second.chains.sampler.steps == 1
+    weights = second.model.parameters()
+    pairs = zip(whole.model.parameters(), weights, strict=True)
+    for weight, same in pairs:
+        assert torch.equal(weight, same)
     assert torch.equal(whole.chains.state_dict()["seen"], second.chains.state_dict()["seen"])

@@ -47,7 +47,8 @@ def inverse_temperatures(place: Numbers) -> Numbers:
 
     The schedule is the sigmoidal one of Grosse et al. (2015) with delta = 4.
     """
-    beta: Numbers = np.tanh(SHARPNESS * (place - 0.5)) / np.tanh(SHARPNESS / 2)
+    highest = np.tanh(SHARPNESS / 2)
+    beta: Numbers = np.tanh(SHARPNESS * (place - 0.5)) / highest
     return (1 + beta) / 2
 
 
@@ -74,11 +75,14 @@ class Annealing:
     def __init__(
         self, grad_energy: GradEnergy, bounds: Bounds, *, temperatures: int, leapfrog: int
     ) -> None:
-        self.grad_energy, self.bounds, self.leapfrog = grad_energy, bounds, leapfrog
+        self.grad_energy = grad_energy
+        self.bounds = bounds
+        self.leapfrog = leapfrog
         self.passes = 0
         """Images that passed forward and backward through the network."""
         self.places = np.linspace(0, 1, temperatures + 1)
-        self.steps = np.full(temperatures + 1, bounds[1] - bounds[0])
+        low, high = bounds
+        self.steps = np.full(temperatures + 1, high - low)
         """The step size at each beta."""
 
     def adapt(self, x: Float[Tensor, "B C H W"], generator: Generator) -> None:
@@ -86,24 +90,28 @@ class Annealing:
 
         Nothing else uses the chains of the pilot run.
         """
-        chains, step, places = self._at(x), float(self.steps[0]), np.linspace(0, 1, PILOT)
-        found = []
-        for beta in progress.track(
-            inverse_temperatures(places).tolist(), "pilot run", "temperatures"
-        ):
+        chains = self._at(x)
+        longest = float(self.steps[0])
+        step = longest
+        places = np.linspace(0, 1, PILOT)
+        betas = inverse_temperatures(places).tolist()
+        log_steps = []
+        for beta in progress.track(betas, "pilot run", "temperatures"):
             for _ in range(TRIES):
                 chains, acceptance = self.transition(chains, beta, step, generator)
-                step = min(step * math.exp(acceptance - ACCEPTANCE), float(self.steps[0]))
-            found.append(math.log(step))
-        self.steps = np.exp(np.interp(self.places, places, found))
+                step = min(step * math.exp(acceptance - ACCEPTANCE), longest)
+            log_steps.append(math.log(step))
+        self.steps = np.exp(np.interp(self.places, places, log_steps))
 
     def equilibrate(
         self, x: Float[Tensor, "B C H W"], generator: Generator
     ) -> Float[Tensor, "B C H W"]:
         """Return the ends of chains on E itself, of T transitions."""
         chains = self._at(x)
-        for _ in progress.track(range(len(self.places) - 1), "long chains", "transitions"):
-            chains, _ = self.transition(chains, 1.0, self.steps[-1], generator)
+        count = len(self.places) - 1
+        step = self.steps[-1]
+        for _ in progress.track(range(count), "long chains", "transitions"):
+            chains, _ = self.transition(chains, 1.0, step, generator)
         return chains.x
 
     def run(
@@ -115,19 +123,21 @@ class Annealing:
             the log weights in float64, the mean of whose exp is Z / V, or V / Z; and the mean
             acceptance rate.
         """
-        path = list(zip(inverse_temperatures(self.places), self.steps, strict=True))[
-            :: -1 if reverse else 1
-        ]
-        chains, rates = self._at(x), list[float]()
+        betas = inverse_temperatures(self.places)
+        path = list(zip(betas, self.steps, strict=True))
+        if reverse:
+            path.reverse()
+        chains = self._at(x)
+        rates = list[float]()
         log_weights = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        for (beta, _), (next_beta, step) in progress.track(
-            list(pairwise(path)), "annealing", "temperatures"
-        ):
+        moves = progress.track(list(pairwise(path)), "annealing", "temperatures")
+        for (beta, _), (next_beta, step) in moves:
             log_weights -= (next_beta - beta) * chains.energy.double()
             if 0 < next_beta < 1:
                 chains, rate = self.transition(chains, next_beta, step, generator)
                 rates.append(rate)
-        return log_weights.cpu(), sum(rates) / max(1, len(rates))
+        acceptance = sum(rates) / max(1, len(rates))
+        return log_weights.cpu(), acceptance
 
     def transition(
         self, chains: Chains, beta: float, step: float, generator: Generator
@@ -139,22 +149,25 @@ class Annealing:
         A trajectory whose energy is not finite is rejected.
         """
         x, _, grad = chains
-        size = (step * (1 + JITTER * (2 * _uniform(x, generator) - 1)))[:, None, None, None]
-        start = torch.randn(x.shape, generator=generator, device=generator.device).to(x)
+        device = generator.device
+        jitter = 1 + JITTER * (2 * _uniform(x, generator) - 1)
+        size = (step * jitter)[:, None, None, None]
+        start = torch.randn(x.shape, generator=generator, device=device).to(x)
         momentum = start - 0.5 * beta * size * grad
         for left in reversed(range(self.leapfrog)):
             x, momentum = reflected(x + size * momentum, momentum, self.bounds)
             _, energy, grad = self._at(x)
             momentum = momentum - (1.0 if left else 0.5) * beta * size * grad
-        released = (start.square() - momentum.square()).flatten(1).double().sum(1) / 2
-        ratio = (
-            (beta * (chains.energy - energy).double() + released).clamp(max=0).exp().nan_to_num(0.0)
-        )
+        squared = start.square() - momentum.square()
+        released = squared.flatten(1).double().sum(1) / 2
+        gained = beta * (chains.energy - energy).double() + released
+        ratio = gained.clamp(max=0).exp().nan_to_num(0.0)
         accepted = _uniform(x, generator) < ratio
-        ends = zip(Chains(x, energy, grad), chains, strict=True)
-        kept = (
-            torch.where(accepted.view(-1, *(1,) * (new.ndim - 1)), new, old) for new, old in ends
-        )
+        moved = Chains(x, energy, grad)
+        kept = []
+        for new, old in zip(moved, chains, strict=True):
+            is_new = accepted.view(-1, *(1,) * (new.ndim - 1))
+            kept.append(torch.where(is_new, new, old))
         return Chains(*kept), float(ratio.mean())
 
     def _at(self, x: Tensor) -> Chains:
@@ -164,7 +177,8 @@ class Annealing:
 
 def _uniform(x: Tensor, generator: Generator) -> Tensor:
     """Return a uniform number for each chain."""
-    return torch.rand(len(x), generator=generator, device=generator.device).to(x)
+    uniform = torch.rand(len(x), generator=generator, device=generator.device)
+    return uniform.to(x)
 
 
 def reflected(
@@ -178,6 +192,6 @@ def reflected(
     place = (x - low) / (high - low)
     turned = place.floor().remainder(2) == 1
     within = place.remainder(1)
-    return low + (high - low) * torch.where(turned, 1 - within, within), torch.where(
-        turned, -momentum, momentum
-    )
+    folded = torch.where(turned, 1 - within, within)
+    direction = torch.where(turned, -momentum, momentum)
+    return low + (high - low) * folded, direction

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from jembench.interfaces import Sampler
+    from jembench.metrics.base import Array
+    from jembench.stats.intervals import Indices
 
 Start = Literal["data", "noise", "buffer"]
 LONGEST = 1000
@@ -71,26 +73,26 @@ class ChainDrift(Metric):
         return {"start": self.start}
 
     def times(self, trained: int) -> list[int]:
-        """Return the numbers of steps from 0, with that of a chain in training, in ascending order.
+        """Return the numbers of steps from 0 in ascending order.
+
+        The length of a chain in training is among them.
 
         Raises:
             SpecError: if ``at`` is no list of numbers of steps, or ``steps`` is given as well.
         """
         last = self.steps or LONGEST
-        given = (
-            [*(str(steps) for steps in GRID if steps < last), str(last)]
-            if self.at is None
-            else self.at.split("+")
-        )
-        if not all(one.isdecimal() and 0 < int(one) <= MOST for one in given) or None not in (
-            self.at,
-            self.steps,
-        ):
+        if self.at is None:
+            numbers = [str(steps) for steps in (*GRID, last) if steps <= last]
+        else:
+            numbers = self.at.split("+")
+        valid = [number.isdecimal() and 0 < int(number) <= MOST for number in numbers]
+        both = self.at is not None and self.steps is not None
+        if both or not all(valid):
             raise SpecError(
                 f"at of {self.name} is {self.at!r}; it must be numbers of steps joined by +, such "
                 "as 5+20+100, and steps must then be left out."
             )
-        return sorted({0, trained, *map(int, given)})
+        return sorted({0, trained, *map(int, numbers)})
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Run the chains of each start, one after the other."""
@@ -102,40 +104,45 @@ class ChainDrift(Metric):
         sampler = chain.require_chains(evaluation.sampler)
         times = self.times(sampler.steps)
         real = pool_of(evaluation, self.features, "train", "training images")
-        arrays: dict[str, Any] = {"times": np.array(times), "trained": np.array(sampler.steps)}
+        arrays: dict[str, Any] = {"times": np.array(times)}
+        arrays["trained"] = np.array(sampler.steps)
         arrays["energy-test"] = energies(evaluation)
         distances = dict[str, Estimate]()
         for start, state in self._starts(evaluation, sampler):
-            images = self._run(evaluation, sampler, state, times, start, arrays)
-            fids = [_fid(pool_of(evaluation, self.features, one, "chains"), real) for one in images]
+            snapshots = self._run(evaluation, sampler, state, times, start, arrays)
+            fids = []
+            for images in snapshots:
+                pool = pool_of(evaluation, self.features, images, "chains")
+                fids.append(_fid(pool, real))
             arrays[f"fid-{start}"] = np.array([fid.value for fid in fids])
-            distances |= {
-                f"drift-fid-{start}-{times[place]}": fids[place] for place in reported(arrays)
-            }
-            parts: dict[str, Scalar] = {"images": len(state.x), "reference_images": len(real)}
+            for place in reported(arrays):
+                distances[f"drift-fid-{start}-{times[place]}"] = fids[place]
+            parts: dict[str, Scalar] = {"images": len(state.x)}
+        parts["reference_images"] = len(real)
         parts["at"] = "+".join(map(str, times[1:]))
-        parts["features"] = evaluation.services.features(
-            features_spec(self.features, evaluation.data)
-        ).identity
-        return self.measurement(
-            evaluation, arrays, estimates=self.estimates(arrays) | distances, parts=parts
-        )
+        features = features_spec(self.features, evaluation.data)
+        parts["features"] = evaluation.services.features(features).identity
+        estimates = self.estimates(arrays) | distances
+        return self.measurement(evaluation, arrays, estimates=estimates, parts=parts)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the values after a chain of training and after the longest one, by start.
+        """Return the values after a chain of training and the longest one.
 
         FID is not among them.
         """
-        test, estimates = arrays["energy-test"].astype("float64"), dict[str, Estimate]()
-        for start in (name.removeprefix("moved-") for name in arrays if name.startswith("moved-")):
+        test = arrays["energy-test"].astype("float64")
+        estimates = dict[str, Estimate]()
+        starts = [name.removeprefix("moved-") for name in arrays if name.startswith("moved-")]
+        for start in starts:
             for place in reported(arrays):
                 energy, nearest, moved = (
                     arrays[f"{quantity}-{start}"][place] for quantity in QUANTITIES
                 )
-                gap = Resampling(
-                    lambda i, j, energy=energy: energy[i].mean(axis=1) - test[j].mean(axis=1),
-                    (len(energy), len(test)),
-                )
+
+                def above_test(i: Indices, j: Indices, energy: Array = energy) -> Array:
+                    return energy[i].mean(axis=1) - test[j].mean(axis=1)
+
+                gap = Resampling(above_test, (len(energy), len(test)))
                 of_place = f"{start}-{arrays['times'][place]}"
                 estimates[f"drift-energy-{of_place}"] = Estimate(gap, "nats")
                 estimates[f"drift-nearest-{of_place}"] = mean(nearest)
@@ -155,37 +162,34 @@ class ChainDrift(Metric):
         from jembench.data.pixels import to_float
         from jembench.parts import seeds
 
-        test, kept, bounds = (
-            evaluation.data.part("test"),
-            sampler.kept(),
-            evaluation.data.spec.bounds,
-        )
+        test = evaluation.data.part("test")
+        kept = sampler.kept()
+        bounds = evaluation.data.spec.bounds
         if kept is None and self.start == "buffer":
             raise NotApplicable(
                 "The model's sampler keeps no chains to continue. Choose start=noise or start=data."
             )
-        n = min(self.images, len(test.images), *([] if kept is None else [len(kept.x)]))
+        n = min(self.images, len(test.images))
+        if kept is not None:
+            n = min(n, len(kept.x))
         generator = evaluation.services.generator(f"{self.name} starts")
-        conditional = evaluation.model.chains == "conditional" or (
-            kept is not None and kept.y is not None
-        )
-        x = to_float(test.images[:n], bounds).to(evaluation.device)
-        y = (
-            test.labels[:n].to(evaluation.device)
-            if conditional and test.labels is not None
-            else None
-        )
+        device = evaluation.device
+        buffer_has_classes = kept is not None and kept.y is not None
+        conditional = evaluation.model.chains == "conditional" or buffer_has_classes
+        x = to_float(test.images[:n], bounds).to(device)
+        y = None
+        if conditional and test.labels is not None:
+            y = test.labels[:n].to(device)
         if self.start in ("all", "data"):
             yield "data", ChainState(x, y)
         if self.start in ("all", "noise"):
-            on_device = seeds.seeded(
-                int(torch.randint(2**62, (), generator=generator)), evaluation.device
-            )
+            seed = torch.randint(2**62, (), generator=generator)
+            on_device = seeds.seeded(int(seed), device)
             yield "noise", sampler.start(n, y, generator=on_device)
         if kept is not None and self.start in ("all", "buffer"):
             chosen = torch.randperm(len(kept.x), generator=generator)[:n]
-            y = None if kept.y is None else kept.y[chosen].to(evaluation.device)
-            yield "buffer", ChainState(kept.x[chosen].to(evaluation.device), y)
+            y = None if kept.y is None else kept.y[chosen].to(device)
+            yield "buffer", ChainState(kept.x[chosen].to(device), y)
 
     def _run(
         self,
@@ -204,43 +208,46 @@ class ChainDrift(Metric):
         from jembench.models.predictions import batched
         from jembench.parts import chain, seeds
 
-        data, device, begin = evaluation.data.spec, evaluation.device, state.x
-        seed = int(
-            torch.randint(
-                2**62, (), generator=evaluation.services.generator(f"{self.name} {start}")
-            )
-        )
-        gradient, generator = (
-            batched(grad_energy(evaluation.model), data),
-            seeds.seeded(seed, device),
-        )
-        train, scale = evaluation.data.images("train").flatten(1), data.dimensions**0.5
-        found: dict[str, list[Tensor]] = {
-            f"{quantity}-{start}": [] for quantity in (*QUANTITIES, "images")
-        }
-        for before, steps in zip([0, *times], times, strict=False):
+        data = evaluation.data.spec
+        device = evaluation.device
+        begin = state.x
+        of_start = evaluation.services.generator(f"{self.name} {start}")
+        seed = int(torch.randint(2**62, (), generator=of_start))
+        gradient = batched(grad_energy(evaluation.model), data)
+        generator = seeds.seeded(seed, device)
+        train = evaluation.data.images("train").flatten(1)
+        scale = data.dimensions**0.5
+        recorded: dict[str, list[Tensor]] = {}
+        for quantity in (*QUANTITIES, "images"):
+            recorded[f"{quantity}-{start}"] = []
+        width = data.bounds[1] - data.bounds[0]
+        pairs = zip([0, *times], times, strict=False)
+        for before, steps in pairs:
             state = chain.run(sampler, state, gradient, generator, steps - before)
             images = to_uint8(state.x, data.bounds).cpu()
-            moved = (state.x - begin).flatten(1).norm(dim=1) * 2 / (data.bounds[1] - data.bounds[0])
+            moved = (state.x - begin).flatten(1).norm(dim=1) * 2 / width
             # exact in float64: sums of squares of pixels are whole numbers
-            blocks = (
-                torch.cdist(images.flatten(1).double(), part.double())
-                for part in torch.split(train, BLOCK)
-            )
-            distance = torch.stack([block.amin(dim=1) for block in blocks]).amin(dim=0) / 127.5
-            values = gradient(state.x, state.y)[0], distance / scale, moved / scale, images
-            for every, value in zip(found.values(), values, strict=True):
-                every.append(value.cpu())
-        kept = found[f"images-{start}"]
-        arrays |= {name: torch.stack(values).numpy() for name, values in found.items()}
+            pixels = images.flatten(1).double()
+            nearest = []
+            for part in torch.split(train, BLOCK):
+                nearest.append(torch.cdist(pixels, part.double()).amin(dim=1))
+            distance = torch.stack(nearest).amin(dim=0) / 127.5
+            energy, _ = gradient(state.x, state.y)
+            values = energy, distance / scale, moved / scale, images
+            for history, value in zip(recorded.values(), values, strict=True):
+                history.append(value.cpu())
+        kept = recorded[f"images-{start}"]
+        for name, history in recorded.items():
+            arrays[name] = torch.stack(history).numpy()
         arrays[f"images-{start}"] = arrays[f"images-{start}"][:, :SHOWN]
         return kept
 
 
 def reported(arrays: Arrays) -> list[int]:
-    """Return the places of a chain of training and of the longest among the numbers of steps."""
+    """Return the places of a training's chain and of the longest among the steps."""
     times = arrays["times"].tolist()
-    return sorted({times.index(int(arrays["trained"])), len(times) - 1})
+    trained = times.index(int(arrays["trained"]))
+    return sorted({trained, len(times) - 1})
 
 
 def _fid(images: Tensor, real: Tensor) -> Estimate:
@@ -248,5 +255,6 @@ def _fid(images: Tensor, real: Tensor) -> Estimate:
     from jembench.metrics.feature_scores import SMALL, fid, resampled_fid
 
     sizes = (len(images), len(real)) if images.shape[1] <= SMALL else (1, 1)
-    resampling = Resampling(resampled_fid(images, real), sizes, (0.0, float("inf")))
+    statistic = resampled_fid(images, real)
+    resampling = Resampling(statistic, sizes, (0.0, float("inf")))
     return Estimate(resampling, "", "lower", len(images), fid(images, real))

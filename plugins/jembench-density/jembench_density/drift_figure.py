@@ -32,52 +32,53 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def drift(title: str, arrays: Arrays) -> Drawing:
-    """Draw a panel of curves for each quantity, and a strip of images for each start."""
+    """Draw a panel for each quantity, and a strip of images for each start."""
     from matplotlib.ticker import NullLocator
 
     starts = [start for start in _STARTS if f"moved-{start}" in arrays]
-    times, trained = arrays["times"], int(arrays["trained"])
-    places, texts = np.where(times > 0, times, times[1] / 3), [f"{time:,}" for time in times]
+    times = arrays["times"]
+    trained = int(arrays["trained"])
+    places = np.where(times > 0, times, times[1] / 3)
+    texts = [f"{time:,}" for time in times]
     strips = -(-len(starts) // 2)
+    # strips of images as high as their images are wide
     strip = (drawing.page() / 2 - 0.3) * _CHAINS / len(times) + 0.35
-    figure, panels = drawing.panels(
-        title, 3.6 + strip * strips, 4 + len(starts), 2, height_ratios=[1.6, 1.6, *[strip] * strips]
-    )
+    heights = [1.6, 1.6, *[strip] * strips]
+    height = 3.6 + strip * strips
+    figure, panels = drawing.panels(title, height, 4 + len(starts), 2, height_ratios=heights)
     rows: list[dict[str, Any]] = []
-    for axes, (quantity, (name, unit)) in zip(panels, _CURVES.items(), strict=False):
+    pairs = zip(panels, _CURVES.items(), strict=False)
+    for axes, (quantity, (name, unit)) in pairs:
         drawn = []
         for number, start in enumerate(starts):
             values = arrays[f"{quantity}-{start}"].astype("float64")
             means = values if values.ndim == 1 else values.mean(axis=1)
-            means = means - arrays["energy-test"].mean() * (quantity == "energy")
-            axes.plot(places, means, label=_STARTS[start], **drawing.line(number))
+            if quantity == "energy":
+                means = means - arrays["energy-test"].mean()
+            style = drawing.line(number)
+            axes.plot(places, means, label=_STARTS[start], **style)
             # noise itself is far away, and its curve comes in from above
             drawn.append(means[start == "noise" :])
-            rows += rows_of({"steps": times, "value": means}, quantity=quantity, start=start)
-        axes.axvline(
-            trained,
-            color=drawing.BLACK,
-            linewidth=drawing.HAIR,
-            linestyle=":",
-            label="steps in training",
-        )
-        low, high = np.concatenate(drawn).min(), np.concatenate(drawn).max()
+            columns = {"steps": times, "value": means}
+            rows += rows_of(columns, quantity=quantity, start=start)
+        style = {"color": drawing.BLACK, "linewidth": drawing.HAIR, "linestyle": ":"}
+        axes.axvline(trained, label="steps in training", **style)
+        low = np.concatenate(drawn).min()
+        high = np.concatenate(drawn).max()
         margin = 0.06 * (high - low)
-        axes.set(
-            xscale="log",
-            xlabel="steps",
-            ylabel=unit,
-            title=drawing.above(name, 2),
-            ylim=(low - margin, high + margin),
-        )
+        ylim = (low - margin, high + margin)
+        axes.set(xscale="log", xlabel="steps", ylabel=unit, ylim=ylim)
+        axes.set_title(drawing.above(name, 2))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xticks(places, texts)
     for axes, start in zip(panels[4:], starts, strict=True):
         images = arrays[f"images-{start}"][:, :_CHAINS].swapaxes(0, 1)
-        places = np.arange(images.shape[0] * images.shape[1]).reshape(images.shape[:2])
-        picture = sheet(images.reshape(-1, *images.shape[2:]), places)
+        chains, count, *shape = images.shape
+        picture_places = np.arange(chains * count).reshape(chains, count)
+        picture = sheet(images.reshape(-1, *shape), picture_places)
         draw_sheet(axes, picture)
-        axes.set_xticks((np.arange(len(times)) + 0.5) * picture.shape[1] / len(times), texts)
+        middles = np.arange(len(times)) + 0.5
+        axes.set_xticks(middles * picture.shape[1] / len(times), texts)
         axes.set(title=_STARTS[start], xlabel="steps")
     drawing.legend_below(figure, panels[0], columns=4)
     return Drawing(figure, rows)

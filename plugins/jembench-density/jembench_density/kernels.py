@@ -68,22 +68,26 @@ class KernelDensity(nn.Module):
         squared[torch.arange(len(left)), left] = torch.inf  # its own kernel
 
         def loss(log_bandwidth: float) -> float:
-            self.bandwidth = torch.tensor(math.exp(log_bandwidth), device=x.device)
-            return -float(self._log_kernels(squared).logsumexp(dim=1).mean())
+            bandwidth = math.exp(log_bandwidth)
+            self.bandwidth = torch.tensor(bandwidth, device=x.device)
+            log_likelihoods = self._log_kernels(squared).logsumexp(dim=1)
+            return -float(log_likelihoods.mean())
 
         low, high = self.data.bounds
         narrowest = dequantisation.level_width((low, high)) / 2
-        loss(minimize_scalar(loss, bounds=(math.log(narrowest), math.log(high - low))).x)
+        bounds = (math.log(narrowest), math.log(high - low))
+        loss(minimize_scalar(loss, bounds=bounds).x)
 
     def log_prob(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
-        """Return log p(x) within the bounds in nats; beyond them, the same formula."""
-        log_kernels = self._log_kernels(_squared_distances(x.flatten(1), self.centres))
-        return log_kernels.logsumexp(dim=1) - math.log(len(self.centres))
+        """Return log p(x) within the bounds in nats; beyond, the same formula."""
+        squared = _squared_distances(x.flatten(1), self.centres)
+        log_sum = self._log_kernels(squared).logsumexp(dim=1)
+        return log_sum - math.log(len(self.centres))
 
     def sample(
         self, n: int, y: Tensor | None = None, *, generator: Generator
     ) -> Float[Tensor, "n C H W"]:
-        """Draw n images exactly: a training image, and truncated Gaussian noise by inversion.
+        """Draw n images exactly, by truncated Gaussian noise on training images.
 
         Raises:
             SpecError: for labels.
@@ -93,25 +97,30 @@ class KernelDensity(nn.Module):
                 "kde has no classes, so that it draws no images of a class. Leave the labels out."
             )
         device = generator.device
-        centres = self.centres[
-            torch.randint(len(self.centres), (n,), generator=generator, device=device)
-        ]
+        size = (n,)
+        drawn = torch.randint(len(self.centres), size, generator=generator, device=device)
+        centres = self.centres[drawn]
         below, above = self._tails(centres)
         uniform = torch.rand(centres.shape, generator=generator, device=device)
-        x: Tensor = centres + self.bandwidth * ndtri(below + uniform * (above - below))
-        return x.clamp(*self.data.bounds).view(n, *self.data.shape)
+        within = below + uniform * (above - below)
+        x: Tensor = centres + self.bandwidth * ndtri(within)
+        low, high = self.data.bounds
+        return x.clamp(low, high).view(n, *self.data.shape)
 
     def _log_kernels(self, squared: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
         below, above = self._tails(self.centres)
         masses: Tensor = math.sqrt(2 * math.pi) * self.bandwidth * (above - below)
-        log_kernels: Tensor = -squared / (2 * self.bandwidth**2) - masses.log().sum(dim=1)
+        log_masses = masses.log().sum(dim=1)
+        log_kernels: Tensor = -squared / (2 * self.bandwidth**2) - log_masses
         # those of no weight are raised: their exp would be subnormal, which takes ten times as long
-        return torch.maximum(log_kernels, log_kernels.amax(dim=1, keepdim=True) - NEGLIGIBLE)
+        highest = log_kernels.amax(dim=1, keepdim=True)
+        return torch.maximum(log_kernels, highest - NEGLIGIBLE)
 
     def _tails(self, centres: Float[Tensor, "N D"]) -> tuple[Tensor, Tensor]:
-        """Return the distribution functions of the kernels at the lower and at the upper bound."""
+        """Return the distribution functions of kernels at both bounds."""
         low, high = self.data.bounds
-        return ndtr((low - centres) / self.bandwidth), ndtr((high - centres) / self.bandwidth)
+        below = ndtr((low - centres) / self.bandwidth)
+        return below, ndtr((high - centres) / self.bandwidth)
 
 
 def _squared_distances(a: Float[Tensor, "B D"], b: Float[Tensor, "N D"]) -> Float[Tensor, "B N"]:

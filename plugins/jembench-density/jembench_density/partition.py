@@ -85,9 +85,9 @@ class LogZ(Metric):
     @property
     def requires(self) -> frozenset[Need]:
         """A differentiable energy, and samples unless a sampler draws them."""
-        return frozenset(
-            {"energy", "gradients"} if self.sampler else {"energy", "gradients", "samples"}
-        )
+        if self.sampler:
+            return frozenset({"energy", "gradients"})
+        return frozenset({"energy", "gradients", "samples"})
 
     def check(self, planned: Planned) -> None:
         """Check that the model will have samples."""
@@ -101,11 +101,12 @@ class LogZ(Metric):
 
         arrays, details, source = self._anneal(evaluation)
         energy = evaluation.predictions.read("energy").double()
-        for values, images in (
-            (energy, "test images"),
-            (arrays["forward"], "noise"),
-            (arrays["reverse"], "samples"),
-        ):
+        readings = {
+            "test images": energy,
+            "noise": arrays["forward"],
+            "samples": arrays["reverse"],
+        }
+        for images, values in readings.items():
             require_finite(values, "energies", images)
         arrays["log2-px"] = -dequantisation.bits_per_dim(-energy, evaluation.data.spec)
         numbers = {name: values.cpu().numpy() for name, values in arrays.items()}
@@ -116,40 +117,51 @@ class LogZ(Metric):
             remedy = f"{reason} Raise temperatures (now {self.temperatures:,})."
             details["undefined"] = {"log-z": remedy, "log-likelihood": remedy}
         parts = describe_test_images(len(energy)) | {"source": source}
-        measured = self.measurement(
-            evaluation, numbers, estimates=estimates, parts=parts, details=details
-        )
+        described: dict[str, Any] = {"estimates": estimates, "parts": parts, "details": details}
+        measured = self.measurement(evaluation, numbers, **described)
         return dataclasses.replace(measured, values=self._with_ess(measured))
 
     def _with_ess(self, measured: Measurement) -> dict[str, Value]:
-        """Add the effective sample size, and the interval of both bounds to log Z."""
+        """Add the effective sample size and the interval of log Z."""
         values = dict(measured.values)
         bounds = [values.pop(label) for label in BOUNDS]
         sizes = effective_sizes(measured.arrays["forward"], measured.arrays["reverse"])
         ess = Value(min(sizes), None, None, self.chains, "", "higher")
         if self.resamples and "log-z" in values:
-            ends = [end for bound in bounds for end in (bound.low, bound.high) if end is not None]
-            values["log-z"] = values["log-z"]._replace(low=min(ends), high=max(ends))
-        return dict(zip(BOUNDS, bounds, strict=True)) | {"log-z-ess": ess} | values
+            ends = []
+            for bound in bounds:
+                ends += [end for end in (bound.low, bound.high) if end is not None]
+            log_z = values["log-z"]
+            values["log-z"] = log_z._replace(low=min(ends), high=max(ends))
+        first = dict(zip(BOUNDS, bounds, strict=True))
+        return first | {"log-z-ess": ess} | values
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return both bounds, and if they have converged log Z and the log-likelihood."""
-        forward, reverse, log2_px = arrays["forward"], arrays["reverse"], arrays["log2-px"]
-        sizes, bits = (len(forward), len(reverse)), float(arrays["dimensions"]) * math.log(2)
+        """Return both bounds, and log Z and log-likelihood if they converged."""
+        forward = arrays["forward"]
+        reverse = arrays["reverse"]
+        log2_px = arrays["log2-px"]
+        sizes = (len(forward), len(reverse))
+        bits = float(arrays["dimensions"]) * math.log(2)
+
+        def lower(drawn: Indices) -> Array:
+            return log_mean_exp(forward[drawn])
+
+        def upper(drawn: Indices) -> Array:
+            return -log_mean_exp(-reverse[drawn])
 
         def middle(drawn: Indices, drawn_reverse: Indices) -> Array:
-            return (log_mean_exp(forward[drawn]) - log_mean_exp(-reverse[drawn_reverse])) / 2
+            return (lower(drawn) + upper(drawn_reverse)) / 2
 
-        statistics = {
-            "log-z-lower": Resampling(lambda drawn: log_mean_exp(forward[drawn]), sizes[:1]),
-            "log-z-upper": Resampling(lambda drawn: -log_mean_exp(-reverse[drawn]), sizes[1:]),
-            "log-z": Resampling(middle, sizes),
+        def log_likelihood(images: Indices, *drawn: Indices) -> Array:
+            return log2_px[images].mean(axis=1) - middle(*drawn) / bits
+
+        estimates = {
+            "log-z-lower": Estimate(Resampling(lower, sizes[:1]), "nats"),
+            "log-z-upper": Estimate(Resampling(upper, sizes[1:]), "nats"),
+            "log-z": Estimate(Resampling(middle, sizes), "nats"),
         }
-        estimates = {label: Estimate(statistic, "nats") for label, statistic in statistics.items()}
-        of_images = Resampling(
-            lambda images, *drawn: log2_px[images].mean(axis=1) - middle(*drawn) / bits,
-            (len(log2_px), *sizes),
-        )
+        of_images = Resampling(log_likelihood, (len(log2_px), *sizes))
         estimates["log-likelihood"] = Estimate(of_images, "bits", "higher", len(log2_px))
         if not_converged(forward, reverse, self.effective):
             return {label: estimates[label] for label in BOUNDS}
@@ -165,26 +177,31 @@ class LogZ(Metric):
         from jembench.sampling.starts import UniformStart
         from jembench_density.annealing import Annealing
 
-        data, uniform = evaluation.data.spec, UniformStart(evaluation.data.spec)
+        data = evaluation.data.spec
+        uniform = UniformStart(data)
+        device = evaluation.device
         generator = evaluation.services.generator(self.name)
         energy = batched(grad_energy(evaluation.model), data)
-        path = Annealing(
-            energy, data.bounds, temperatures=self.temperatures, leapfrog=self.leapfrog
-        )
-        path.adapt(uniform.draw(PILOT_CHAINS, None, generator).to(evaluation.device), generator)
-        forward, rate = path.run(
-            uniform.draw(self.chains, None, generator).to(evaluation.device), generator
-        )
+        low, high = data.bounds
+        lengths = {"temperatures": self.temperatures, "leapfrog": self.leapfrog}
+        path = Annealing(energy, data.bounds, **lengths)
+        # a pilot run sets the steps
+        pilot = uniform.draw(PILOT_CHAINS, None, generator).to(device)
+        path.adapt(pilot, generator)
+        # forth from uniform images, back from samples
+        noise = uniform.draw(self.chains, None, generator).to(device)
+        forward, rate = path.run(noise, generator)
         samples, source = self._samples(evaluation, generator)
         if source != EXACT:
             samples = path.equilibrate(samples, generator)
         reverse, rate_back = path.run(samples, generator, reverse=True)
-        log_volume = data.dimensions * math.log(data.bounds[1] - data.bounds[0])
+        log_volume = data.dimensions * math.log(high - low)
         arrays = {"forward": log_volume + forward, "reverse": log_volume - reverse}
-        return arrays, {"acceptance": [rate, rate_back], "passes": path.passes}, source
+        details = {"acceptance": [rate, rate_back], "passes": path.passes}
+        return arrays, details, source
 
     def _samples(self, evaluation: Evaluation, generator: Generator) -> tuple[Tensor, str]:
-        """Return the starts of the way back (B, C, H, W) and their source.
+        """Return starts of the way back (B, C, H, W) and their source.
 
         They are direct samples of a density inside of the box if there are enough. Else half are
         the model's samples and half test images, whose modes chains from noise may all have missed.
@@ -195,56 +212,61 @@ class LogZ(Metric):
         from jembench.models.capabilities import capabilities
         from jembench.parts import seeds
 
-        device, (low, high) = evaluation.device, evaluation.data.spec.bounds
+        device = evaluation.device
+        low, high = evaluation.data.spec.bounds
         has_density = "log_prob" in capabilities(evaluation.model)
         if has_density and isinstance(evaluation.model, Generative) and not self.sampler:
             seed = int(torch.randint(2**62, (), generator=generator))
+            on_device = seeds.seeded(seed, device)
             with torch.no_grad():
-                x = evaluation.model.sample(
-                    DRAWS * self.chains, generator=seeds.seeded(seed, device)
-                )
-            inside = x[((x > low) & (x < high)).flatten(1).all(dim=1)][: self.chains]
+                x = evaluation.model.sample(DRAWS * self.chains, generator=on_device)
+            is_inside = (x > low) & (x < high)
+            inside = x[is_inside.flatten(1).all(dim=1)][: self.chains]
             if len(inside) == self.chains:
                 return inside, EXACT
         images, _, source, _ = evaluation.samples(Source(sampler=self.sampler))
-        test, half = evaluation.data.part("test").images, self.chains // 2
-        chosen = (
-            pool[torch.randint(len(pool), (n,), generator=generator)]
-            for pool, n in ((images, self.chains - half), (test, half))
-        )
-        return to_float(torch.cat([*chosen]), (low, high)).to(device), f"{source}+test-images"
+        test = evaluation.data.part("test").images
+        half = self.chains // 2
+        chosen = []
+        for pool, n in ((images, self.chains - half), (test, half)):
+            places = torch.randint(len(pool), (n,), generator=generator)
+            chosen.append(pool[places])
+        starts = to_float(torch.cat(chosen), (low, high)).to(device)
+        return starts, f"{source}+test-images"
 
 
 def log_mean_exp(values: Array) -> Array:
     """Return the log of the mean of exp along the last axis."""
     from scipy.special import logsumexp
 
-    result: Array = logsumexp(values, axis=-1) - math.log(values.shape[-1])
+    total = logsumexp(values, axis=-1)
+    result: Array = total - math.log(values.shape[-1])
     return result
 
 
 def effective_sizes(forward: Array, reverse: Array) -> tuple[float, float]:
-    """Return the effective sample size (sum w)^2 / sum w^2 of each direction's weights (B,)."""
+    """Return the effective sample size (sum w)^2 / sum w^2 of each direction."""
     from scipy.special import logsumexp
 
-    forth, back = (
-        math.exp(2 * logsumexp(values) - logsumexp(2 * values)) for values in (forward, -reverse)
-    )
-    return forth, back
+    def size(log_weights: Array) -> float:
+        return math.exp(2 * logsumexp(log_weights) - logsumexp(2 * log_weights))
+
+    return size(forward), size(-reverse)
 
 
 def not_converged(forward: Array, reverse: Array, least: int) -> str:
-    """Return why the bounds of chains' estimates (B,) have not converged; empty: they have.
+    """Return why the bounds of estimates (B,) have not converged; empty if they have.
 
     By the delta method, the variance of a bound is 1 / ESS - 1 / B. It is too small where the
     largest weights were not drawn, so that a least ESS is required as well.
     """
-    low, high = float(log_mean_exp(forward)), -float(log_mean_exp(-reverse))
+    low = float(log_mean_exp(forward))
+    high = -float(log_mean_exp(-reverse))
     bounds = f"not converged: the bounds of log Z, {low:,.4g} and {high:,.4g} nats,"
     sizes = effective_sizes(forward, reverse)
     if min(sizes) < least:
-        found = " and ".join(f"{size:.3g}" for size in sizes)
-        return f"{bounds} have effective sample sizes of {found}, below {least:,}."
+        written = " and ".join(f"{size:.3g}" for size in sizes)
+        return f"{bounds} have effective sample sizes of {written}, below {least:,}."
     variances = [1 / size - 1 / len(forward) for size in sizes]
     if abs(low - high) > Z95 * math.sqrt(sum(variances)):
         return f"{bounds} differ by more than their errors."

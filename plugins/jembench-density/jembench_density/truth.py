@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from jembench.interfaces.evaluation import Data
+    from jembench.metrics.base import Array
+    from jembench.stats.intervals import Indices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,53 +62,52 @@ class DensityError(Metric):
         known(planned)
 
     def arrays(self, evaluation: Evaluation) -> Arrays:
-        """Return log p(x) of test images and of all cells, and the samples' true posteriors."""
+        """Return log p(x) of test images and cells, and samples' true posteriors."""
         import torch
 
         from jembench.models.capabilities import capabilities
 
-        truth, data, test = (
-            known(evaluation.data),
-            evaluation.data.spec,
-            evaluation.data.part("test").images,
-        )
-        arrays = {
-            "log-px": log_px(evaluation),
-            "true-log-px": _log_joint(truth, test, data).logsumexp(1).numpy(),
-        }
+        truth = known(evaluation.data)
+        data = evaluation.data.spec
+        test = evaluation.data.part("test").images
+        true_log_px = _log_joint(truth, test, data).logsumexp(1)
+        arrays = {"log-px": log_px(evaluation), "true-log-px": true_log_px.numpy()}
         if data.dimensions <= 2:
             cells = all_cells(data.shape)
-            arrays["log-cells"] = torch.from_numpy(log_px(evaluation, cells)).log_softmax(0).numpy()
-            arrays["true-cells"] = _log_joint(truth, cells, data).logsumexp(1).softmax(0).numpy()
+            log_cells = torch.from_numpy(log_px(evaluation, cells))
+            arrays["log-cells"] = log_cells.log_softmax(0).numpy()
+            true_cells = _log_joint(truth, cells, data).logsumexp(1)
+            arrays["true-cells"] = true_cells.softmax(0).numpy()
             arrays["test"] = test.flatten(1).numpy()
         if "samples" in capabilities(evaluation.model):
             samples = evaluation.samples().images
             arrays["samples"] = samples.flatten(1).numpy()
-            arrays["posteriors"] = _log_joint(truth, samples, data).softmax(1).numpy()
-            arrays["shares"] = torch.as_tensor(truth.shares).double().numpy()
+            posteriors = _log_joint(truth, samples, data).softmax(1)
+            arrays["posteriors"] = posteriors.numpy()
+            shares = torch.as_tensor(truth.shares)
+            arrays["shares"] = shares.double().numpy()
         return arrays
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the model; sums over all cells have no interval."""
         measured = self.measurement(evaluation, self.arrays(evaluation))
-        return dataclasses.replace(
-            measured, values={**_of_cells(measured.arrays), **measured.values}
-        )
+        values = {**_of_cells(measured.arrays), **measured.values}
+        return dataclasses.replace(measured, values=values)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the values that depend on test images or samples."""
         error = arrays["log-px"] - arrays["true-log-px"]
-        spread = Resampling(
-            lambda drawn: error[drawn].std(axis=1), (len(error),), (0.0, float("inf"))
-        )
+        size = (len(error),)
+        spread = Resampling(lambda drawn: error[drawn].std(axis=1), size, (0.0, float("inf")))
         estimates = {"log-px-error": Estimate(spread, "nats", "lower")}
         if "posteriors" in arrays:
-            posteriors, shares = arrays["posteriors"], arrays["shares"]
-            mass = Resampling(
-                lambda drawn: abs(posteriors[drawn].mean(axis=1) - shares).sum(axis=1) / 2,
-                (len(posteriors),),
-                (0, 1),
-            )
+            posteriors = arrays["posteriors"]
+            shares = arrays["shares"]
+
+            def misplaced(drawn: Indices) -> Array:
+                return abs(posteriors[drawn].mean(axis=1) - shares).sum(axis=1) / 2
+
+            mass = Resampling(misplaced, (len(posteriors),), (0, 1))
             estimates["mode-mass"] = Estimate(mass, "", "lower")
         return estimates
 
@@ -126,34 +127,37 @@ def known(data: Data | Planned) -> Truth:
 
 
 def all_cells(shape: tuple[int, int, int]) -> Tensor:
-    """Return every image of a shape with one or two numbers, uint8 (M, C, H, W).
+    """Return each image of a shape with one or two numbers, uint8 (M, C, H, W).
 
     The last number changes fastest.
     """
     import torch
 
     levels = torch.arange(256, dtype=torch.uint8)
-    return torch.cartesian_prod(*[levels] * math.prod(shape)).view(-1, *shape)
+    images = torch.cartesian_prod(*[levels] * math.prod(shape))
+    return images.view(-1, *shape)
 
 
 def _log_joint(truth: Truth, images: Tensor, data: DataSpec) -> Tensor:
-    """Return the true log p(x, k) of images, uint8 (N, C, H, W): float64 (N, K), nats."""
+    """Return the true log p(x, k) of images (N, C, H, W): float64 (N, K), nats."""
     from jembench.data.pixels import to_float
 
-    return truth.log_joint(to_float(images.cpu(), data.bounds)).double()
+    x = to_float(images.cpu(), data.bounds)
+    return truth.log_joint(x).double()
 
 
 def _of_cells(arrays: Arrays) -> dict[str, Value]:
-    """Return the values that are sums over all cells; none for images of more than two numbers."""
+    """Return the sums over all cells; none for images of more than two numbers."""
     import numpy as np
     from scipy.special import xlogy
 
     if "true-cells" not in arrays:
         return {}
-    p, log_q = arrays["true-cells"], arrays["log-cells"]
-    kl, variation = float((xlogy(p, p) - p * log_q).sum()), float(abs(p - np.exp(log_q)).sum() / 2)
-    values = {"kl": (kl, "nats"), "total-variation": (variation, "")}
+    p = arrays["true-cells"]
+    log_q = arrays["log-cells"]
+    kl = float((xlogy(p, p) - p * log_q).sum())
+    variation = abs(p - np.exp(log_q)).sum() / 2
     return {
-        label: Value(value, None, None, len(p), unit, "lower")
-        for label, (value, unit) in values.items()
+        "kl": Value(kl, None, None, len(p), "nats", "lower"),
+        "total-variation": Value(float(variation), None, None, len(p), "", "lower"),
     }

@@ -21,42 +21,49 @@ def seeded(seed=0):
 
 def fitted(data, x):
     model = KernelDensity(data)
-    model.fit(x.view(-1, *data.shape), None, generator=seeded(1))
+    images = x.view(-1, *data.shape)
+    model.fit(images, None, generator=seeded(1))
     return model
 
 
 @pytest.fixture(scope="module")
 def inner():
     """Fit images so far from the bounds that no kernel is cut off."""
-    return fitted(PLANE, 0.1 * torch.randn(200, 2, generator=seeded()))
+    images = 0.1 * torch.randn(200, 2, generator=seeded())
+    return fitted(PLANE, images)
 
 
 def test_far_from_the_bounds_it_is_that_of_scikit_learn_with_its_bandwidth(inner):
-    images, h = inner.centres.double().numpy(), float(inner.bandwidth)
+    images = inner.centres.double().numpy()
+    h = float(inner.bandwidth)
     x = 0.2 * torch.randn(50, 2, 1, 1, generator=seeded(2))
-    expected = Reference(bandwidth=h).fit(images).score_samples(x.flatten(1))
+    reference = Reference(bandwidth=h).fit(images)
+    expected = reference.score_samples(x.flatten(1))
     np.testing.assert_allclose(inner.log_prob(x), expected, atol=1e-4)
-    near = {"bandwidth": [h * factor for factor in (0.9, 0.97, 1, 1.03, 1.1)]}
-    assert (
-        GridSearchCV(Reference(), near, cv=LeaveOneOut()).fit(images).best_params_["bandwidth"] == h
-    )
+    near = [h * factor for factor in (0.9, 0.97, 1, 1.03, 1.1)]
+    search = GridSearchCV(Reference(), {"bandwidth": near}, cv=LeaveOneOut())
+    assert search.fit(images).best_params_["bandwidth"] == h
 
 
 def test_at_the_bounds_kernels_are_truncated_normal_distributions_and_samples_exact():
-    model = fitted(LINE, torch.tensor([-1.0, -0.9, -0.2, 0.1, 0.7, 1.0]))
-    h, centres = float(model.bandwidth), model.centres.flatten().double().numpy()
+    images = torch.tensor([-1.0, -0.9, -0.2, 0.1, 0.7, 1.0])
+    model = fitted(LINE, images)
+    h = float(model.bandwidth)
+    centres = model.centres.flatten().double().numpy()
     kernels = [stats.truncnorm((-1 - c) / h, (1 - c) / h, c, h) for c in centres]
     x = torch.linspace(-1, 1, 41)
-    expected = np.log(np.mean([kernel.pdf(x.double().numpy()) for kernel in kernels], axis=0))
-    np.testing.assert_allclose(model.log_prob(x.view(-1, 1, 1, 1)), expected, atol=1e-5)
+    at = x.double().numpy()
+    densities = [kernel.pdf(at) for kernel in kernels]
+    expected = np.log(np.mean(densities, axis=0))
+    measured = model.log_prob(x.view(-1, 1, 1, 1))
+    np.testing.assert_allclose(measured, expected, atol=1e-5)
     drawn = model.sample(2000, generator=seeded(3)).flatten().numpy()
     assert np.abs(drawn).max() <= 1
-    assert (
-        stats.kstest(
-            drawn, lambda at: np.mean([kernel.cdf(at) for kernel in kernels], axis=0)
-        ).pvalue
-        > 0.01
-    )
+
+    def distribution(at):
+        return np.mean([kernel.cdf(at) for kernel in kernels], axis=0)
+
+    assert stats.kstest(drawn, distribution).pvalue > 0.01
 
 
 def test_its_result_is_in_its_buffers_and_it_has_no_classes(inner):
@@ -65,7 +72,8 @@ def test_its_result_is_in_its_buffers_and_it_has_no_classes(inner):
     copied.load_state_dict(inner.state_dict())
     x = torch.zeros(3, 2, 1, 1)
     assert torch.equal(copied.log_prob(x), inner.log_prob(x))
-    assert inner.sample(5, generator=seeded()).shape == (5, 2, 1, 1)
+    drawn = inner.sample(5, generator=seeded())
+    assert drawn.shape == (5, 2, 1, 1)
     with pytest.raises(SpecError, match="kde has no classes"):
         inner.sample(5, torch.zeros(5, dtype=torch.int64), generator=seeded())
 

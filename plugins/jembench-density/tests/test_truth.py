@@ -13,9 +13,8 @@ from jembench.running.planned import PlannedFit
 from jembench_density.truth import DensityError
 
 PLANE = DataSpec(name="plane", shape=(2, 1, 1), num_classes=1)
-TEST = torch.tensor([[100, 120], [130, 128], [140, 90], [128, 128]], dtype=torch.uint8).view(
-    -1, 2, 1, 1
-)
+LEVELS = torch.tensor([[100, 120], [130, 128], [140, 90], [128, 128]], dtype=torch.uint8)
+TEST = LEVELS.view(-1, 2, 1, 1)
 
 
 class Gaussian:
@@ -26,13 +25,16 @@ class Gaussian:
     shares = (1.0,)
 
     def __init__(self, mean, std):
-        self.mean, self.std = torch.tensor(mean).view(2, 1, 1), std
+        self.mean = torch.tensor(mean).view(2, 1, 1)
+        self.std = std
 
     def energy(self, x, y=None):
-        return (x.double() - self.mean).square().flatten(1).sum(1) / (2 * self.std**2) + 3
+        distance = (x.double() - self.mean).square().flatten(1).sum(1)
+        return distance / (2 * self.std**2) + 3
 
     def log_joint(self, x):
-        return 3 - math.log(2 * math.pi * self.std**2) - self.energy(x)[:, None]
+        log_z = math.log(2 * math.pi * self.std**2)
+        return 3 - log_z - self.energy(x)[:, None]
 
 
 class Exact:
@@ -47,9 +49,9 @@ class Exact:
     def sample(self, n, y=None, *, generator): ...
 
 
-def evaluated(model, truth, spec, test, **given):
+def evaluated(model, truth, spec, test, **options):
     sets = {"test": test}
-    made = FakeEvaluation(model=model, truth=truth, spec=spec, sets=sets, labels=None, **given)
+    made = FakeEvaluation(model=model, truth=truth, spec=spec, sets=sets, labels=None, **options)
     made.test_energies = made.read("energy", test)
     return made
 
@@ -59,56 +61,61 @@ def values(evaluation):
 
 
 def test_one_gaussian_against_another_has_the_divergences_of_the_closed_forms():
-    narrow, wide = Gaussian([0.1, -0.05], 0.1), Gaussian([0.0, 0.0], 0.15)
-    found = values(evaluated(wide, narrow, PLANE, TEST))
+    narrow = Gaussian([0.1, -0.05], 0.1)
+    wide = Gaussian([0.0, 0.0], 0.15)
+    measured = values(evaluated(wide, narrow, PLANE, TEST))
     ratio = (0.1 / 0.15) ** 2
-    assert found["kl"].value == pytest.approx(
-        ratio - 1 - math.log(ratio) + 0.0125 / (2 * 0.15**2), rel=1e-6
-    )
-    shifted = values(evaluated(Gaussian([0.13, -0.01], 0.1), narrow, PLANE, TEST))
-    assert shifted["total-variation"].value == pytest.approx(2 * norm.cdf(0.05 / 0.2) - 1, rel=1e-3)
+    kl = ratio - 1 - math.log(ratio) + 0.0125 / (2 * 0.15**2)
+    assert measured["kl"].value == pytest.approx(kl, rel=1e-6)
+    moved = Gaussian([0.13, -0.01], 0.1)
+    shifted = values(evaluated(moved, narrow, PLANE, TEST))
+    variation = 2 * norm.cdf(0.05 / 0.2) - 1
+    assert shifted["total-variation"].value == pytest.approx(variation, rel=1e-3)
     assert {"kl", "total-variation", "log-px-error"} == shifted.keys()  # it has no samples
-    assert (found["kl"].low, found["kl"].n, found["kl"].unit, found["kl"].better) == (
-        None,
-        65536,
-        "nats",
-        "lower",
-    )
+    assert measured["kl"].low is None
+    assert measured["kl"].n == 65536
+    assert measured["kl"].unit == "nats"
+    assert measured["kl"].better == "lower"
 
 
 def test_the_error_of_log_px_is_its_deviation_up_to_a_constant():
-    truth, model = Gaussian([0.0, 0.0], 0.1), Gaussian([0.02, 0.0], 0.1)
+    truth = Gaussian([0.0, 0.0], 0.1)
+    model = Gaussian([0.02, 0.0], 0.1)
     x = TEST[:, 0, 0, 0].double() * 2 / 255 - 1
-    found = values(evaluated(model, truth, PLANE, TEST))["log-px-error"]
+    measured = values(evaluated(model, truth, PLANE, TEST))["log-px-error"]
     # the slope is .02 / .1^2
-    assert found.value == pytest.approx(float((2 * x).std(correction=0)), rel=1e-5)
-    assert found.low < found.value < found.high
+    deviation = float((2 * x).std(correction=0))
+    assert measured.value == pytest.approx(deviation, rel=1e-5)
+    assert measured.low < measured.value < measured.high
 
 
 @pytest.mark.parametrize("kind", ["rings", "checkerboard", "gaussians", "images"])
 def test_the_truth_has_no_error(kind):
     dataset = toy(kind=kind)
     test = dataset.split("test").images
-    found = values(evaluated(Exact(dataset), dataset.truth, dataset.spec, test, sampled=test))
-    assert set(found) == {"log-px-error", "mode-mass"} | (
-        {"kl", "total-variation"} if kind != "images" else set()
-    )
-    assert all(
-        found[label].value == pytest.approx(0, abs=2e-5) for label in found.keys() - {"mode-mass"}
-    )
-    assert 0 < found["mode-mass"].value < 0.04
+    model = Exact(dataset)
+    measured = values(evaluated(model, dataset.truth, dataset.spec, test, sampled=test))
+    of_cells = {"kl", "total-variation"} if kind != "images" else set()
+    assert set(measured) == {"log-px-error", "mode-mass"} | of_cells
+    for label in measured.keys() - {"mode-mass"}:
+        assert measured[label].value == pytest.approx(0, abs=2e-5)
+    assert 0 < measured["mode-mass"].value < 0.04
 
 
 def test_the_mass_of_modes_is_counted_by_the_true_posterior():
     dataset = toy(kind="gaussians")
-    centres = torch.tensor([[210, 128], [45, 128], [128, 210]], dtype=torch.uint8).view(-1, 2, 1, 1)
+    levels = torch.tensor([[210, 128], [45, 128], [128, 210]], dtype=torch.uint8)
+    centres = levels.view(-1, 2, 1, 1)
     sampled = centres[[0] * 5 + [1] * 4 + [2]]  # shares of .5, .4 and .1 where each mode has .125
-    found = values(
-        evaluated(Exact(dataset), dataset.truth, dataset.spec, centres, sampled=sampled)
-    )["mode-mass"]
-    assert found.value == pytest.approx((0.375 + 0.275 + 0.025 + 5 * 0.125) / 2, abs=1e-4)
-    assert found.low < found.value < found.high
-    assert (found.n, found.unit, found.better) == (10, "", "lower")
+    model = Exact(dataset)
+    evaluation = evaluated(model, dataset.truth, dataset.spec, centres, sampled=sampled)
+    measured = values(evaluation)["mode-mass"]
+    expected = (0.375 + 0.275 + 0.025 + 5 * 0.125) / 2
+    assert measured.value == pytest.approx(expected, abs=1e-4)
+    assert measured.low < measured.value < measured.high
+    assert measured.n == 10
+    assert measured.unit == ""
+    assert measured.better == "lower"
 
 
 def test_it_is_not_defined_for_data_whose_density_is_unknown():
@@ -121,10 +128,10 @@ def test_it_is_not_defined_for_data_whose_density_is_unknown():
 @pytest.mark.parametrize("kind", ["rings", None])
 def test_a_plan_knows_whether_it_is_defined(kind):
     dataset = toy(kind=kind) if kind else digits()
-    planned = PlannedFit(dataset=dataset, test=Split(TEST, None), fetching=False)
-    with (
-        contextlib.nullcontext()
-        if kind
-        else pytest.raises(NotApplicable, match="density of digits is not known")
-    ):
+    test = Split(TEST, None)
+    planned = PlannedFit(dataset=dataset, test=test, fetching=False)
+    expected = contextlib.nullcontext()
+    if not kind:
+        expected = pytest.raises(NotApplicable, match="density of digits is not known")
+    with expected:
         DensityError().check(planned)

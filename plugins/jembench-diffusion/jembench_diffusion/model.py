@@ -84,8 +84,12 @@ class DiffusionClassifier(nn.Module):
         eta: float,
     ) -> None:
         super().__init__()
-        self.data, self.net, self.timesteps = data, net, timesteps
-        self.evaluations, self.sampling_steps, self.eta = evaluations, sampling_steps, eta
+        self.data = data
+        self.net = net
+        self.timesteps = timesteps
+        self.evaluations = evaluations
+        self.sampling_steps = sampling_steps
+        self.eta = eta
         gamma = log_noise_to_signal(schedule, timesteps)
         weight = torch.cat([torch.full((1,), 0.5, dtype=gamma.dtype), gamma.diff().expm1() / 2])
         constants = {
@@ -112,7 +116,8 @@ class DiffusionClassifier(nn.Module):
         Ho et al. (2020), equation 14.
         """
         x, y = batch.x_labelled, batch.y_labelled
-        t, noise = torch.randint(self.timesteps, (len(x),), device=x.device), torch.randn_like(x)
+        t = torch.randint(self.timesteps, (len(x),), device=x.device)
+        noise = torch.randn_like(x)
         error = (self.predict(self.noised(x, t, noise), t, y) - noise).square().mean()
         return Loss(error, {"error": error.detach()})
 
@@ -156,10 +161,12 @@ class DiffusionClassifier(nn.Module):
 
         Song et al. (2021), equation 12.
         """
-        shape, device = (len(y), *self.data.shape), generator.device
+        shape = (len(y), *self.data.shape)
+        device = generator.device
         x = torch.randn(shape, generator=generator, device=device)
         times = torch.linspace(self.timesteps - 1, 0, self.sampling_steps).round().long().tolist()
-        for t, s in zip(times, [*times[1:], None], strict=True):
+        pairs = zip(times, [*times[1:], None], strict=True)
+        for t, s in pairs:
             noise = self.predict(x, torch.full((len(y),), t, device=device), y)
             clean = ((x - self.sigma[t] * noise) / self.alpha[t]).clamp(*self.data.bounds)
             if s is None:
@@ -193,7 +200,8 @@ class DiffusionDensity(densities.ByBayes, DiffusionClassifier):
             (scale * self.weight[t] * e for t, e in self.errors(x)),
             torch.zeros((), device=x.device),
         )
-        alpha, sigma = self.alpha[-1], self.sigma[-1]
+        alpha = self.alpha[-1]
+        sigma = self.sigma[-1]
         to_prior = (sigma.square() + (alpha * x).square() - 1 - 2 * sigma.log()).flatten(1).sum(
             dim=1
         ) / 2

@@ -28,7 +28,8 @@ def build(text: str, data: DataSpec, timesteps: int) -> nn.Module:
         SpecError: if there is none, or a U-Net cannot have the width or the images.
     """
     if match := _NAMED.fullmatch(text):
-        kind, width = match[1], int(match[2])
+        kind = match[1]
+        width = int(match[2])
         if kind == "mlp":
             return Perceptron(data, width, timesteps)
         if width % _GROUPS or any(size % 4 for size in data.shape[1:]):
@@ -56,7 +57,8 @@ class Condition(nn.Module):
 
     def __init__(self, data: DataSpec, size: int, timesteps: int) -> None:
         super().__init__()
-        self.size, self.scale = size, 1000 / timesteps
+        self.size = size
+        self.scale = 1000 / timesteps
         self.time = nn.Sequential(nn.Linear(size, size), nn.SiLU(), nn.Linear(size, size))
         self.classes = nn.Embedding(data.num_classes, size)
 
@@ -83,8 +85,10 @@ class Perceptron(nn.Module):
         )
 
     def forward(self, x: Tensor, t: Tensor, y: Tensor) -> Tensor:
-        condition, hidden = self.condition(t, y), self.first(x.flatten(1))
-        for norm, modulation, layer in zip(self.norms, self.modulations, self.layers, strict=True):
+        condition = self.condition(t, y)
+        hidden = self.first(x.flatten(1))
+        triples = zip(self.norms, self.modulations, self.layers, strict=True)
+        for norm, modulation, layer in triples:
             scale, shift = modulation(condition).chunk(2, dim=1)
             hidden = hidden + layer(norm(hidden) * (1 + scale) + shift)
         noise: Tensor = self.last(F.silu(hidden)).view_as(x)
@@ -122,7 +126,8 @@ class UNet(nn.Module):
 
     def __init__(self, data: DataSpec, width: int, timesteps: int) -> None:
         super().__init__()
-        channels, size = (width, 2 * width, 2 * width), 4 * width
+        channels = (width, 2 * width, 2 * width)
+        size = 4 * width
         self.condition = Condition(data, size, timesteps)
         self.first = nn.Conv2d(data.shape[0], width, 3, padding=1)
         pairs = list(zip((width, *channels), channels, strict=False))
@@ -136,7 +141,9 @@ class UNet(nn.Module):
         )
 
     def forward(self, x: Tensor, t: Tensor, y: Tensor) -> Tensor:
-        condition, hidden, kept = self.condition(t, y), self.first(x), []
+        condition = self.condition(t, y)
+        hidden = self.first(x)
+        kept = []
         for level, block in enumerate(self.down):
             hidden = block(hidden if level == 0 else F.avg_pool2d(hidden, 2), condition)
             kept.append(hidden)

@@ -60,7 +60,8 @@ def log_normal(x):
 
 def bound(x, model):
     """The bound of every class with the expectation over eps in closed form."""
-    a2, s2 = model.alpha.double().square(), model.sigma.double().square()
+    a2 = model.alpha.double().square()
+    s2 = model.sigma.double().square()
     squares = (x[:, None] - MEANS).flatten(2).square().sum(2).double()
     total = -D / 2 * math.log(2 * math.pi * s2[0] / a2[0])
     for t in range(len(a2)):
@@ -118,7 +119,8 @@ def test_uniform_logits_are_mean_squared_errors_with_noise_shared_by_classes(ima
 def test_samples_have_the_moments_of_their_class(eta):
     model = optimal(steps=300, eta=eta)
     y = torch.arange(3).repeat_interleave(200)
-    x = model.sample(600, y, generator=torch.Generator().manual_seed(0)).view(3, 200, D)
+    generator = torch.Generator().manual_seed(0)
+    x = model.sample(600, y, generator=generator).view(3, 200, D)
     assert torch.allclose(x.mean(1), MEANS.flatten(1), atol=0.04)
     assert torch.allclose(x.std(1), torch.full((3, D), SPREAD), atol=0.03)
 
@@ -142,9 +144,8 @@ def test_a_training_step_is_that_of_adam_on_the_gradient_in_closed_form():
     out in NumPy.
     """
     model = DiffusionClassifier(DATA, Affine(), 20, "linear", 2, 2, 0.0)
-    pixels = torch.randint(
-        256, (5, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
-    )
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(256, (5, *DATA.shape), dtype=torch.uint8, generator=generator)
     recipe = recipes.load(
         "diffusion-digits", ["batch_size=5", "data.noise=0", "schedule.warmup_iterations=0"]
     )
@@ -154,11 +155,13 @@ def test_a_training_step_is_that_of_adam_on_the_gradient_in_closed_form():
     batch = trainer.batches.draw()
     trainer.batches.draw = lambda: batch
     with seeds.drawing(0, trainer._chance("network")):
-        t, noise = torch.randint(20, (5,)).numpy(), torch.randn(5, D).double().numpy()
+        t = torch.randint(20, (5,)).numpy()
+        noise = torch.randn(5, D).double().numpy()
     weight, slope, bias = before = [
         each.detach().double().numpy() for each in model.net.parameters()
     ]
-    x, y = batch.x_labelled.double().flatten(1).numpy(), np.eye(3)[batch.y_labelled.numpy()]
+    x = batch.x_labelled.double().flatten(1).numpy()
+    y = np.eye(3)[batch.y_labelled.numpy()]
 
     signal = np.cumprod(1 - 50 * np.linspace(1e-4, 0.02, 20))[t, None]
     noisy = np.sqrt(signal) * x + np.sqrt(1 - signal) * noise
@@ -174,7 +177,8 @@ def test_a_training_step_is_that_of_adam_on_the_gradient_in_closed_form():
     ):
         # both moments of the first step are unbiased
         stepped = old - rate * gradient / (np.abs(gradient) + 1e-8)
-        np.testing.assert_allclose(new.detach().numpy(), stepped, atol=1e-6)
+        measured = new.detach().numpy()
+        np.testing.assert_allclose(measured, stepped, atol=1e-6)
         # .1 is the first decay
         np.testing.assert_allclose(mean.numpy(), 0.1 * old + 0.9 * stepped, atol=1e-6)
 

@@ -43,7 +43,8 @@ class ClassOffset(Metric):
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return eta squared."""
-        scores, classes = arrays["log-px"], arrays["predicted"]
+        scores = arrays["log-px"]
+        classes = arrays["predicted"]
 
         def eta_squared(drawn: Indices) -> Array:
             return variance_between(scores[drawn], classes[drawn])
@@ -70,7 +71,8 @@ class GivenClass(NamedTuple):
         energy, logits = (
             evaluation.predictions.read(each, images, noise).cpu() for each in ("energy", "logits")
         )
-        log_px, predicted = -energy.double(), logits.argmax(dim=1)
+        log_px = -energy.double()
+        predicted = logits.argmax(dim=1)
         offsets = torch.full(
             (evaluation.data.spec.num_classes,), float(log_px.mean()), dtype=torch.float64
         )

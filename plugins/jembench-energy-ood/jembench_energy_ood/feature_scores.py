@@ -82,7 +82,8 @@ def features_of(evaluation: Evaluation, images: str, noise: float) -> tuple[Last
     from jembench.data.pixels import content_hash, to_float
     from jembench.models import predictions
 
-    pixels, data = evaluation.data.images(images), evaluation.data.spec
+    pixels = evaluation.data.images(images)
+    data = evaluation.data.spec
 
     def compute() -> dict[str, Tensor]:
         shown = predictions.noisy(pixels, noise, data.bounds) if noise else pixels
@@ -93,7 +94,8 @@ def features_of(evaluation: Evaluation, images: str, noise: float) -> tuple[Last
 
         with torch.no_grad():
             passes = predictions.in_parts(one_pass, len(pixels), evaluation.device, data.shape)
-            layer, features = passes[0][0], torch.cat([features for _, features in passes])
+            layer = passes[0][0]
+            features = torch.cat([features for _, features in passes])
             bias = layer(torch.zeros_like(features[:1]))[0]  # which the layer may lack
         return {
             "weight": layer.weight.detach().cpu(),

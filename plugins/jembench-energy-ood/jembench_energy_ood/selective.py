@@ -56,7 +56,8 @@ class Selective(ScoredClasses):
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the areas, their excess over the optimum, and the risk at the coverage, in %."""
-        ranks, wrong = ranks_of(arrays["score"]), ~arrays["correct"].astype(bool)
+        ranks = ranks_of(arrays["score"])
+        wrong = ~arrays["correct"].astype(bool)
         n = len(ranks)
 
         def of(value: Callable[[Curve], float], *, excess: bool = False) -> Estimate:
@@ -72,7 +73,8 @@ class Selective(ScoredClasses):
 
         risk = of(lambda found: found.selective_at(self.coverage))
         # images, each of which is an error or not
-        kept = risk.resampling._replace(trials=math.ceil(self.coverage * n))
+        trials = math.ceil(self.coverage * n)
+        kept = risk.resampling._replace(trials=trials)
         return {
             "aurc": of(Curve.aurc),
             "augrc": of(Curve.augrc),

@@ -33,7 +33,8 @@ def curves(results: Sequence[Result]) -> Drawing:
     rows: list[dict[str, Any]] = []
     for index, result in enumerate(results):
         wrong = ~result.arrays["correct"].astype(bool)
-        found, best = curve(ranks_of(result.arrays["score"]), wrong), best_curve(wrong)
+        found = curve(ranks_of(result.arrays["score"]), wrong)
+        best = best_curve(wrong)
         style = {**drawing.line(index, result.colour), "marker": ""}
         first = None if index else "errors withdrawn first"
         for axes, risk in zip(panels, _RISKS, strict=True):

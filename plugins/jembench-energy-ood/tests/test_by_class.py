@@ -35,7 +35,8 @@ def test_it_is_that_of_an_analysis_of_variance(offset):
     assert value.value == pytest.approx(1 - within / ((whole - whole.mean()) ** 2).sum())
     assert 0 <= value.low <= value.value <= value.high <= 1
     assert value.low < value.high
-    assert (value.n, value.unit) == (90, "")
+    assert value.n == 90
+    assert value.unit == ""
 
 
 @pytest.mark.parametrize(
@@ -52,10 +53,8 @@ def test_its_ends(log_px, share):
 @pytest.fixture
 def evaluation():
     """Readings of 40 test images, 30 outliers and 50 validation images."""
-    generator, sizes = (
-        torch.Generator().manual_seed(0),
-        {"test": 40, "inverted": 30, "validation": 50},
-    )
+    generator = torch.Generator().manual_seed(0)
+    sizes = {"test": 40, "inverted": 30, "validation": 50}
     readings = {}
     for name, n in sizes.items():
         readings["logits", name] = 3 * torch.randn(n, 3, generator=generator)

@@ -27,7 +27,8 @@ def make(options="", seed=0):
 
 
 def images(n, seed=0):
-    return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(seed)) * 2 - 1
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(n, *DATA.shape, generator=generator) * 2 - 1
 
 
 @parametrize(check_model("energy-finetuned:net=small-4"))
@@ -48,7 +49,9 @@ def test_the_loss_and_a_step_by_hand(norm):
     model.prepare([images(3)])
     again = make(f"norm={norm}")
     again.load_state_dict(model.state_dict())
-    x, y, outliers = images(4), torch.tensor([0, 3, 1, 1]), images(6, 1)
+    x = images(4)
+    y = torch.tensor([0, 3, 1, 1])
+    outliers = images(6, 1)
     loss = model.train().training_loss(Batch(x, x, y), Negatives(outliers, None))
 
     logits = again.train().net(torch.cat([x, outliers]))
@@ -62,7 +65,8 @@ def test_the_loss_and_a_step_by_hand(norm):
         optimizer = torch.optim.SGD(one.parameters(), 0.01, momentum=0.9, nesterov=True)
         value.backward()
         optimizer.step()
-    for one, other in zip(model.parameters(), again.parameters(), strict=True):
+    pairs = zip(model.parameters(), again.parameters(), strict=True)
+    for one, other in pairs:
         torch.testing.assert_close(one, other)
 
 
@@ -99,9 +103,7 @@ def test_the_published_constants():
     sizes = recipe.data.labelled_batch, recipe.batch_size, recipe.epochs
     assert sizes == (128, 256, 10)
     optimizer = recipe.optimizer
-    assert (optimizer.name, optimizer.learning_rate, optimizer.momentum) == (
-        "sgd:nesterov=true",
-        1e-3,
-        0.9,
-    )
+    assert optimizer.name == "sgd:nesterov=true"
+    assert optimizer.learning_rate == 1e-3
+    assert optimizer.momentum == 0.9
     assert registry.resolve("models", "energy-finetuned").arguments["weight"] == 0.1

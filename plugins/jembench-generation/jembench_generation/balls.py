@@ -70,7 +70,8 @@ class Balls:
     def __init__(self, points: Tensor, centres: Tensor, neighbours: int) -> None:
         self.neighbours = neighbours
         self.others, self.indices = nearest_others(centres, _KEPT_PER_NEIGHBOUR * neighbours)
-        smallest, largest = self.others[:, neighbours - 1], self.others[:, -1]
+        smallest = self.others[:, neighbours - 1]
+        largest = self.others[:, -1]
         self.always = np.empty((len(points), len(centres)), dtype=bool)  # inside in every resample
         undecided = []
         for rows in self._blocks():
@@ -119,7 +120,8 @@ class Balls:
         around = np.concatenate(
             [balls @ self.always[rows].T.astype(np.float32) for rows in self._blocks()], axis=1
         )
-        for sums, drawn, (point, centre) in zip(around, balls, self._decided(balls), strict=True):
+        triples = zip(around, balls, self._decided(balls), strict=True)
+        for sums, drawn, (point, centre) in triples:
             sums += np.bincount(point, drawn[centre], len(sums))
         return around
 
@@ -128,7 +130,8 @@ class Balls:
         inside = np.zeros_like(balls)
         for rows in self._blocks():
             inside += points[:, rows] @ self.always[rows].astype(np.float32)
-        for sums, drawn, (point, centre) in zip(inside, points, self._decided(balls), strict=True):
+        triples = zip(inside, points, self._decided(balls), strict=True)
+        for sums, drawn, (point, centre) in triples:
             sums += np.bincount(centre, drawn[point], len(sums))
         return inside
 

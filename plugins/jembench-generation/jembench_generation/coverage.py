@@ -43,7 +43,8 @@ class PRC(ReferenceMetric):
         from jembench_generation.balls import Balls, precision_recall
 
         def inside(value: float, judged: Tensor, manifold: Tensor) -> Estimate:
-            balls, n = Balls(judged, manifold, self.neighbours), len(judged)
+            balls = Balls(judged, manifold, self.neighbours)
+            n = len(judged)
             resampling = Resampling(balls.precision(), (n, len(manifold)), (0.0, 100.0), n)
             return Estimate(resampling, "%", "higher", n, 100 * value)
 

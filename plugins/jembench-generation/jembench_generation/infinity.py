@@ -48,7 +48,8 @@ class FIDInfinity(FID):
         """
         import numpy as np
 
-        sizes, rng = (sample.n, len(real)), np.random.default_rng(0)
+        sizes = (sample.n, len(real))
+        rng = np.random.default_rng(0)
         statistic = extrapolated_fid(sample.features.pool, real)
         (value,) = statistic(*(rng.permutation(size)[None] for size in sizes))
         estimate = Estimate(Resampling(statistic, sizes), "", "lower", sample.n, float(value))
@@ -66,7 +67,8 @@ def extrapolated_fid(generated: Tensor, reference: Tensor) -> Statistic:
 
     from jembench.metrics.feature_scores import resampled_fid
 
-    fids, weights = resampled_fid(generated, reference), np.linalg.pinv(np.vander(PARTS, 2))[1]
+    fids = resampled_fid(generated, reference)
+    weights = np.linalg.pinv(np.vander(PARTS, 2))[1]
 
     def distances(drawn_samples: Indices, drawn_real: Indices) -> Array:
         extrapolated = np.zeros(len(drawn_samples))

@@ -58,7 +58,8 @@ class Memorisation(FeatureMetric):
         """Measure the distances and the cells of samples and test images."""
         from jembench_generation.balls import nearest_others
 
-        sample, device = generated(evaluation, self.features, self), evaluation.device
+        sample = generated(evaluation, self.features, self)
+        device = evaluation.device
         parts = map(evaluation.data.images, ("train", "test"))
         train, test = (pool_of(evaluation, self.features, images, "images") for images in parts)
         self.require(sample.n, None, "", 0)
@@ -129,7 +130,8 @@ def distances_in_cells(
     of_train = partition.predict(sets[0])
 
     def within(features: Array) -> InCells:
-        cell, distance = partition.predict(features), np.empty(len(features))
+        cell = partition.predict(features)
+        distance = np.empty(len(features))
         for number in np.unique(cell):
             pools = features[cell == number], sets[0][of_train == number]
             nearest_in_cell = nearest(*map(torch.from_numpy, pools), device)
@@ -159,14 +161,17 @@ def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array)
         raise NotApplicable(f"No cell with test images has more than {FEW} samples. Lower cells.")
 
     def mean_score(drawn: Indices, drawn_test: Indices) -> float:
-        scores, weights = list[float](), list[int]()
+        scores = list[float]()
+        weights = list[int]()
         for number in large:
             samples = distance[drawn][cell[drawn] == number]
             test = of_test[drawn_test][test_cell[drawn_test] == number]
             if len(samples) and len(test):
                 scores.append(rank_score(samples, test))
                 weights.append(len(test))
-        return float(np.average(scores, weights=weights)) if scores else 0.0
+        if scores:
+            return float(np.average(scores, weights=weights))
+        return 0.0
 
     return lambda drawn, drawn_test: np.array(
         [mean_score(*rows) for rows in zip(drawn, drawn_test, strict=True)]
@@ -182,7 +187,9 @@ def rank_score(samples: Array, test: Array) -> float:
     """
     import numpy as np
 
-    n, m, ordered = len(samples), len(test), np.sort(test)
+    n = len(samples)
+    m = len(test)
+    ordered = np.sort(test)
     larger = (
         ordered.searchsorted(samples, "left") + ordered.searchsorted(samples, "right")
     ).sum() / 2

@@ -66,7 +66,8 @@ class Neighbours(FeatureMetric):
         import torch
 
         sample = generated(evaluation, self.features, self)
-        train, test = evaluation.data.images("train"), evaluation.data.part("test").images
+        train = evaluation.data.images("train")
+        test = evaluation.data.part("test").images
         self.require_test_images(len(test))
         arrays = self._distances(evaluation, sample, train, test)
         closest = arrays[sample.label("distance")].argsort(kind="stable")[:SHOWN]
@@ -86,8 +87,10 @@ class Neighbours(FeatureMetric):
             for name in arrays
             if name.startswith("test-distance")
         ]:
-            distance, of_test = arrays[f"distance{space}"], arrays[f"test-distance{space}"]
-            n, sizes = len(distance), (len(distance), len(of_test))
+            distance = arrays[f"distance{space}"]
+            of_test = arrays[f"test-distance{space}"]
+            n = len(distance)
+            sizes = (len(distance), len(of_test))
             shares = Resampling(memorised(distance, of_test), sizes, (0.0, 100.0), n)
             ratios = Resampling(median_ratio(distance, of_test), sizes, (0.0, float("inf")))
             estimates[f"memorised{space}"] = Estimate(shares, "%", "lower", n)

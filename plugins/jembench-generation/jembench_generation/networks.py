@@ -69,14 +69,13 @@ def _transformer(weights: dict[str, Tensor]) -> Any:
 
     gammas = [name for name in weights if name.endswith(".gamma")]
     for name in gammas:
-        gamma, layer = (
-            weights.pop(name),
-            name.replace("ls1.gamma", "attn.proj").replace("ls2.gamma", "mlp.fc2"),
-        )
+        gamma = weights.pop(name)
+        layer = name.replace("ls1.gamma", "attn.proj").replace("ls2.gamma", "mlp.fc2")
         weights[f"{layer}.weight"] *= gamma[:, None]
         weights[f"{layer}.bias"] *= gamma
     del weights["mask_token"]
-    embedding, width = weights["pos_embed"], weights["norm.weight"].numel()
+    embedding = weights["pos_embed"]
+    width = weights["norm.weight"].numel()
     side = math.isqrt(embedding.shape[1])
     grid = embedding[:, 1:].reshape(1, side, side, width).permute(0, 3, 1, 2)
     patches = F.interpolate(grid, scale_factor=16.1 / side, mode="bicubic").flatten(2).mT

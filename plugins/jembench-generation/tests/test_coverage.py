@@ -12,9 +12,8 @@ from jembench_generation.balls import Balls, OpenBalls, precision_recall
 
 
 def features(n, seed, shift=0.0, dimensions=4):
-    x = torch.randn(
-        n, dimensions, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    )
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, dimensions, generator=generator, dtype=torch.float64)
     return x + shift
 
 
@@ -27,7 +26,8 @@ def coverage_in_sklearn(judged, manifold, k):
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_precision_and_recall_agree_with_scikit_learns_neighbours(k):
-    generated, real = features(80, 0, shift=0.5), features(120, 1)
+    generated = features(80, 0, shift=0.5)
+    real = features(120, 1)
     expected = coverage_in_sklearn(generated, real, k), coverage_in_sklearn(real, generated, k)
     # torch-fidelity: float32 mean
     assert precision_recall(generated, real, k) == pytest.approx(expected, abs=1e-7)
@@ -42,7 +42,8 @@ def test_the_same_images_are_precise_and_complete_and_far_ones_neither():
 @pytest.mark.parametrize("k", [1, 3])
 def test_copies_in_a_resample_do_not_shrink_the_balls(k, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", 32)
-    judged, manifold = features(40, 0), features(60, 1)
+    judged = features(40, 0)
+    manifold = features(60, 1)
     drawn = np.random.default_rng(0).integers(60, size=60)
     distinct = np.unique(drawn)
     expected = 100 * coverage_in_sklearn(judged, manifold[distinct], k)
@@ -67,16 +68,15 @@ def density_coverage(generated, real, k):
 
 
 def values(generated, real, k):
-    balls, whole = (
-        OpenBalls(generated, real, k),
-        (np.arange(len(generated))[None], np.arange(len(real))[None]),
-    )
+    balls = OpenBalls(generated, real, k)
+    whole = (np.arange(len(generated))[None], np.arange(len(real))[None])
     return float(balls.density()(*whole)[0]), float(balls.coverage()(*whole)[0])
 
 
 @pytest.mark.parametrize("k", [1, 5])
 def test_density_and_coverage_agree_with_their_definitions(k):
-    generated, real = features(80, 0, shift=0.5), features(120, 1)
+    generated = features(80, 0, shift=0.5)
+    real = features(120, 1)
     assert values(generated, real, k) == pytest.approx(density_coverage(generated, real, k))
 
 
@@ -95,12 +95,11 @@ def test_resamples_agree_with_the_definitions_where_points_are_inside_most_balls
     scale, monkeypatch
 ):
     monkeypatch.setattr(module, "_BLOCK", 32)
-    generated, real, rng = (
-        scale * features(80, 0, dimensions=8),
-        features(120, 1, dimensions=8),
-        np.random.default_rng(0),
-    )
-    drawn, drawn_real = rng.integers(80, size=(5, 80)), rng.integers(120, size=(5, 120))
+    generated = scale * features(80, 0, dimensions=8)
+    real = features(120, 1, dimensions=8)
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(80, size=(5, 80))
+    drawn_real = rng.integers(120, size=(5, 120))
     balls = OpenBalls(generated, real, 3)
     assert balls.always.any(), "some pairs are inside in every resample"
     assert len(balls.point) > 0, "and some in a part of them"
@@ -128,7 +127,8 @@ def test_rounding_errors_of_float32_features_move_no_copy_into_a_ball():
 
 @pytest.mark.parametrize("value", ["precision", "density", "coverage"])
 def test_the_spread_of_resamples_is_that_of_independent_sets(value):
-    whole, rng = (np.arange(100)[None], np.arange(120)[None]), np.random.default_rng(0)
+    whole = (np.arange(100)[None], np.arange(120)[None])
+    rng = np.random.default_rng(0)
     statistics = [
         getattr(
             OpenBalls(features(100, 3 * seed, 0.5, 8), features(120, 3 * seed + 1, 0.0, 8), 3),

@@ -25,8 +25,12 @@ def test_a_bias_in_proportion_to_1_over_n_is_taken_off(monkeypatch):
 
 @pytest.mark.parametrize("shift", [0.0, 0.5])
 def test_the_extrapolated_distance_of_normal_features_is_the_closed_form(shift):
-    rng, d, n = np.random.default_rng(0), 8, 200
-    everything, plain, found = np.arange(n)[None], [], []
+    rng = np.random.default_rng(0)
+    d = 8
+    n = 200
+    everything = np.arange(n)[None]
+    plain = []
+    found = []
     for _ in range(40):
         a, b = (torch.from_numpy(rng.normal(mean, 1, (n, d))) for mean in (shift, 0.0))
         plain += [*resampled_fid(a, b)(everything, everything)]
@@ -46,7 +50,8 @@ def test_the_order_in_which_images_come_does_not_decide_their_parts():
     """Sorted by content, as they come, the thirds would be of images that are alike."""
     rng = np.random.default_rng(1)
     a, b = (torch.from_numpy(rng.normal(size=(300, 4))) for _ in range(2))
-    a, b = a[a[:, 0].argsort()], b[b[:, 0].argsort(descending=True)]
+    a = a[a[:, 0].argsort()]
+    b = b[b[:, 0].argsort(descending=True)]
     assert abs(scored(a, b)) < 0.2
 
 

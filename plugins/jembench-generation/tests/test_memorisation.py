@@ -22,15 +22,18 @@ def test_the_score_of_ranks_is_scipys():
     assert rank_score(samples, test) == pytest.approx(
         (u - (30 * 50 / 2 - 0.5)) / np.sqrt(30 * 50 * 81 / 12)
     )
-    samples, test = rng.random(30), rng.random(50)
+    samples = rng.random(30)
+    test = rng.random(50)
     p = mannwhitneyu(samples, test, alternative="less", method="asymptotic").pvalue
     assert norm.cdf(rank_score(samples, test)) == pytest.approx(p)
 
 
 def test_c_t_is_the_mean_of_the_cells_by_test_images_without_cells_of_few_samples():
     rng = np.random.default_rng(0)
-    distance, of_test = rng.random(100), rng.random(80)
-    cell, test_cell = np.repeat([0, 1, 2], [50, 30, 20]), np.repeat([0, 1, 2], [20, 40, 20])
+    distance = rng.random(100)
+    of_test = rng.random(80)
+    cell = np.repeat([0, 1, 2], [50, 30, 20])
+    test_cell = np.repeat([0, 1, 2], [20, 40, 20])
     scores = [
         rank_score(distance[cell == number], of_test[test_cell == number]) for number in (0, 1)
     ]
@@ -46,10 +49,8 @@ def test_c_t_is_the_mean_of_the_cells_by_test_images_without_cells_of_few_sample
     assert found(*drawn) == resample(np.arange(100)[None], np.arange(80)[None])
     # 21 samples in the first cell
     barely = data_copying(distance[29:51], cell[29:51], of_test, test_cell)
-    samples, tests = (
-        np.array([[*range(20), 21, 21]] * 2),
-        np.stack([np.arange(80), np.full(80, 79)]),
-    )
+    samples = np.array([[*range(20), 21, 21]] * 2)
+    tests = np.stack([np.arange(80), np.full(80, 79)])
     assert barely(samples, tests) == pytest.approx([rank_score(distance[29:49], of_test[:20]), 0])
     with pytest.raises(Unavailable, match="No cell with test images has more than 20 samples"):
         data_copying(distance[:20], cell[:20], of_test, test_cell)(
@@ -71,7 +72,8 @@ def c_t_from_the_definition(train, test, samples, cells, components):
         if len(in_samples) <= 20:
             continue
         of_samples, of_test = (nearest(points, in_train)[0] for points in (in_samples, in_test))
-        n, m = len(of_samples), len(of_test)
+        n = len(of_samples)
+        m = len(of_test)
         u = mannwhitneyu(of_samples, of_test, alternative="less").statistic
         scores.append((u - (n * m / 2 - 0.5)) / np.sqrt(n * m * (n + m + 1) / 12))
         weights.append(m)
@@ -80,9 +82,9 @@ def c_t_from_the_definition(train, test, samples, cells, components):
 
 def test_copies_are_seen_and_new_samples_are_not():
     sets = {"train": random_images(300, 0), "test": random_images(200, 1)}
-    evaluation = FakeEvaluation(
-        sets=sets, sampled=random_images(150, 2), network=PixelFeatures("net", 8)
-    )
+    sampled = random_images(150, 2)
+    network = PixelFeatures("net", 8)
+    evaluation = FakeEvaluation(sets=sets, sampled=sampled, network=network)
     metric = Memorisation(resamples=50)
     new = metric.compute(evaluation)
     assert new.protocol == (

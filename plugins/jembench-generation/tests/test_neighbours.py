@@ -22,7 +22,8 @@ METRIC = Neighbours(resamples=50)
 def evaluation():
     """300 training and 200 test images, and 150 samples that are as fresh as the test images."""
     sets = {"train": random_images(300, 0), "test": random_images(200, 1)}
-    return FakeEvaluation(sets=sets, sampled=random_images(150, 2), network=PixelFeatures("net", 8))
+    sampled = random_images(150, 2)
+    return FakeEvaluation(sets=sets, sampled=sampled, network=PixelFeatures("net", 8))
 
 
 def brute_force(images, train):
@@ -34,20 +35,18 @@ def brute_force(images, train):
 @pytest.mark.parametrize("kind", ["pixels", "features"])
 def test_the_nearest_agree_with_brute_force_and_with_scikit_learn(kind, block, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", block)
-    images, train = (
-        random_images(60, 0, 100, 140).flatten(1),
-        random_images(90, 1, 100, 140).flatten(1),
-    )
+    images = random_images(60, 0, 100, 140).flatten(1)
+    train = random_images(90, 1, 100, 140).flatten(1)
     if kind == "features":
-        images, train = images.double() / 255 + 1000, train.double() / 255 + 1000
+        images = images.double() / 255 + 1000
+        train = train.double() / 255 + 1000
     found = nearest(images, train, CPU)
     distance, which = brute_force(images.numpy(), train.numpy())
     np.testing.assert_allclose(found.distance.numpy(), distance, rtol=1e-12)
     np.testing.assert_array_equal(found.position.numpy(), which)
     by_tree = NearestNeighbors(n_neighbors=1, algorithm="kd_tree").fit(train.double().numpy())
-    np.testing.assert_allclose(
-        found.distance.numpy(), by_tree.kneighbors(images.double().numpy())[0][:, 0], rtol=1e-9
-    )
+    expected = by_tree.kneighbors(images.double().numpy())[0][:, 0]
+    np.testing.assert_allclose(found.distance.numpy(), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("block", [2, 1024])
@@ -114,7 +113,8 @@ def test_the_pairs_that_are_shown_are_the_nearest_by_features(evaluation):
         - found.arrays["neighbours"].reshape(32, 16)[:, :8] / 255,
         axis=1,
     )
-    np.testing.assert_allclose(of_pairs, np.sort(found.arrays["distance-net"])[:32], atol=1e-6)
+    expected = np.sort(found.arrays["distance-net"])[:32]
+    np.testing.assert_allclose(of_pairs, expected, atol=1e-6)
 
 
 def test_of_fresh_samples_the_interval_nearly_always_holds_one_percent():
@@ -124,7 +124,8 @@ def test_of_fresh_samples_the_interval_nearly_always_holds_one_percent():
     rng = np.random.default_rng(0)
     held = alone = 0
     for _ in range(200):
-        distance, of_test = rng.random(5000), rng.random(400)
+        distance = rng.random(5000)
+        of_test = rng.random(400)
         statistic = memorised(distance, of_test)
         share = float(statistic(np.arange(5000)[None], np.arange(400)[None])[0])
         resampling = intervals.Resampling(statistic, (5000, 400), (0.0, 100.0), 5000)

@@ -119,7 +119,9 @@ def multiscale_flow(
     flows: list[list[nn.Module]] = []
     priors: list[densities.ClassGaussians] = []
     for level in range(1, levels + 1):
-        channels, height, width = 4 * channels, height // 2, width // 2
+        channels = 4 * channels
+        height = height // 2
+        width = width // 2
         pieces = [piece for _ in range(steps) for piece in _step(channels, hidden)]
         flows.append([*pieces, Squeeze()])
         channels = channels if level == levels else channels // 2

@@ -57,7 +57,8 @@ def actnorms(model):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-9)])
 @torch.no_grad()
 def test_forward_undoes_inverse(dtype, tolerance):
-    flow, x = make().to(dtype).flow, draw(dtype=dtype)
+    flow = make().to(dtype).flow
+    x = draw(dtype=dtype)
     latents, log_det = flow.inverse_and_log_det(x)
     back, back_log_det = flow.forward_and_log_det(latents)
     assert back.dtype == dtype
@@ -66,16 +67,17 @@ def test_forward_undoes_inverse(dtype, tolerance):
 
 
 def test_log_det_is_that_of_the_jacobian():
-    flow, x = make().double().flow, draw(2, dtype=torch.float64)
+    flow = make().double().flow
+    x = draw(2, dtype=torch.float64)
 
     def latents(image):
         return torch.cat([z.flatten() for z in flow.inverse_and_log_det(image[None])[0]])
 
-    for image, log_det in zip(x, flow.inverse_and_log_det(x)[1], strict=True):
+    pairs = zip(x, flow.inverse_and_log_det(x)[1], strict=True)
+    for image, log_det in pairs:
         jacobian = torch.autograd.functional.jacobian(latents, image).reshape(16, 16)
-        torch.testing.assert_close(
-            torch.linalg.slogdet(jacobian).logabsdet, log_det.detach(), rtol=0, atol=1e-10
-        )
+        measured = torch.linalg.slogdet(jacobian).logabsdet
+        torch.testing.assert_close(measured, log_det.detach(), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("conditional", [True, False])
@@ -95,20 +97,25 @@ def test_density_integrates_to_one(conditional):
 
 @torch.no_grad()
 def test_density_changes_with_the_units_of_x():
-    wide, narrow = DATA, DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, bounds=(0.0, 1.0))
+    wide = DATA
+    narrow = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, bounds=(0.0, 1.0))
     x = draw(dtype=torch.float64)
     gain = make(narrow).double().log_prob((x + 1) / 2) - make(wide).double().log_prob(x)
-    torch.testing.assert_close(gain, torch.full_like(gain, 16 * math.log(2)))
+    expected = torch.full_like(gain, 16 * math.log(2))
+    torch.testing.assert_close(gain, expected)
 
 
 @torch.no_grad()
 def test_bayes_rule_from_one_evaluation_for_each_class():
-    model, x = make().double(), draw(dtype=torch.float64)
+    model = make().double()
+    x = draw(dtype=torch.float64)
     each = torch.stack([model.log_prob(x, torch.full((6,), k)) for k in range(3)], dim=1)
     density = each.exp()
     assert (each[:, 0] - each[:, 1]).abs().min() > 1e-3
-    torch.testing.assert_close(model.log_prob(x).exp(), density.mean(dim=1))
-    torch.testing.assert_close(model.logits(x).softmax(1), density / density.sum(1, keepdim=True))
+    measured = model.log_prob(x).exp()
+    torch.testing.assert_close(measured, density.mean(dim=1))
+    expected = density / density.sum(1, keepdim=True)
+    torch.testing.assert_close(model.logits(x).softmax(1), expected)
 
 
 def test_first_training_batch_sets_actnorms_and_no_other_does(tmp_path):
@@ -129,7 +136,8 @@ def test_first_training_batch_sets_actnorms_and_no_other_does(tmp_path):
     load_weights(loaded, read(tmp_path / "state"))
     expected = [(layer.s.clone(), layer.t.clone()) for layer in actnorms(model)]
     loaded.train().training_loss(batch(), None)
-    for layer, (s, t) in zip(actnorms(loaded), expected, strict=True):
+    pairs = zip(actnorms(loaded), expected, strict=True)
+    for layer, (s, t) in pairs:
         assert torch.equal(layer.s, s)
         assert torch.equal(layer.t, t)
 
@@ -142,20 +150,22 @@ def test_loss_is_the_mean_negative_log_likelihood_and_trains_every_parameter():
     with torch.no_grad(), seeds.drawing(0, "noise"):
         log_prob = model.log_prob(units.dequantised(draw(), DATA.bounds), batch().y_labelled)
     torch.testing.assert_close(loss.total, -log_prob.mean())
-    torch.testing.assert_close(
-        loss.parts["bits_per_dim"], units.bits_per_dim(log_prob, DATA).mean()
-    )
+    expected = units.bits_per_dim(log_prob, DATA).mean()
+    torch.testing.assert_close(loss.parts["bits_per_dim"], expected)
     assert loss.energies is None
     loss.total.backward()
-    assert all(parameter.grad is not None for parameter in model.parameters())
+    for parameter in model.parameters():
+        assert parameter.grad is not None
 
 
 @torch.no_grad()
 def test_samples_follow_the_generator_alone():
-    model, y = make(), torch.tensor([2, 0, 1])
+    model = make()
+    y = torch.tensor([2, 0, 1])
     state = torch.get_rng_state()
     first, again = (model.sample(3, y, generator=Generator().manual_seed(5)) for _ in range(2))
-    other = model.sample(3, y, generator=Generator().manual_seed(6))
+    generator = Generator().manual_seed(6)
+    other = model.sample(3, y, generator=generator)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(torch.get_rng_state(), state)
@@ -182,8 +192,10 @@ def test_samples_of_a_class_are_likelier_in_it():
 def test_rows_of_a_batch_do_not_depend_on_each_other():
     model = make()
     whole = model.logits(draw())
-    torch.testing.assert_close(whole[2:3], model.logits(draw()[2:3]), atol=1e-4, rtol=0)
-    torch.testing.assert_close(whole.flip(0), model.logits(draw().flip(0)), atol=1e-4, rtol=0)
+    expected = model.logits(draw()[2:3])
+    torch.testing.assert_close(whole[2:3], expected, atol=1e-4, rtol=0)
+    expected = model.logits(draw().flip(0))
+    torch.testing.assert_close(whole.flip(0), expected, atol=1e-4, rtol=0)
 
 
 @torch.no_grad()
@@ -200,9 +212,8 @@ class Noise:
     spec = DATA
 
     def split(self, name):
-        images = torch.randint(
-            256, (5, *DATA.shape), dtype=torch.uint8, generator=Generator().manual_seed(len(name))
-        )
+        generator = Generator().manual_seed(len(name))
+        images = torch.randint(256, (5, *DATA.shape), dtype=torch.uint8, generator=generator)
         return Split(images, torch.zeros(5, dtype=torch.int64))
 
 
@@ -237,7 +248,8 @@ def test_samples_that_are_not_finite_are_reported():
 
 
 def test_what_the_models_are():
-    conditional, plain = make(), make(conditional=False)
+    conditional = make()
+    plain = make(conditional=False)
     assert capabilities(conditional) == {"logits", "energy", "log_prob", "samples"}
     assert capabilities(plain) == {"energy", "log_prob", "samples"}
     assert conditional.chains == plain.chains == "none"

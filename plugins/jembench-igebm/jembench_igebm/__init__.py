@@ -44,7 +44,9 @@ def igebm(
         )
     layers = architecture(net, data, conditional=conditional, width=width)
     energy_net = EnergyNet(data, layers, conditional=conditional)
-    return ConditionalIGEBM(energy_net, l2=l2) if conditional else IGEBM(energy_net, l2=l2)
+    if conditional:
+        return ConditionalIGEBM(energy_net, l2=l2)
+    return IGEBM(energy_net, l2=l2)
 
 
 def igebm_langevin(

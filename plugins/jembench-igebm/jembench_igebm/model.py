@@ -21,7 +21,8 @@ def contrastive_loss(energies: Energies, l2: float, prefix: str = "") -> Loss:
     Du & Mordatch (2019), section 3.3. The parts are ``energy_data`` and ``energy_samples``, each
     with the prefix, and ``l2`` without its weight.
     """
-    data, samples = energies.data.mean(), energies.samples.mean()
+    data = energies.data.mean()
+    samples = energies.samples.mean()
     squares = energies.data.square().mean() + energies.samples.square().mean()
     parts = {f"{prefix}energy_data": data, f"{prefix}energy_samples": samples, "l2": squares}
     return Loss(

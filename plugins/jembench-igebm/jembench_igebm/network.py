@@ -93,11 +93,10 @@ class ResBlock(nn.Module):
         self.bias_2 = nn.Parameter(torch.zeros(rows, channels_out))
         self.conv_2 = SpectralConv2d(channels_out, channels_out, at_most=True)
         self.gain_2 = nn.Parameter(torch.ones(rows, channels_out))
-        self.shortcut = (
-            nn.Identity()
-            if channels_in == channels_out
-            else SpectralConv2d(channels_in, channels_out)
-        )
+        if channels_in == channels_out:
+            self.shortcut = nn.Identity()
+        else:
+            self.shortcut = SpectralConv2d(channels_in, channels_out)
 
     def forward(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None) -> Tensor:
         """Return the next maps.

@@ -104,7 +104,8 @@ class SharedBufferChains(PersistentChains):
         kept = super().kept()
         if kept is None or bool((self.labels == NO_CLASS).any()):
             return kept
-        return kept._replace(y=self.labels.to(kept.x.device, copy=True))
+        y = self.labels.to(kept.x.device, copy=True)
+        return kept._replace(y=y)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the state of the buffer, and the class of each slot."""

@@ -52,14 +52,13 @@ def test_the_published_constants():
     sampler = make()
     assert isinstance(sampler, Sampler)
     langevin = sampler.langevin
-    assert (langevin.steps, langevin.step_size, langevin.noise, langevin.clip) == (
-        60,
-        40,
-        0.01,
-        0.005,
-    )
+    assert langevin.steps == 60
+    assert langevin.step_size == 40
+    assert langevin.noise == 0.01
+    assert langevin.clip == 0.005
     assert langevin.bounds == DATA.bounds
-    assert (sampler.capacity, sampler.reinit) == (10_000, 0.05)
+    assert sampler.capacity == 10_000
+    assert sampler.reinit == 0.05
 
 
 def test_chains_go_on_in_other_classes_and_slots_remember_the_last():
@@ -68,7 +67,8 @@ def test_chains_go_on_in_other_classes_and_slots_remember_the_last():
     first = sampler.init(8, y, generator=generator())
     assert torch.equal(first.y, y)
     assert sorted(first.slots.tolist()) == list(range(8))  # of all classes
-    sampler.finish(first._replace(x=torch.full_like(first.x, 0.25), steps=3))
+    x = torch.full_like(first.x, 0.25)
+    sampler.finish(first._replace(x=x, steps=3))
     second = sampler.init(4, torch.tensor([0, 1, 2, 3]), generator=generator(1))
     assert (second.x == 0.25).all()
     sampler.finish(second)
@@ -92,10 +92,12 @@ def test_a_loaded_sampler_goes_on_as_the_first_would_have():
         sampler.finish(state)
         return sampler.kept()
 
-    first, second = make("buffer=8"), make("buffer=8")
+    first = make("buffer=8")
+    second = make("buffer=8")
     go(first, 0)
     second.load_state_dict({name: tensor.clone() for name, tensor in first.state_dict().items()})
-    for mine, its in zip(go(first, 1), go(second, 1), strict=True):
+    pairs = zip(go(first, 1), go(second, 1), strict=True)
+    for mine, its in pairs:
         assert torch.equal(mine, its) if isinstance(mine, torch.Tensor) else mine == its
 
 

@@ -27,7 +27,8 @@ def make(spec="igebm:width=8", seed=0, data=DATA):
 
 
 def draw(n=4):
-    return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(n, *DATA.shape, generator=generator) * 2 - 1
 
 
 LABELS = torch.tensor([0, 6, 3, 3])
@@ -61,16 +62,19 @@ def test_logits_are_the_energies_of_all_classes_one_by_one():
     looped = torch.stack([-model.energy(x, torch.full((4,), label)) for label in range(7)], dim=1)
     torch.testing.assert_close(model.logits(x), looped, rtol=1e-5, atol=1e-5)
     assert looped.std(1).min() > 1e-3
-    torch.testing.assert_close(model.energy(x), -looped.exp().sum(1).log(), rtol=1e-5, atol=1e-5)
+    expected = -looped.exp().sum(1).log()
+    torch.testing.assert_close(model.energy(x), expected, rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()
 def test_rows_of_a_batch_do_not_depend_on_each_other():
     model, x = make(), draw()
-    torch.testing.assert_close(model.logits(x)[2:3], model.logits(x[2:3]), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(
-        model.energy(x, LABELS)[1:], model.energy(x[1:], LABELS[1:]), rtol=1e-5, atol=1e-5
-    )
+    measured = model.logits(x)[2:3]
+    expected = model.logits(x[2:3])
+    torch.testing.assert_close(measured, expected, rtol=1e-5, atol=1e-5)
+    measured = model.energy(x, LABELS)[1:]
+    expected = model.energy(x[1:], LABELS[1:])
+    torch.testing.assert_close(measured, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_evaluation_changes_nothing_and_repeats_itself():
@@ -79,14 +83,18 @@ def test_evaluation_changes_nothing_and_repeats_itself():
     first, second = (grad_energy(model)(draw(), LABELS) for _ in range(2))
     assert torch.equal(first[0], second[0])
     assert torch.equal(first[1], second[1])
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
     assert torch.equal(make().energy(draw()), model.energy(draw()))
     assert not torch.equal(make(seed=1).energy(draw()), model.energy(draw()))
 
 
 def test_gradients_are_those_of_finite_differences():
-    model = make(data=DataSpec(name="tiny", shape=(1, 4, 4), num_classes=7))
-    x = torch.rand(1, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    shape = (1, 4, 4)
+    data = DataSpec(name="tiny", shape=shape, num_classes=7)
+    model = make(data=data)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(1, 1, 4, 4, generator=generator, dtype=torch.float64)
     block = model.net.blocks["res_optim"].double()
     maps = x.expand(1, 8, 4, 4).contiguous().requires_grad_()
     assert torch.autograd.gradcheck(lambda maps: block(maps, LABELS[1:2]), maps)
@@ -105,7 +113,8 @@ def test_loss_by_hand():
 def test_the_conditional_model_is_trained_on_labelled_data_and_samples_of_classes():
     model = make("igebm:width=8,l2=0.5")
     loss = model.training_loss(BATCH, NEGATIVES)
-    data, samples = model.energy(BATCH.x_labelled, LABELS), model.energy(NEGATIVES.x, NEGATIVES.y)
+    data = model.energy(BATCH.x_labelled, LABELS)
+    samples = model.energy(NEGATIVES.x, NEGATIVES.y)
     expected = data.mean() - samples.mean() + 0.5 * (data.square().mean() + samples.square().mean())
     torch.testing.assert_close(loss.total, expected)
     torch.testing.assert_close(loss.energies.data, data, rtol=1e-5, atol=1e-5)
@@ -118,7 +127,8 @@ def test_the_unconditional_model_is_trained_without_labels():
     loss = model.training_loss(
         Batch(BATCH.x, torch.full_like(BATCH.x, torch.nan), LABELS), NEGATIVES._replace(y=None)
     )
-    data, samples = model.energy(BATCH.x), model.energy(NEGATIVES.x)
+    data = model.energy(BATCH.x)
+    samples = model.energy(NEGATIVES.x)
     expected = data.mean() - samples.mean() + data.square().mean() + samples.square().mean()
     torch.testing.assert_close(loss.total, expected)
     assert set(loss.parts) == {"energy_data", "energy_samples", "l2"}
@@ -176,6 +186,7 @@ def test_training_by_its_own_recipe_moves_weights_and_chains(spec):
     _, starts = trainer.window(2)
     assert trainer.is_finite()
     assert starts is not None
-    assert all(not torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    for name, tensor in model.state_dict().items():
+        assert not torch.equal(tensor, before[name])
     assert (trainer.chains.sampler.kept().ages > 0).sum() >= 32
     assert (trainer.chains.sampler.kept().y is None) == (model.chains == "marginal")

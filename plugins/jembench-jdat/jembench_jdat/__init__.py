@@ -47,6 +47,5 @@ def eb_jdat(
     from jembench_jdat.model import EBJDAT, TermWeights
 
     weights = TermWeights(marginal, gap, clean, adversarial)
-    return EBJDAT(
-        net, data, threat.Attack("linf", eps, steps, step_size), weights, of_code=version == "code"
-    )
+    attack = threat.Attack("linf", eps, steps, step_size)
+    return EBJDAT(net, data, attack, weights, of_code=version == "code")

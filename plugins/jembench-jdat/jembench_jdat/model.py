@@ -43,7 +43,7 @@ class TermWeights(NamedTuple):
 
 
 class EBJDAT(threat.AttackedModel):
-    """EB-JDAT (Jiang et al., CVPR 2026), as its paper or as its code has it.
+    """EB-JDAT (Jiang et al., CVPR 2026) by its paper or its code.
 
     Args:
         net: (B, C, H, W) -> (B, K).
@@ -65,31 +65,30 @@ class EBJDAT(threat.AttackedModel):
         of_code: bool,
     ) -> None:
         super().__init__(net, data)
-        self.attack, self.weights, self.of_code = attack, weights, of_code
+        self.attack = attack
+        self.weights = weights
+        self.of_code = of_code
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the loss, with the share of adversarial images that are classified correctly."""
+        """Return the loss, and the accuracy on adversarial images."""
         marginal, gap, clean, adversarial = self.weights
-        loss = hybrid_loss(self, batch, negatives, Weights(cross_entropy=clean, marginal=marginal))
+        terms = Weights(cross_entropy=clean, marginal=marginal)
+        loss = hybrid_loss(self, batch, negatives, terms)
         assert loss.energies is not None
         moved = self._adversarial(self.unit(batch.x_labelled), batch.y_labelled)
         logits = self.logits_of_unit(moved)
-        energy, cross_entropy = (
-            marginal_energy(logits).mean(),
-            F.cross_entropy(logits, batch.y_labelled),
-        )
+        energy = marginal_energy(logits).mean()
+        cross_entropy = F.cross_entropy(logits, batch.y_labelled)
         if self.of_code:
             difference = loss.energies.data.mean() - energy
         else:
             difference = energy - marginal_energy(self.logits(batch.x_labelled)).mean()
         parts = {"gap": difference, "adversarial_cross_entropy": cross_entropy}
-        parts["adversarial_accuracy"] = (logits.argmax(dim=1) == batch.y_labelled).float().mean()
+        right = logits.argmax(dim=1) == batch.y_labelled
+        parts["adversarial_accuracy"] = right.float().mean()
         total = loss.total + gap * difference + adversarial * cross_entropy
-        return Loss(
-            total,
-            {**loss.parts, **{name: part.detach() for name, part in parts.items()}},
-            loss.energies,
-        )
+        detached = {name: part.detach() for name, part in parts.items()}
+        return Loss(total, {**loss.parts, **detached}, loss.energies)
 
     def _adversarial(
         self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
@@ -97,7 +96,8 @@ class EBJDAT(threat.AttackedModel):
         """Return the last images of the attack on x in [0, 1]."""
         start = self.attack.random_start(x).clamp(0, 1)
         if self.of_code:  # the radius is the pixel's range: no projection
-            return self.attacked(self.attack._replace(eps=1.0), x, self._change(x, y), start)
+            attack = self.attack._replace(eps=1.0)
+            return self.attacked(attack, x, self._change(x, y), start)
         return self.attacked(self.attack, x, self._energy_of_unit, start)
 
     def _energy_of_unit(self, at: Tensor) -> Tensor:
@@ -105,15 +105,14 @@ class EBJDAT(threat.AttackedModel):
         return marginal_energy(self.logits_of_unit(at)).sum()
 
     def _change(self, x: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the function from x~ to the sum of f(x~)[y] + |f(x)/|f(x)| - f(x~)/|f(x~)||^2."""
+        """Return the sum of f(x~)[y] + |f(x)/|f(x)| - f(x~)/|f(x~)||^2, a function of x~."""
         with execution.mode(self, train=False), torch.no_grad():
             before = _normalised(self.logits_of_unit(x))
 
         def score(at: Tensor) -> Tensor:
             logits = self.logits_of_unit(at)
-            return (
-                logits.gather(1, y[:, None]).sum() + (before - _normalised(logits)).square().sum()
-            )
+            change = before - _normalised(logits)
+            return logits.gather(1, y[:, None]).sum() + change.square().sum()
 
         return score
 

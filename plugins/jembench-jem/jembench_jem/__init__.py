@@ -70,7 +70,7 @@ def jem(
 
 @built_from(network, momentum=0.9)
 def jem_factored(data: DataSpec, net: Module) -> FactoredJEM:
-    """JEM's ablation that is trained on p(x|y) alone; p(y|x) follows by Bayes' rule."""
+    """JEM's ablation trained on p(x|y) alone; p(y|x) follows by Bayes' rule."""
     from jembench_jem.model import FactoredJEM
 
     return FactoredJEM(net)

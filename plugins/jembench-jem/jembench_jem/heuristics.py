@@ -47,16 +47,19 @@ class TamedJEM(JEM):
         loss = hybrid_loss(self, batch, negatives, self.weights)
         assert loss.energies is not None
         samples = loss.energies.samples
-        return loss._replace(total=loss.total + samples.mean() - self.tamed_mean(samples))
+        total = loss.total + samples.mean() - self.tamed_mean(samples)
+        return loss._replace(total=total)
 
     def tamed_mean(self, energies: Float[Tensor, " B"]) -> Float[Tensor, ""]:
-        """Return the mean of clipped energies, or of those that are not left out."""
+        """Return the mean of clipped or kept energies."""
         median = energies.detach().median()
-        spread = NORMAL * (energies.detach() - median).abs().median()
-        low, high = median - self.limit * spread, median + self.limit * spread
+        values = energies.detach()
+        spread = NORMAL * (values - median).abs().median()
+        low = median - self.limit * spread
+        high = median + self.limit * spread
         if self.energies == "clip":
             return energies.clamp(low, high).mean()
-        kept = (energies.detach() >= low) & (energies.detach() <= high)
+        kept = (values >= low) & (values <= high)
         return torch.where(kept, energies, 0).sum() / kept.sum()
 
 
@@ -77,7 +80,8 @@ class ProperLangevin(Langevin):
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> ChainState:
         """Take one step with every chain."""
         _, grad = grad_energy(state.x, state.y)
-        size = self.step_size * (1 + state.steps / self.offset) ** -self.decay
+        decayed = (1 + state.steps / self.offset) ** -self.decay
+        size = self.step_size * decayed
         noise = (2 * size * self.temperature) ** 0.5
         x = langevin_step(state.x, grad, step_size=size, noise=noise, generator=generator)
         return state._replace(x=x, steps=state.steps + 1)

@@ -46,12 +46,14 @@ class AuthorsCheckpoint:
         )
         weights = importing.unwrapped(importing.state_dict(content, path, entry))
         unused = tuple(sorted(name for name in weights if name.startswith(_NEVER_USED)))
-        used = {_rename(name): tensor for name, tensor in weights.items() if name not in unused}
+        names = [name for name in weights if name not in unused]
+        used = {_rename(name): weights[name] for name in names}
         chains = _chains(content, data, path)
+        sampler = f"pcd:buffer={len(chains['images'])}" if chains else ""
         return Import(
             model=model or f"jem:{_options(used, path)}",
             weights=used,
-            sampler=f"pcd:buffer={len(chains['images'])}" if chains else "",
+            sampler=sampler,
             chains=chains,
             unused=unused,
         )
@@ -66,9 +68,10 @@ def _rename(name: str) -> str:
 
 
 def _options(weights: Mapping[str, Tensor], path: Path) -> str:
-    """Return ``net=wrn-D-K`` and the norm, by the names and shapes of the weights."""
+    """Return ``net=wrn-D-K`` and the norm, read from the weights."""
     first = weights.get("net.layer1.0.conv1.weight")
-    blocks = {name.split(".")[2] for name in weights if name.startswith("net.layer1.")}
+    inner = [name for name in weights if name.startswith("net.layer1.")]
+    blocks = {name.split(".")[2] for name in inner}
     if first is None or first.ndim != 4 or not len(first) or len(first) % 16:
         raise CheckpointError(
             f"{path} holds no wide residual network in the names that JEM's authors use "
@@ -104,7 +107,7 @@ def _chains(content: Any, data: DataSpec, path: Path) -> dict[str, Tensor]:
 
 
 def _fault(images: Any, data: DataSpec) -> str:
-    """Return the reason why these are no images of chains; "" if they are."""
+    """Return what is wrong with the images of chains; "" if nothing is."""
     shape = f"it must be (N, {', '.join(map(str, data.shape))}) with N of 1 or more"
     if not isinstance(images, Tensor):
         return f"is {type(images).__name__}; {shape}"
@@ -122,7 +125,7 @@ def _fault(images: Any, data: DataSpec) -> str:
 
 
 def _fault_of_range(images: Tensor, bounds: tuple[float, float]) -> str:
-    """Return the reason why pixels cannot be those of chains in the model's range; "" if they can.
+    """Return what is wrong with the range of pixels; "" if nothing is.
 
     The published chains are not clamped (Grathwohl et al., 2020, Algorithm 1; train_wrn_ebm.py,
     sample_q): each step adds noise of .01, and a chain has 20 visits of 20 steps on average, in
@@ -132,9 +135,11 @@ def _fault_of_range(images: Tensor, bounds: tuple[float, float]) -> str:
     """
     low, high = bounds
     width = high - low
-    far = ((images < low - width / 2) | (images > high + width / 2)).float().mean()
+    too_dark = images < low - width / 2
+    too_light = images > high + width / 2
+    far = (too_dark | too_light).float().mean()
     dark = (images < low + width / 4).float().mean()
     if far < _FEW and dark > _FEW:
         return ""
-    found = f"has pixels between {images.min():.3g} and {images.max():.3g}"
-    return f"{found}, unlike chains of a model whose images lie in [{low:g}, {high:g}]"
+    pixels = f"has pixels between {images.min():.3g} and {images.max():.3g}"
+    return f"{pixels}, unlike chains of a model whose images lie in [{low:g}, {high:g}]"

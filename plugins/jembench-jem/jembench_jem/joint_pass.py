@@ -68,7 +68,9 @@ class JointPassJEM(threat.AttackedModel):
 
     def scale(self) -> Float[Tensor, ""] | float:
         """Return s."""
-        return (SPEED * self.log_scale).exp() if self.terms.scaled else 1.0
+        if self.terms.scaled:
+            return (SPEED * self.log_scale).exp()
+        return 1.0
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return s f(x)."""
@@ -82,34 +84,40 @@ class JointPassJEM(threat.AttackedModel):
         The loss trains the same energy.
         """
         f = execution.at_least_float32(self(x))
-        return marginal_energy(f) if y is None else -f.gather(1, y[:, None]).squeeze(1)
+        if y is None:
+            return marginal_energy(f)
+        return -f.gather(1, y[:, None]).squeeze(1)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the loss above with its terms, the scale and the mean energies as parts."""
-        terms, ramp = self.terms, batch.ramp(self.terms.ramp)
+        """Return the loss above, its terms, the scale and the mean energies."""
+        terms = self.terms
+        ramp = batch.ramp(self.terms.ramp)
         images = self._images(batch, negatives)
         outputs = self._outputs(images)
         energies = {name: marginal_energy(output) for name, output in outputs.items()}
         energies.setdefault("data", energies["labelled"])  # both terms on the same images
 
-        total = F.cross_entropy(self.scale() * outputs["labelled"], batch.y_labelled)
+        logits = self.scale() * outputs["labelled"]
+        total = F.cross_entropy(logits, batch.y_labelled)
         parts = {"cross_entropy": total}
         of_chains = None
         if "samples" in energies:
             of_chains = Energies(energies["data"], energies["samples"])
-            parts |= {
-                "energy_data": of_chains.data.mean(),
-                "energy_samples": of_chains.samples.mean(),
-            }
-            total = total + terms.marginal * ramp * (parts["energy_data"] - parts["energy_samples"])
+            parts["energy_data"] = of_chains.data.mean()
+            parts["energy_samples"] = of_chains.samples.mean()
+            gap = parts["energy_data"] - parts["energy_samples"]
+            total = total + terms.marginal * ramp * gap
         if "outliers" in energies:
-            inside, outside = energies["data"], energies["outliers"]
-            parts["outlier_loss"] = F.softplus(inside).mean() + F.softplus(-outside).mean()
+            inside = energies["data"]
+            outside = energies["outliers"]
+            of_data = F.softplus(inside).mean()
+            parts["outlier_loss"] = of_data + F.softplus(-outside).mean()
             parts["energy_outliers"] = outside.mean()
             total = total + terms.outliers * ramp * parts["outlier_loss"]
         if terms.scaled:
             parts["scale"] = torch.as_tensor(self.scale())
-        return Loss(total, {name: part.detach() for name, part in parts.items()}, of_chains)
+        detached = {name: part.detach() for name, part in parts.items()}
+        return Loss(total, detached, of_chains)
 
     def _images(self, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
         """Return the images of each kind, the labelled ones last.
@@ -130,24 +138,28 @@ class JointPassJEM(threat.AttackedModel):
     def _outputs(self, images: dict[str, Tensor]) -> dict[str, Float[Tensor, "_ K"]]:
         """Return f of the images of each kind, in float32 or float64."""
         if not self.terms.joint:
-            return {name: execution.at_least_float32(self(x)) for name, x in images.items()}
-        together = execution.at_least_float32(self(torch.cat(list(images.values()))))
+            kinds = images.items()
+            return {name: execution.at_least_float32(self(x)) for name, x in kinds}
+        x = torch.cat(list(images.values()))
+        together = execution.at_least_float32(self(x))
         sizes = [len(x) for x in images.values()]
         return dict(zip(images, together.split(sizes), strict=True))
 
     def _partly_attacked(
         self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
     ) -> Float[Tensor, "B C H W"]:
-        """Return the images, the first of which are attacked by one step from a random start."""
+        """Return the images, the first ones attacked by a step from a random start."""
         count = round(self.terms.attacked * len(x))
         if not count:
             return x
         low, high = self.data.bounds
-        attacked, labels = self.unit(x[:count]), y[:count]
+        attacked = self.unit(x[:count])
+        labels = y[:count]
 
         def score(images: Tensor) -> Tensor:
             return F.cross_entropy(self.logits_of_unit(images), labels, reduction="sum")
 
         start = self.attack.random_start(attacked)
         attacked = self.attacked(self.attack, attacked, score, start)
-        return torch.cat([attacked * (high - low) + low, x[count:]])
+        moved = attacked * (high - low) + low
+        return torch.cat([moved, x[count:]])

@@ -21,11 +21,13 @@ def make(spec, seed=0):
 
 
 def draw(n=4):
-    return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(n, *DATA.shape, generator=generator) * 2 - 1
 
 
-BATCH = Batch(draw(), draw().flip(0), torch.tensor([0, 6, 3, 3]))
-NEGATIVES = Negatives(-draw(), torch.tensor([0, 6, 3, 3]))
+Y = torch.tensor([0, 6, 3, 3])
+BATCH = Batch(draw(), draw().flip(0), Y)
+NEGATIVES = Negatives(-draw(), Y)
 
 
 @pytest.mark.parametrize(("spec", "chains"), [("jem", "marginal"), ("jem-factored", "conditional")])
@@ -53,10 +55,10 @@ def test_what_a_model_is(spec, chains):
 )
 def test_jem_is_trained_on_the_weighted_sum_of_both(spec, iteration, weight):
     model = make(spec)
-    loss = model.training_loss(BATCH._replace(iteration=torch.tensor(float(iteration))), NEGATIVES)
-    cross_entropy = (
-        -model.logits(BATCH.x_labelled).log_softmax(1)[range(4), BATCH.y_labelled].mean()
-    )
+    batch = BATCH._replace(iteration=torch.tensor(float(iteration)))
+    loss = model.training_loss(batch, NEGATIVES)
+    log_p = model.logits(BATCH.x_labelled).log_softmax(1)
+    cross_entropy = -log_p[range(4), BATCH.y_labelled].mean()
     gap = model.energy(BATCH.x).mean() - model.energy(NEGATIVES.x).mean()
     assert torch.allclose(loss.total, cross_entropy + weight * gap, atol=1e-6)
     assert set(loss.parts) == {"cross_entropy", "energy_data", "energy_samples"}
@@ -66,10 +68,9 @@ def test_jem_is_trained_on_the_weighted_sum_of_both(spec, iteration, weight):
 def test_the_factored_ablation_is_trained_on_p_x_given_y_alone():
     model = make("jem-factored")
     loss = model.training_loss(BATCH, NEGATIVES)
-    gap = (
-        model.energy(BATCH.x_labelled, BATCH.y_labelled).mean()
-        - model.energy(NEGATIVES.x, NEGATIVES.y).mean()
-    )
+    of_data = model.energy(BATCH.x_labelled, BATCH.y_labelled)
+    of_samples = model.energy(NEGATIVES.x, NEGATIVES.y)
+    gap = of_data.mean() - of_samples.mean()
     assert torch.allclose(loss.total, gap, atol=1e-6)
     assert set(loss.parts) == {"joint_energy_data", "joint_energy_samples"}
 
@@ -83,11 +84,13 @@ def test_log_px_has_no_weight_below_0():
 def test_rows_of_a_batch_do_not_depend_on_each_other():
     model = make("jem")
     whole = model.logits(draw())
-    assert torch.allclose(whole[2:3], model.logits(draw()[2:3]), atol=1e-6)
+    row = model.logits(draw()[2:3])
+    assert torch.allclose(whole[2:3], row, atol=1e-6)
 
 
 def momenta(model):
-    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    kind = torch.nn.BatchNorm2d
+    norms = [module for module in model.modules() if isinstance(module, kind)]
     return {norm.momentum for norm in norms}
 
 
@@ -99,15 +102,15 @@ def test_options_reach_the_network():
 
 
 def recipes_with_chains_in_training_mode():
-    """The recipes under batch norm whose chains change the running statistics, of JEM's options."""
+    """Return the recipes under batch norm whose chains change its running statistics."""
     loaded = [recipes.load(name) for name in recipes.names()]
-    return [
-        recipe.name
-        for recipe in loaded
-        if recipe.model.get("norm") == "batch"
-        and recipe.chains.mode == "train"
-        and recipe.model.keys() <= {"net", "norm", "momentum", "marginal"}
-    ]
+    options = {"net", "norm", "momentum", "marginal"}
+    names = []
+    for recipe in loaded:
+        in_training = recipe.model.get("norm") == "batch" and recipe.chains.mode == "train"
+        if in_training and recipe.model.keys() <= options:
+            names.append(recipe.name)
+    return names
 
 
 @pytest.mark.parametrize("model", ["jem", "jem-factored"])
@@ -119,7 +122,9 @@ def test_running_statistics_are_mostly_those_of_the_data(recipe, model):
     dataset = fit.dataset.make()
     made = fit.model.make(dataset.spec)
     trainer = make_trainer(fit, dataset, torch.device("cpu"), made)
-    draw, passes, data = trainer.batches.draw, [], []
+    draw = trainer.batches.draw
+    passes = []
+    data = []
 
     def drawn():
         batch = draw()
@@ -134,8 +139,11 @@ def test_running_statistics_are_mostly_those_of_the_data(recipe, model):
     made.net.register_forward_pre_hook(record)
     trainer.iterate()
     (momentum,) = momenta(made)
-    weights = [momentum * (1 - momentum) ** later for later in reversed(range(len(passes)))]
-    of_data = [any(torch.equal(images, batch) for batch in data) for images in passes]
+    later_passes = reversed(range(len(passes)))
+    weights = [momentum * (1 - momentum) ** count for count in later_passes]
+    of_data = []
+    for images in passes:
+        of_data.append(any(torch.equal(images, batch) for batch in data))
     share = sum(weight for weight, is_data in zip(weights, of_data, strict=True) if is_data)
     assert 0 < sum(of_data) < len(passes)
     assert share > 0.85 * sum(weights)

@@ -21,17 +21,19 @@ class PublishedBlock(nn.Module):
 
     def __init__(self, before, after, stride, norm):
         super().__init__()
-        self.bn1, self.bn2 = (norm(width) for width in (before, after))
+        self.bn1 = norm(before)
+        self.bn2 = norm(after)
         self.conv1 = nn.Conv2d(before, after, 3, padding=1)
         self.conv2 = nn.Conv2d(after, after, 3, stride=stride, padding=1)
         shape_changes = stride != 1 or before != after
-        self.shortcut = nn.Sequential(
-            *([nn.Conv2d(before, after, 1, stride=stride)] if shape_changes else [])
-        )
+        self.shortcut = nn.Sequential()
+        if shape_changes:
+            self.shortcut.append(nn.Conv2d(before, after, 1, stride=stride))
 
     def forward(self, x):
-        inner = self.conv1(nn.functional.leaky_relu(self.bn1(x), 0.2))
-        return self.conv2(nn.functional.leaky_relu(self.bn2(inner), 0.2)) + self.shortcut(x)
+        relu = nn.functional.leaky_relu
+        inner = self.conv1(relu(self.bn1(x), 0.2))
+        return self.conv2(relu(self.bn2(inner), 0.2)) + self.shortcut(x)
 
 
 class Published(nn.Module):
@@ -42,7 +44,8 @@ class Published(nn.Module):
         self.f = nn.Module()
         self.f.conv1 = nn.Conv2d(3, 16, 3, padding=1)
         before = 16
-        for place, (after, stride) in enumerate([(16 * k, 1), (32 * k, 2), (64 * k, 2)], 1):
+        sizes = [(16 * k, 1), (32 * k, 2), (64 * k, 2)]
+        for place, (after, stride) in enumerate(sizes, 1):
             layers = [PublishedBlock(before, after, stride, norm)]
             layers += [PublishedBlock(after, after, 1, norm) for _ in range(blocks - 1)]
             setattr(self.f, f"layer{place}", nn.Sequential(*layers))
@@ -53,9 +56,11 @@ class Published(nn.Module):
         self.energy_output = nn.Linear(before, 1)
 
     def forward(self, x):
-        maps = self.f.layer3(self.f.layer2(self.f.layer1(self.f.conv1(x))))
+        maps = self.f.layer1(self.f.conv1(x))
+        maps = self.f.layer3(self.f.layer2(maps))
         maps = nn.functional.leaky_relu(self.f.bn1(maps), 0.2)
-        return self.class_output(nn.functional.avg_pool2d(maps, 8).flatten(1))
+        pooled = nn.functional.avg_pool2d(maps, 8)
+        return self.class_output(pooled.flatten(1))
 
 
 def published(seed=0, **options):
@@ -77,7 +82,8 @@ def write(path, model, buffer=20):
 
 
 def read(path, data=DATA, model=None):
-    return registry.resolve("importers", "jem").make().read(path, data, model)
+    importer = registry.resolve("importers", "jem").make()
+    return importer.read(path, data, model)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +98,9 @@ def read(path, data=DATA, model=None):
 def test_the_network_is_recognised_and_gives_the_same_logits(options, spec, path):
     model = published(**options)
     write(path, model)
-    found = read(path)
-    assert found.model == spec
-    assert found.unused == (
+    content = read(path)
+    assert content.model == spec
+    assert content.unused == (
         "energy_output.bias",
         "energy_output.weight",
         "f.linear.bias",
@@ -102,22 +108,23 @@ def test_the_network_is_recognised_and_gives_the_same_logits(options, spec, path
     )
     x = torch.rand(4, 3, 32, 32) * 2 - 1
     with torch.no_grad():
-        ours = fit_together(found, DATA, path).eval().logits(x)
+        ours = fit_together(content, DATA, path).eval().logits(x)
         torch.testing.assert_close(ours, model(x), atol=1e-5, rtol=1e-5)
 
 
 def test_the_replay_buffer_becomes_that_of_the_sampler(path):
     checkpoint = write(path, published())
-    found = read(path)
-    assert found.sampler == "pcd:buffer=20"
-    sampler = registry.resolve("samplers", found.sampler).make(DATA)
-    sampler.load_state_dict(found.chains)
+    content = read(path)
+    assert content.sampler == "pcd:buffer=20"
+    sampler = registry.resolve("samplers", content.sampler).make(DATA)
+    sampler.load_state_dict(content.chains)
     assert torch.equal(sampler.kept().x, checkpoint["replay_buffer"])
 
 
 def test_a_checkpoint_without_a_buffer_has_no_chains(path):
     write(path, published(), buffer=0)
-    assert (read(path).sampler, read(path).chains) == ("", {})
+    assert read(path).sampler == ""
+    assert read(path).chains == {}
 
 
 def test_wrappers_and_other_entries_do_no_harm(path):
@@ -125,12 +132,11 @@ def test_wrappers_and_other_entries_do_no_harm(path):
     weights = {
         f"_orig_mod.module.{name}": value for name, value in checkpoint["model_state_dict"].items()
     }
-    torch.save(
-        {**checkpoint, "model_state_dict": weights, "ema": checkpoint["model_state_dict"]}, path
-    )
-    found = read(path)
+    wrapped = {**checkpoint, "model_state_dict": weights, "ema": checkpoint["model_state_dict"]}
+    torch.save(wrapped, path)
+    content = read(path)
     torch.save(checkpoint, path)
-    assert found.weights.keys() == read(path).weights.keys()
+    assert content.weights.keys() == read(path).weights.keys()
 
 
 def test_a_model_may_be_named(path):
@@ -150,7 +156,8 @@ def test_norms_that_look_the_same_must_be_named(norm, path):
 
 
 def test_other_networks_are_refused(path):
-    torch.save({"model_state_dict": nn.Linear(3, 3).state_dict()}, path)
+    weights = nn.Linear(3, 3).state_dict()
+    torch.save({"model_state_dict": weights}, path)
     with pytest.raises(
         CheckpointError, match="holds no wide residual network in the names that JEM's authors use"
     ):
@@ -159,7 +166,8 @@ def test_other_networks_are_refused(path):
 
 def test_another_number_of_classes_is_listed(path):
     write(path, published())
-    data = DataSpec(name="cifar100", shape=(3, 32, 32), num_classes=100)
+    shape = (3, 32, 32)
+    data = DataSpec(name="cifar100", shape=shape, num_classes=100)
     with pytest.raises(
         CheckpointError, match=r"net.class_output.weight is \(10, 128\) instead of \(100, 128\)"
     ):
@@ -178,14 +186,17 @@ def test_a_kernel_that_is_none_is_refused(weight, path):
 
 
 def with_buffer(path, buffer):
-    torch.save({"model_state_dict": published().state_dict(), "replay_buffer": buffer}, path)
+    weights = published().state_dict()
+    torch.save({"model_state_dict": weights, "replay_buffer": buffer}, path)
     return path
 
 
 def chains(n=30):
     """Half uniform noise, half mostly grey, within [-1, 1]."""
     torch.manual_seed(1)
-    return torch.cat([torch.rand(n, 3, 32, 32) * 2 - 1, torch.randn(n, 3, 32, 32).clamp(-2, 2) / 2])
+    noise = torch.rand(n, 3, 32, 32) * 2 - 1
+    grey = torch.randn(n, 3, 32, 32).clamp(-2, 2) / 2
+    return torch.cat([noise, grey])
 
 
 @pytest.mark.parametrize(
@@ -270,5 +281,6 @@ def stray():
     ids=["within", "0..1", "half", "moved by noise", "one of 600 diverged", "mostly black"],
 )
 def test_chains_are_not_clamped_and_need_not_be(bounds, images, path):
-    found = read(with_buffer(path, images), dataclasses.replace(DATA, bounds=bounds))
-    assert torch.equal(found.chains["images"], images.float())
+    data = dataclasses.replace(DATA, bounds=bounds)
+    content = read(with_buffer(path, images), data)
+    assert torch.equal(content.chains["images"], images.float())

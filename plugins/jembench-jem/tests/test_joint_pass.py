@@ -58,41 +58,43 @@ def test_without_the_options_it_is_the_model_of_the_paper():
 @pytest.mark.parametrize("batch", [SHARED, APART], ids=["shared", "apart"])
 @pytest.mark.parametrize("joint", [True, False])
 def test_the_loss_and_its_gradients_by_hand(joint, batch):
-    """Check all terms but the attack, in training mode, with a scale of exp(.3)."""
-    model = make(
-        ALL.replace("attacked=0.25", "attacked=0")
-        if joint
-        else ALL.replace("joint", "each").replace("0.25", "0")
-    )
+    """All terms but the attack, in training mode, with a scale of exp(.3)."""
+    options = ALL.replace("attacked=0.25", "attacked=0")
+    if not joint:
+        options = options.replace("joint", "each")
+    model = make(options)
     model.log_scale.data.fill_(0.1)
     twin = copy.deepcopy(model)
     loss = model.training_loss(batch, SAMPLES)
 
-    kinds = (
-        [SAMPLES.x, batch.outliers, X]
-        if batch is SHARED
-        else [SAMPLES.x, batch.outliers, batch.x, X]
-    )
-    outputs = (
-        twin.net(torch.cat(kinds)).split([len(x) for x in kinds])
-        if joint
-        else [twin.net(x) for x in kinds]
-    )
+    if batch is SHARED:
+        kinds = [SAMPLES.x, batch.outliers, X]
+    else:
+        kinds = [SAMPLES.x, batch.outliers, batch.x, X]
+    if joint:
+        outputs = twin.net(torch.cat(kinds)).split([len(x) for x in kinds])
+    else:
+        outputs = [twin.net(x) for x in kinds]
     samples, outliers, data = (-output.logsumexp(1) for output in outputs[:3])
     scaled = (0.3 * torch.ones(())).exp() * outputs[-1]
-    cross_entropy = -scaled.log_softmax(1)[range(8), Y].mean()
-    binary = (1 + data.exp()).log().mean() + (1 + (-outliers).exp()).log().mean()
-    expected = cross_entropy + 0.2 * (data.mean() - samples.mean()) + 0.1 * binary
+    log_p = scaled.log_softmax(1)
+    cross_entropy = -log_p[range(8), Y].mean()
+    binary = F.softplus(data).mean() + F.softplus(-outliers).mean()
+    gap = data.mean() - samples.mean()
+    expected = cross_entropy + 0.2 * gap + 0.1 * binary
 
     torch.testing.assert_close(loss.total, expected, rtol=1e-5, atol=1e-5)
     loss.total.backward(), expected.backward()
-    for weight, same in zip(model.net.parameters(), twin.net.parameters(), strict=True):
+    pairs = zip(model.net.parameters(), twin.net.parameters(), strict=True)
+    for weight, same in pairs:
         torch.testing.assert_close(weight.grad, same.grad, rtol=1e-3, atol=1e-5)
     probabilities = scaled.softmax(1).detach()
-    slope = 3 * (scaled.detach() * (probabilities - F.one_hot(Y, 4))).sum(1).mean()  # ds/dt = 3 s
+    errors = probabilities - F.one_hot(Y, 4)
+    slope = 3 * (scaled.detach() * errors).sum(1).mean()  # ds/dt = 3 s
     torch.testing.assert_close(model.log_scale.grad, slope, rtol=1e-4, atol=1e-6)
     for name, value in twin.net.named_buffers():
-        torch.testing.assert_close(dict(model.net.named_buffers())[name], value)
+        measured = dict(model.net.named_buffers())[name]
+        torch.testing.assert_close(measured, value)
 
 
 def test_running_statistics_of_a_joint_pass_are_those_of_all_images():
@@ -100,7 +102,9 @@ def test_running_statistics_of_a_joint_pass_are_those_of_all_images():
     model.training_loss(SHARED, SAMPLES)
     first = torch.cat([SAMPLES.x, SHARED.outliers, X])
     maps = model.net.conv1(first)
-    torch.testing.assert_close(model.net.layer1[0].norm1.running_mean, maps.mean((0, 2, 3)))
+    measured = model.net.layer1[0].norm1.running_mean
+    expected = maps.mean((0, 2, 3))
+    torch.testing.assert_close(measured, expected)
 
 
 def test_the_attacked_share_moves_towards_a_higher_loss_within_the_radius(monkeypatch):
@@ -112,18 +116,24 @@ def test_the_attacked_share_moves_towards_a_higher_loss_within_the_radius(monkey
     for name, value in model.named_buffers():
         assert torch.equal(value, buffers[name])  # the attack leaves running statistics as they are
     assert torch.equal(x[4:], X[4:])
-    unit, moved = (X[:4] + 1) / 2, (x[:4] + 1) / 2
+    unit = (X[:4] + 1) / 2
+    moved = (x[:4] + 1) / 2
     assert distance(unit, moved, "l2").max() <= 0.3
     assert distance(unit, moved, "l2").min() > 0.1
 
     torch.manual_seed(0)
-    start = model.attack.random_start(unit).clamp(0, 1).requires_grad_()
+    start = model.attack.random_start(unit).clamp(0, 1)
+    start.requires_grad_()
     model.eval()
-    F.cross_entropy(model.logits(start * 2 - 1), Y[:4], reduction="sum").backward()
-    step = start + 0.3 * start.grad / start.grad.flatten(1).norm(dim=1)[:, None, None, None]
+    logits = model.logits(start * 2 - 1)
+    F.cross_entropy(logits, Y[:4], reduction="sum").backward()
+    length = start.grad.flatten(1).norm(dim=1)
+    step = start + 0.3 * start.grad / length[:, None, None, None]
     change = step - unit
-    change = change * (0.3 / change.flatten(1).norm(dim=1)).clamp(max=1)[:, None, None, None]
-    torch.testing.assert_close(moved, (unit + change).clamp(0, 1), rtol=0, atol=1e-3)
+    share = (0.3 / change.flatten(1).norm(dim=1)).clamp(max=1)
+    change = change * share[:, None, None, None]
+    expected = (unit + change).clamp(0, 1)
+    torch.testing.assert_close(moved, expected, rtol=0, atol=1e-3)
 
 
 def test_chains_follow_f_and_scores_are_of_the_scaled_logits():
@@ -132,19 +142,23 @@ def test_chains_follow_f_and_scores_are_of_the_scaled_logits():
     f = model.net(X).detach()
     scale = torch.tensor(1.2).exp()
     torch.testing.assert_close(model.logits(X), scale * f)
-    torch.testing.assert_close(energy_function(model)(X), -(scale * f).logsumexp(1))
-    torch.testing.assert_close(energy_function(model, of_chains=True)(X), -f.logsumexp(1))
+    scaled = -(scale * f).logsumexp(1)
+    torch.testing.assert_close(energy_function(model)(X), scaled)
+    measured = energy_function(model, of_chains=True)(X)
+    torch.testing.assert_close(measured, -f.logsumexp(1))
     energy, slope = grad_energy(model, of_chains=True)(X, Y)
     torch.testing.assert_close(energy, -f.gather(1, Y[:, None])[:, 0])
     at = X.clone().requires_grad_()
-    (expected,) = torch.autograd.grad(-model.net(at).gather(1, Y[:, None]).sum(), at)
+    total = -model.net(at).gather(1, Y[:, None]).sum()
+    (expected,) = torch.autograd.grad(total, at)
     torch.testing.assert_close(slope, expected)
 
 
 def test_it_says_what_it_needs():
     assert make(ALL).needs_outliers
     without = make("jem:net=small-4,norm=batch,marginal=0,attacked=0.25")
-    assert (without.chains, without.needs_outliers) == ("none", False)
+    assert without.chains == "none"
+    assert without.needs_outliers is False
     assert capabilities(without) == {"logits", "energy"}
     assert without.training_loss(APART, None).energies is None
     with pytest.raises(SpecError, match="attacked of jem is 2"):

@@ -55,7 +55,9 @@ class RayExecutor:
 
     def __init__(self, address: str, *, gpus: float, cpus: float, retries: int) -> None:
         self._address = address or os.environ.get("RAY_ADDRESS") or "local"
-        self._gpus, self._cpus, self._retries = gpus, cpus, retries
+        self._gpus = gpus
+        self._cpus = cpus
+        self._retries = retries
         self._running: dict[ObjectRef, Job] = {}
         self._refused: list[Ended] = []  # units for which no node has room
         self._is_ours = False  # the connection to Ray
@@ -216,7 +218,9 @@ class RayExecutor:
 
     def _with_log(self, ended: Ended) -> Ended:
         log = self._driver.store / "works" / task.log_name(ended.id)
-        return dataclasses.replace(ended, log=str(log)) if log.exists() else ended
+        if log.exists():
+            return dataclasses.replace(ended, log=str(log))
+        return ended
 
     def _receive(self, ended: Ended, left: bytes) -> Ended:
         """Merge the store that a unit has left into that of the run."""

@@ -59,7 +59,9 @@ def carry_out(unit: Unit, files: bytes | None) -> tuple[Ended | None, bytes]:
     """
     if files is None:
         seen = Path(unit.store, "works", f"{unit.id}.json").is_file()
-        return (_run(unit, Path(unit.store)), b"") if seen else (None, b"")
+        if seen:
+            return (_run(unit, Path(unit.store)), b"")
+        return (None, b"")
     with tempfile.TemporaryDirectory(prefix="jembench-") as folder:
         unpack(files, Path(folder))
         Path(folder, "works").mkdir(exist_ok=True)

@@ -21,12 +21,14 @@ def test_a_unit_reads_its_fit_its_predictions_its_cells_and_the_features(tmp_pat
         whole.fit_folder(cell.fit).name
     }
     assert len(files) == len(set(files))
-    assert all((whole.root / path).is_file() for path in files)
+    for path in files:
+        assert (whole.root / path).is_file()
     assert executor.files_of(type(whole)(tmp_path / "empty"), unit) == []
 
 
 def test_what_other_units_read_is_copied_where_it_is_not_yet(tmp_path):
-    left, root = small_store(tmp_path / "left").root, tmp_path / "root"
+    left = small_store(tmp_path / "left").root
+    root = tmp_path / "root"
     files = [
         path.relative_to(left) for path in (*left.glob("readings/*/*"), *left.glob("features/*/*"))
     ]
@@ -35,5 +37,6 @@ def test_what_other_units_read_is_copied_where_it_is_not_yet(tmp_path):
     executor.copy_caches(left, root)
     assert len(files) == 4 + 3
     assert (root / files[0]).read_bytes() == b"is there"
-    assert all((root / name).read_bytes() == (left / name).read_bytes() for name in files[1:])
+    for name in files[1:]:
+        assert (root / name).read_bytes() == (left / name).read_bytes()
     assert len([path for path in root.rglob("*") if path.is_file()]) == 7

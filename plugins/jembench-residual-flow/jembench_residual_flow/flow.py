@@ -55,7 +55,8 @@ class ActNorm(nn.Module):
 
     def fit(self, x: Float[Tensor, "B C H W"]) -> None:
         """Initialise scale and shift, so that these images are normalised."""
-        std, mean = torch.std_mean(x, dim=(0, 2, 3), correction=0)
+        dim = (0, 2, 3)
+        std, mean = torch.std_mean(x, dim=dim, correction=0)
         statistics = torch.stack([mean, -torch.log(std + _CONSTANT)])
         if distributed.is_available() and distributed.is_initialized():
             distributed.broadcast(statistics, src=0)  # so that all processes train the same model
@@ -87,7 +88,8 @@ class Block(nn.Module):
     def __init__(self, shape: tuple[int, int, int], *, hidden: int, lipschitz: float) -> None:
         super().__init__()
         # around a single pixel there is nothing
-        channels, outer = shape[0], 3 if max(shape[1:]) > 1 else 1
+        channels = shape[0]
+        outer = 3 if max(shape[1:]) > 1 else 1
         self.net = LipschitzCNN(
             [channels, hidden, hidden, channels],
             [outer, 1, outer],
@@ -118,7 +120,9 @@ class Block(nn.Module):
             x = x if differentiable and x.requires_grad else x.detach().requires_grad_()
             change = log_det(self.net, x, differentiable=differentiable)
             moved = Moved(x + change.g, change.log_det)
-        return moved if differentiable else Moved(moved.z.detach(), moved.log_det.detach())
+        if differentiable:
+            return moved
+        return Moved(moved.z.detach(), moved.log_det.detach())
 
     @torch.no_grad()
     def invert(self, z: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
@@ -127,7 +131,8 @@ class Block(nn.Module):
         Raises:
             Diverged: if it is not found.
         """
-        x, left = z.clone(), torch.ones(len(z), dtype=torch.bool, device=z.device)
+        x = z.clone()
+        left = torch.ones(len(z), dtype=torch.bool, device=z.device)
         for _ in range(_MOST):
             moved = z[left] - self.net(x[left])
             near = _distance(moved, x[left]) <= _CLOSE * (1 + moved.flatten(1).abs().amax(dim=1))

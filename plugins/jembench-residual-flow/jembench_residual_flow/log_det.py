@@ -50,7 +50,8 @@ def exact(net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) 
 
     Each backward pass gives one of its D rows.
     """
-    change, identity = net(x), torch.eye(x[0].numel(), dtype=x.dtype, device=x.device)
+    change = net(x)
+    identity = torch.eye(x[0].numel(), dtype=x.dtype, device=x.device)
     units = identity.view(-1, 1, *x.shape[1:]).expand(-1, *x.shape)
     rows = [
         autograd.grad(change, x, unit, retain_graph=True, create_graph=differentiable)[0]
@@ -81,7 +82,8 @@ class Truncated:
         self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool
     ) -> Change:
         """Return g and the partial sum."""
-        g, total = net(x), torch.zeros_like(x[:, 0, 0, 0])
+        g = net(x)
+        total = torch.zeros_like(x[:, 0, 0, 0])
         for _ in range(self.probes):
             probe = _signs(tuple(x.shape[1:]), self.generator).to(x).expand_as(x)
             moved = probe
@@ -108,8 +110,11 @@ class Unbiased:
         self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool
     ) -> Change:
         """Return g and the estimate, with an independent probe for each image."""
-        g, probe = net(x), torch.randint_like(x, 2) * 2 - 1
-        moved, inverse, value = probe, probe, torch.zeros_like(x[:, 0, 0, 0])
+        g = net(x)
+        probe = torch.randint_like(x, 2) * 2 - 1
+        moved = probe
+        inverse = probe
+        value = torch.zeros_like(x[:, 0, 0, 0])
         for k in range(1, _ALWAYS + self._heads() + 1):
             (moved,) = autograd.grad(g, x, moved, retain_graph=True)
             weight = (-1) ** k * 2.0 ** max(0, k - _ALWAYS)

@@ -86,7 +86,8 @@ def block():
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-4)])
 @torch.no_grad()
 def test_inversion_undoes_the_flow(dtype, tolerance):
-    flow, x = make().to(dtype).flow, draw(dtype=dtype)
+    flow = make().to(dtype).flow
+    x = draw(dtype=dtype)
     for layer in flow.layers:
         if isinstance(layer, Block):
             strong(layer)
@@ -105,16 +106,18 @@ def test_blocks_are_contractions_however_large_their_weights():
 
 
 def test_exact_determinant_of_the_flow_is_that_of_the_jacobian():
-    flow, x = make(wild=1.0).double().flow, draw(2, dtype=torch.float64)
-    for image, log_det in zip(x, flow(x, exact).log_det, strict=True):
+    flow = make(wild=1.0).double().flow
+    x = draw(2, dtype=torch.float64)
+    pairs = zip(x, flow(x, exact).log_det, strict=True)
+    for image, log_det in pairs:
         whole = jacobian(lambda x: flow(x, exact).z.flatten(1), image)
-        torch.testing.assert_close(
-            torch.linalg.slogdet(whole).logabsdet, log_det.detach(), rtol=0, atol=1e-10
-        )
+        measured = torch.linalg.slogdet(whole).logabsdet
+        torch.testing.assert_close(measured, log_det.detach(), rtol=0, atol=1e-10)
 
 
 def test_series_of_a_probe_comes_to_its_end():
-    net, x = block().net, (draw(3, dtype=torch.float64) + 3).requires_grad_()
+    net = block().net
+    x = (draw(3, dtype=torch.float64) + 3).requires_grad_()
     seen = Truncated(60, 1, Generator().manual_seed(0))(net, x, differentiable=False).log_det
     probe = (
         torch.randint(2, DATA.shape, generator=Generator().manual_seed(0)).double().flatten() * 2
@@ -129,7 +132,8 @@ def test_series_of_a_probe_comes_to_its_end():
 
 
 def test_mean_over_probes_is_the_exact_determinant():
-    net, x = block().net, (draw(2, dtype=torch.float64) + 3).requires_grad_()
+    net = block().net
+    x = (draw(2, dtype=torch.float64) + 3).requires_grad_()
     expected = exact(net, x, differentiable=False).log_det
     generator = Generator().manual_seed(0)
     seen = torch.stack(
@@ -141,15 +145,20 @@ def test_mean_over_probes_is_the_exact_determinant():
 
 
 def test_several_probes_give_their_mean():
-    net, x = block().net, (draw(2, dtype=torch.float64) + 3).requires_grad_()
-    one_by_one, together = Generator().manual_seed(0), Generator().manual_seed(0)
+    net = block().net
+    x = (draw(2, dtype=torch.float64) + 3).requires_grad_()
+    one_by_one = Generator().manual_seed(0)
+    together = Generator().manual_seed(0)
     each = [Truncated(5, 1, one_by_one)(net, x, differentiable=False).log_det for _ in range(4)]
     mean = Truncated(5, 4, together)(net, x, differentiable=False).log_det
-    torch.testing.assert_close(mean, torch.stack(each).mean(dim=0))
+    expected = torch.stack(each).mean(dim=0)
+    torch.testing.assert_close(mean, expected)
 
 
 def test_training_estimates_value_and_gradient_without_bias():
-    net, x, repeats = block().net, (draw(1, dtype=torch.float64) + 3).requires_grad_(), 200
+    net = block().net
+    x = (draw(1, dtype=torch.float64) + 3).requires_grad_()
+    repeats = 200
     weight = net.net[1].weight
 
     def value_and_slope(log_det):
@@ -168,7 +177,8 @@ def test_training_estimates_value_and_gradient_without_bias():
 
 @pytest.mark.parametrize("terms", [0, 5])
 def test_gradient_of_the_density_is_that_of_its_values(terms):
-    model, x = make(wild=1.0, terms=terms).double(), draw(1, dtype=torch.float64)
+    model = make(wild=1.0, terms=terms).double()
+    x = draw(1, dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda x: model.log_prob(x), x.requires_grad_(), atol=1e-5)
 
 
@@ -192,23 +202,26 @@ def test_density_changes_with_the_units_of_x():
     narrow = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, bounds=(0.0, 1.0))
     x = draw(dtype=torch.float64)
     gain = make(narrow).double().log_prob((x + 1) / 2) - make().double().log_prob(x)
-    torch.testing.assert_close(gain, torch.full_like(gain, 16 * math.log(2)))
+    expected = torch.full_like(gain, 16 * math.log(2))
+    torch.testing.assert_close(gain, expected)
 
 
 @torch.no_grad()
 def test_bayes_rule_from_one_evaluation_for_each_class():
-    model, x = make().double(), draw(dtype=torch.float64)
+    model = make().double()
+    x = draw(dtype=torch.float64)
     each = torch.stack([model.log_prob(x, torch.full((6,), k)) for k in range(3)], dim=1)
     assert (each[:, 0] - each[:, 1]).abs().min() > 1e-3
-    torch.testing.assert_close(model.log_prob(x).exp(), each.exp().mean(dim=1))
-    torch.testing.assert_close(
-        model.logits(x).softmax(1), each.exp() / each.exp().sum(1, keepdim=True)
-    )
+    expected = each.exp().mean(dim=1)
+    torch.testing.assert_close(model.log_prob(x).exp(), expected)
+    expected = each.exp() / each.exp().sum(1, keepdim=True)
+    torch.testing.assert_close(model.logits(x).softmax(1), expected)
     torch.testing.assert_close(model.log_prob_by_class(x), each)
 
 
 def test_uniform_density_has_eight_bits():
-    data = DataSpec(name="colour", shape=(3, 2, 2), num_classes=0)
+    shape = (3, 2, 2)
+    data = DataSpec(name="colour", shape=shape, num_classes=0)
     uniform = torch.tensor([-12 * math.log(2 * 256 / 255)])
     torch.testing.assert_close(units.bits_per_dim(uniform, data), torch.tensor([8.0]))
 
@@ -216,12 +229,15 @@ def test_uniform_density_has_eight_bits():
 @pytest.mark.parametrize(("terms", "probes"), [(0, 1), (4, 1), (4, 3)])
 @torch.no_grad()
 def test_density_is_the_same_whenever_and_beside_whatever_it_is_asked_for(terms, probes):
-    model, x = make(wild=1.0, terms=terms, probes=probes), draw()
+    model = make(wild=1.0, terms=terms, probes=probes)
+    x = draw()
     state = torch.get_rng_state()
     whole = model.log_prob_by_class(x)
     assert torch.equal(model.log_prob_by_class(x), whole)
-    torch.testing.assert_close(whole[2:3], model.log_prob_by_class(x[2:3]), atol=1e-4, rtol=0)
-    torch.testing.assert_close(whole.flip(0), model.log_prob_by_class(x.flip(0)), atol=1e-4, rtol=0)
+    expected = model.log_prob_by_class(x[2:3])
+    torch.testing.assert_close(whole[2:3], expected, atol=1e-4, rtol=0)
+    expected = model.log_prob_by_class(x.flip(0))
+    torch.testing.assert_close(whole.flip(0), expected, atol=1e-4, rtol=0)
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(
         make(wild=1.0, terms=terms, probes=probes).train().log_prob_by_class(x), whole
@@ -287,7 +303,8 @@ def test_training_alone_moves_the_singular_vectors():
             }
     model.log_prob(draw())
     model.sample(2, generator=Generator().manual_seed(0))
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name])
     model.training_loss(batch(), None)
     moved = [
         name for name, value in model.state_dict().items() if not torch.equal(value, before[name])
@@ -302,6 +319,8 @@ def trainer():
         torch.randint(256, (60, *DATA.shape), dtype=torch.uint8, generator=generator),
         torch.arange(60) % 3,
     )
+    optimizer = Optimizer(name="adam", learning_rate=0.01)
+    data = TrainingData(noise=0.03, validation=0, shared=True)
     recipe = Recipe(
         name="toy",
         title="",
@@ -309,8 +328,8 @@ def trainer():
         batch_size=10,
         log_every=2,
         checkpoint_every=2,
-        optimizer=Optimizer(name="adam", learning_rate=0.01),
-        data=TrainingData(noise=0.03, validation=0, shared=True),
+        optimizer=optimizer,
+        data=data,
     )
     with seeds.drawing(0, "initialisation"):
         model = residual_flow(DATA, levels=2, blocks=1, hidden=4)
@@ -318,7 +337,9 @@ def trainer():
 
 
 def test_training_goes_on_bit_for_bit():
-    straight, stopped, resumed = trainer(), trainer(), trainer()
+    straight = trainer()
+    stopped = trainer()
+    resumed = trainer()
     expected = [float(straight.iterate()["loss"]) for _ in range(6)]
     for _ in range(3):
         stopped.iterate()
@@ -337,7 +358,8 @@ def test_training_draws_nothing_from_the_global_generator():
 
 @torch.no_grad()
 def test_samples_follow_the_generator_alone():
-    model, y = make(), torch.tensor([2, 0, 1])
+    model = make()
+    y = torch.tensor([2, 0, 1])
     first, again = (model.sample(3, y, generator=Generator().manual_seed(5)) for _ in range(2))
     assert torch.equal(first, again)
     assert not torch.equal(first, model.sample(3, y, generator=Generator().manual_seed(6)))
@@ -353,17 +375,18 @@ def test_samples_of_a_class_are_likelier_in_it():
     model.prior.mean[:] = torch.tensor([-0.3, 0.0, 0.3]).view(3, 1, 1, 1)
     model.prior.log_scale.fill_(-3.0)
     y = torch.arange(3).repeat(20)
-    x = model.sample(60, y, generator=Generator().manual_seed(0))
+    generator = Generator().manual_seed(0)
+    x = model.sample(60, y, generator=generator)
     assert torch.equal(model.logits(x).argmax(1), y)
 
 
 @torch.no_grad()
 def test_inversion_of_an_image_does_not_depend_on_its_batch():
-    flow, z = (
-        make(wild=1.0).double().flow,
-        torch.randn(6, 4, 2, 2, dtype=torch.float64, generator=Generator()),
-    )
-    torch.testing.assert_close(flow.invert(z)[4:5], flow.invert(z[4:5]), atol=1e-12, rtol=0)
+    flow = make(wild=1.0).double().flow
+    z = torch.randn(6, 4, 2, 2, dtype=torch.float64, generator=Generator())
+    measured = flow.invert(z)[4:5]
+    expected = flow.invert(z[4:5])
+    torch.testing.assert_close(measured, expected, atol=1e-12, rtol=0)
 
 
 class Noise:
@@ -372,9 +395,8 @@ class Noise:
     spec = DATA
 
     def split(self, name):
-        images = torch.randint(
-            256, (5, *DATA.shape), dtype=torch.uint8, generator=Generator().manual_seed(len(name))
-        )
+        generator = Generator().manual_seed(len(name))
+        images = torch.randint(256, (5, *DATA.shape), dtype=torch.uint8, generator=generator)
         return Split(images, torch.zeros(5, dtype=torch.int64))
 
 
@@ -414,7 +436,8 @@ def test_block_that_is_no_contraction_is_reported():
 
 
 def test_what_the_models_are():
-    conditional, plain = make(), make(conditional=False)
+    conditional = make()
+    plain = make(conditional=False)
     assert capabilities(conditional) == {"logits", "energy", "log_prob", "samples"}
     assert capabilities(plain) == {"energy", "log_prob", "samples"}
     assert conditional.chains == plain.chains == "none"

@@ -35,7 +35,7 @@ class BatchStatistics:
     def logits(
         self, model: nn.Module, x: Tensor, data: DataSpec, *, generator: Generator
     ) -> Tensor:
-        """Adapt a model to images (N, C, H, W), and return their logits (N, K).
+        """Adapt a model to images (N, C, H, W); return their logits (N, K).
 
         Raises:
             NotApplicable: if the model has no batch norm.
@@ -43,11 +43,8 @@ class BatchStatistics:
         import torch
 
         model.eval().requires_grad_(False)  # dropout stays off
-        norms = [
-            each
-            for each in model.modules()
-            if isinstance(each, torch.nn.modules.batchnorm._BatchNorm)
-        ]
+        kind = torch.nn.modules.batchnorm._BatchNorm
+        norms = [module for module in model.modules() if isinstance(module, kind)]
         if not norms:
             raise NotApplicable(
                 "The network has no batch norm, whose scales and shifts are what is adapted. "
@@ -55,18 +52,20 @@ class BatchStatistics:
             )
         # without running statistics, those of the batch are used in evaluation mode too
         for norm in norms:
-            norm.track_running_stats, norm.running_mean, norm.running_var = False, None, None
+            norm.track_running_stats = False
+            norm.running_mean = None
+            norm.running_var = None
         classify = self.classifier(model, norms, data, generator)
         order = torch.randperm(len(x), generator=generator, device=x.device)
-        found = [
-            classify(x[places]).detach() for places in order.tensor_split(-(-len(x) // self.batch))
-        ]
-        return torch.cat(found)[order.argsort()]
+        number_of_batches = -(-len(x) // self.batch)
+        batches = order.tensor_split(number_of_batches)
+        logits = [classify(x[places]).detach() for places in batches]
+        return torch.cat(logits)[order.argsort()]
 
     def classifier(
         self, model: Any, norms: list[nn.Module], data: DataSpec, generator: Generator
     ) -> Classify:
-        """Return the function that adapts the model to a batch and returns its logits."""
+        """Return the function that returns the logits of a batch."""
         classify: Classify = model.logits
         return classify
 
@@ -91,7 +90,8 @@ class Tent(BatchStatistics):
 
         def classify(x: Tensor) -> Tensor:
             logits: Tensor = model.logits(x)
-            step(-(logits.softmax(dim=1) * logits.log_softmax(dim=1)).sum(dim=1).mean())
+            entropy = -(logits.softmax(dim=1) * logits.log_softmax(dim=1)).sum(dim=1)
+            step(entropy.mean())
             return logits
 
         return classify
@@ -99,7 +99,7 @@ class Tent(BatchStatistics):
 
 @dataclass(frozen=True, kw_only=True)
 class TEA(Tent):
-    """TEA: a step of Adam on mean E(x) - mean E(x_sample), with E = -LSE f(x).
+    """TEA: a step of Adam on mean E(x) - mean E(x_sample), E = -LSE f(x).
 
     Everything else is as in Tent.
 
@@ -121,22 +121,20 @@ class TEA(Tent):
 
         from jembench.parts import chain, marginal_energy
 
-        step, sampler = (
-            _steps(norms, self.learning_rate),
-            resolve("samplers", self.sampler).make(data),
-        )
+        step = _steps(norms, self.learning_rate)
+        sampler = resolve("samplers", self.sampler).make(data)
 
         def gradient(x: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor]:
             x = x.detach().requires_grad_()
             energy = marginal_energy(model.logits(x))
-            return energy.detach(), torch.autograd.grad(energy.sum(), x)[0]
+            (slope,) = torch.autograd.grad(energy.sum(), x)
+            return energy.detach(), slope
 
         def classify(x: Tensor) -> Tensor:
             samples = chain.draw(sampler, len(x), gradient, generator).x
-            step(
-                marginal_energy(model.logits(x)).mean()
-                - marginal_energy(model.logits(samples)).mean()
-            )
+            of_images = marginal_energy(model.logits(x)).mean()
+            of_samples = marginal_energy(model.logits(samples)).mean()
+            step(of_images - of_samples)
             with torch.no_grad():
                 logits: Tensor = model.logits(x)
             return logits
@@ -145,16 +143,20 @@ class TEA(Tent):
 
 
 def _steps(norms: list[nn.Module], learning_rate: float) -> Callable[[Tensor], None]:
-    """Return a function that takes a step of Adam on scales and shifts of batch norm.
+    """Return the function that takes a step of Adam on batch norm's weights.
+
+    These are its scales and shifts.
 
     Raises:
         NotApplicable: if there are none.
     """
     import torch
 
-    weights = [
-        weight.requires_grad_() for norm in norms for weight in norm.parameters(recurse=False)
-    ]
+    weights: list[nn.Parameter] = []
+    for norm in norms:
+        weights += norm.parameters(recurse=False)
+    for weight in weights:
+        weight.requires_grad_()
     if not weights:
         raise NotApplicable(
             "The batch norm of the network has neither scales nor shifts, which are what is "

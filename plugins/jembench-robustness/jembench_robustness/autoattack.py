@@ -141,7 +141,7 @@ class AutoAttack(attacks.Attack):
         return self.spent.images * STEPS[self.chosen] * self.passes_each
 
     def check(self, planned: Planned) -> None:
-        """Check that eps is possible for the images, and that the attacks are defined.
+        """Check that eps and the attacks are possible for the images.
 
         It must not exceed the largest distance of two images.
 
@@ -156,11 +156,8 @@ class AutoAttack(attacks.Attack):
                 f"difference of logits ratio, and {planned.spec.name} has "
                 f"{planned.spec.num_classes}."
             )
-        if (
-            self.norm == "l2"
-            and self.chosen == "standard"
-            and min(planned.spec.shape[1:]) < LEAST_SIDE
-        ):
+        side = min(planned.spec.shape[1:])
+        if self.norm == "l2" and self.chosen == "standard" and side < LEAST_SIDE:
             raise NotApplicable(
                 f"The square attack in L2 needs images of {LEAST_SIDE} x {LEAST_SIDE} pixels or "
                 "more."
@@ -178,68 +175,66 @@ class AutoAttack(attacks.Attack):
         from jembench.parts import seeds, threat
 
         size = eps.parse_eps(self.eps)
-        attack = pyautoattack.AutoAttack(
-            target.logits,
-            norm={"linf": "Linf", "l2": "L2"}[self.norm],
-            eps=size,
-            seed=seeds.derive(0, f"robustness/{self.name} {shard.number}") % 2**31,
-            version=self.chosen,
-            device=shard.x.device,
-        )
+        seed = seeds.derive(0, f"robustness/{self.name} {shard.number}") % 2**31
+        norm = {"linf": "Linf", "l2": "L2"}[self.norm]
+        options = {"version": self.chosen, "device": shard.x.device}
+        attack = pyautoattack.AutoAttack(target.logits, norm=norm, eps=size, seed=seed, **options)
+        # no more targets than other classes
         targets = min(attack.fab.n_target_classes, target.data.num_classes - 1)
         attack.fab.n_target_classes = attack.apgd_targeted.n_target_classes = targets
         attack.verbose = False
-        adversarial, by = shard.x.clone(), torch.full_like(shard.y, STANDING)
+        adversarial = shard.x.clone()
+        by = torch.full_like(shard.y, STANDING)
         by[target.classes(shard.x) != shard.y] = MISCLASSIFIED
+        # each attack on the images that still stand
         with _contained(attack) as warnings:
             for place, member in enumerate(MEMBERS[self.chosen]):
                 left = (by == STANDING).nonzero().flatten()
                 if not len(left):
                     break
                 attack.attacks_to_run = [member]
-                x, y = shard.x[left], shard.y[left]
+                x = shard.x[left]
+                y = shard.y[left]
                 made, predicted = attack.run_standard_evaluation(x, y, batch_size=len(x))
                 adversarial[left] = made
                 by[left[predicted != y]] = place
         farthest = float(threat.distance(shard.x, adversarial, self.norm).max())
-        if farthest > size + 10 * eps.rounding(self.norm, target.data.dimensions):
+        rounding = 10 * eps.rounding(self.norm, target.data.dimensions)
+        if farthest > size + rounding:
             raise ValueError(
                 f"pyautoattack returned an image at a distance of {farthest:g}, beyond eps {size:g}"
             )
-        failed = {
-            name: any(check.said in warning for warning in warnings)
-            for name, check in CHECKS.items()
-        }
-        others = {
-            name: torch.full_like(by, flag, dtype=torch.bool) for name, flag in failed.items()
-        }
-        return attacks.Found(adversarial, by > STANDING, {"by": by, **others})
+        # a check of the shard is repeated for each of its images
+        arrays = {"by": by}
+        for name, check in CHECKS.items():
+            failed = any(check.said in warning for warning in warnings)
+            arrays[name] = torch.full_like(by, failed, dtype=torch.bool)
+        return attacks.Found(adversarial, by > STANDING, arrays)
 
     def details(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Return how many images each attack broke first, and the failed checks."""
         by = arrays["by"][arrays["found"]]
-        first = {
-            member: int((by == place).sum()) for place, member in enumerate(MEMBERS[self.chosen])
-        }
-        suspicious = [check.verdict for name, check in CHECKS.items() if arrays[name].any()]
+        members = MEMBERS[self.chosen]
+        first = {member: int((by == place).sum()) for place, member in enumerate(members)}
+        failed = [check for name, check in CHECKS.items() if arrays[name].any()]
+        suspicious = [check.verdict for check in failed]
         if first.get("square", 0) > MASKED * len(arrays["by"]):
             suspicious.append(
                 f"The square attack, which sees no gradient, broke {first['square']} images that "
                 "the attacks by gradients did not."
             )
-        return {
-            **{f"broken-by-{member}": count for member, count in first.items()},
-            "suspicious": suspicious,
-        }
+        broken = {f"broken-by-{member}": count for member, count in first.items()}
+        return {**broken, "suspicious": suspicious}
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
         """Return the accuracy within eps."""
-        return dict(attacks.accuracies(self.label, arrays, ~arrays["found"], arrays["wrong"]))
+        correct = ~arrays["found"]
+        return dict(attacks.accuracies(self.label, arrays, correct, arrays["wrong"]))
 
 
 @contextmanager
 def _contained(attack: Any) -> Iterator[list[str]]:
-    """Yield the warnings of pyautoattack, and restore the global state that it changes.
+    """Yield the warnings of pyautoattack, then restore the global state.
 
     These are the random generators and the tracer.
 
@@ -250,17 +245,18 @@ def _contained(attack: Any) -> Iterator[list[str]]:
     from pyautoattack import checks
 
     told = BufferingHandler(sys.maxsize)
-    attack.logger = attack.apgd.logger = attack.apgd_targeted.logger = log = logging.Logger(
-        "autoattack"
-    )
+    log = logging.Logger("autoattack")
     log.addHandler(told)
-    tracer, warnings = sys.gettrace(), []
+    for logging_attack in (attack, attack.apgd, attack.apgd_targeted):
+        logging_attack.logger = log
+    tracer = sys.gettrace()
+    warnings: list[str] = []
     checks.funcs.update(dict.fromkeys(checks.funcs, 0))
     try:
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        devices = range(torch.cuda.device_count())
+        with torch.random.fork_rng(devices=devices):
             yield warnings
     finally:
         sys.settrace(tracer)
-        warnings += [
-            record.getMessage() for record in told.buffer if record.levelno >= logging.WARNING
-        ]
+        records = [record for record in told.buffer if record.levelno >= logging.WARNING]
+        warnings += [record.getMessage() for record in records]

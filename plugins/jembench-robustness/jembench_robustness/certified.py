@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from jembench.attacks import eps
 from jembench.interfaces import Need
@@ -34,6 +34,13 @@ SELECTION = 100
 """The number of predictions that select the class."""
 
 _BLOCK = 1000  # noisy copies per pass; results do not depend on it
+
+
+class Counted(NamedTuple):
+    """The most frequent class of an image, and its count in further predictions."""
+
+    predicted: int
+    frequent: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +67,16 @@ class Certified(Metric):
     @property
     def count(self) -> int:
         """The number of images."""
-        return attacks.BUDGETS[self.budget].images if self.images is None else self.images
+        if self.images is None:
+            return attacks.BUDGETS[self.budget].images
+        return self.images
 
     @property
     def answers(self) -> int:
         """The number of noisy copies per image."""
-        return COPIES[self.budget] if self.copies is None else self.copies
+        if self.copies is None:
+            return COPIES[self.budget]
+        return self.copies
 
     @property
     def protocol_options(self) -> dict[str, Any]:
@@ -79,7 +90,7 @@ class Certified(Metric):
         }
 
     def shard_size(self, device: str) -> int:
-        """Return the number of images per shard, which is the same on every device.
+        """Return the number of images per shard, equal on every device.
 
         The noisy copies of one image fill a GPU, so that it needs no larger shards.
         """
@@ -99,62 +110,65 @@ class Certified(Metric):
         target = Target(evaluation.model, evaluation.data.spec)
 
         def work(shard: attacks.Shard) -> Mapping[str, Tensor]:
-            counted = [
-                self._count(target, *image)
-                for image in zip(shard.x, shard.index.tolist(), strict=True)
-            ]
-            predicted, frequent = (torch.tensor(column) for column in zip(*counted, strict=True))
-            return {"predicted": predicted, "radius": self.radius(frequent)}
+            predicted = []
+            frequent = []
+            for x, index in zip(shard.x, shard.index.tolist(), strict=True):
+                counted = self._count(target, x, index)
+                predicted.append(counted.predicted)
+                frequent.append(counted.frequent)
+            radius = self.radius(torch.tensor(frequent))
+            return {"predicted": torch.tensor(predicted), "radius": radius}
 
-        done = attacks.in_shards(self, evaluation, attacks.choose(evaluation, self.count), work)
-        return self.measurement(
-            evaluation, done.arrays, parts={"images": done.images}, details=done.details
-        )
+        chosen = attacks.choose(evaluation, self.count)
+        done = attacks.in_shards(self, evaluation, chosen, work)
+        parts = {"images": done.images}
+        return self.measurement(evaluation, done.arrays, parts=parts, details=done.details)
 
-    def _count(self, target: Target, x: Tensor, index: int) -> tuple[int, int]:
-        """Return the most frequent class under noise, and its count in further predictions."""
+    def _count(self, target: Target, x: Tensor, index: int) -> Counted:
+        """Return the most frequent class under noise, and its count."""
         from jembench.parts import seeds
 
         generator = seeds.generator(0, f"robustness/certified {index}")
-        predicted = int(self._answers(target, x, SELECTION, generator).argmax())
-        return predicted, int(self._answers(target, x, self.answers, generator)[predicted])
+        selection = self._answers(target, x, SELECTION, generator)
+        predicted = int(selection.argmax())
+        answers = self._answers(target, x, self.answers, generator)
+        return Counted(predicted, int(answers[predicted]))
 
     def _answers(self, target: Target, x: Tensor, copies: int, generator: Generator) -> Tensor:
-        """Count predictions of each class for noisy copies of an image (C, H, W): int64 (K,)."""
+        """Return the predictions of each class for noisy copies: int64 (K,)."""
         import torch
 
         counts = torch.zeros(target.data.num_classes, dtype=torch.int64)
         for begin in range(0, copies, _BLOCK):
-            noise = torch.randn(min(_BLOCK, copies - begin), *x.shape, generator=generator)
-            classes = target.classes(x + self.sigma * noise.to(x.device))
+            block = min(_BLOCK, copies - begin)
+            noise = torch.randn(block, *x.shape, generator=generator).to(x.device)
+            classes = target.classes(x + self.sigma * noise)
             counts += torch.bincount(classes.cpu(), minlength=len(counts))
         return counts
 
     def radius(self, frequent: Tensor) -> Tensor:
-        """Return the radii of classes with ``frequent`` (N,) predictions, float64 (N,).
+        """Return the radii of classes with ``frequent`` predictions, float64 (N,).
 
         0: the classifier abstains.
         """
         import torch
         from scipy.stats import beta
 
-        lower = beta.ppf(self.alpha, frequent.numpy(), self.answers - frequent.numpy() + 1)
+        hits = frequent.numpy()
+        lower = beta.ppf(self.alpha, hits, self.answers - hits + 1)
         normal = NormalDist()
-        return torch.tensor(
-            [self.sigma * normal.inv_cdf(p) if p > 0.5 else 0.0 for p in lower], dtype=torch.float64
-        )
+        radii = [self.sigma * normal.inv_cdf(p) if p > 0.5 else 0.0 for p in lower]
+        return torch.tensor(radii, dtype=torch.float64)
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
         """Return certified accuracies, the mean radius and the share of abstentions."""
-        correct, radius = arrays["predicted"] == arrays["label"], arrays["radius"]
-        return {
-            "certified-l2@0/255": share(correct & (radius > 0), "higher"),
-            **{
-                f"certified-l2@{size}": share(correct & (radius > eps.parse_eps(size)), "higher")
-                for size in attacks.CURVE["l2"]
-            },
-            "certified-radius": mean(
-                attacks.LEVELS * correct * radius, "1/255", "higher", (0.0, float("inf"))
-            ),
-            "abstained": share(radius == 0, "lower"),
-        }
+        correct = arrays["predicted"] == arrays["label"]
+        radius = arrays["radius"]
+        estimates = {"certified-l2@0/255": share(correct & (radius > 0), "higher")}
+        for size in attacks.CURVE["l2"]:
+            certified = correct & (radius > eps.parse_eps(size))
+            estimates[f"certified-l2@{size}"] = share(certified, "higher")
+        levels = attacks.LEVELS * correct * radius
+        estimates["certified-radius"] = mean(levels, "1/255", "higher", (0.0, float("inf")))
+        estimates["abstained"] = share(radius == 0, "lower")
+        return estimates

@@ -59,10 +59,15 @@ def _pixels(x: Images, length: float) -> float:
 
 
 def _defocus_blur(x: Images, rng: Generator, radius: float, smoothing: float) -> Images:
-    radius, smoothing, reach = _pixels(x, radius), _pixels(x, smoothing), round(_pixels(x, 1))
-    offsets = np.arange(-int(radius) - reach, int(radius) + reach + 1)
-    disc = 1.0 * (offsets**2 + offsets[:, None] ** 2 <= radius**2)
-    kernel = ndimage.gaussian_filter(disc / disc.sum(), smoothing, radius=reach, mode="constant")
+    radius = _pixels(x, radius)
+    smoothing = _pixels(x, smoothing)
+    reach = round(_pixels(x, 1))
+    most = int(radius) + reach
+    offsets = np.arange(-most, most + 1)
+    distance = offsets**2 + offsets[:, None] ** 2
+    disc = 1.0 * (distance <= radius**2)
+    disc /= disc.sum()
+    kernel = ndimage.gaussian_filter(disc, smoothing, radius=reach, mode="constant")
     return ndimage.correlate(x, kernel[None, :, :, None], mode="mirror")
 
 
@@ -71,14 +76,17 @@ def _glass_blur(x: Images, rng: Generator, std: float, passes: int) -> Images:
 
     Pixels are replaced in place, at random.
     """
-    std, reach = _pixels(x, std), round(_pixels(x, 1))
-    sigma, (n, height, width, _) = (0, std, std, 0), x.shape
+    std = _pixels(x, std)
+    reach = round(_pixels(x, 1))
+    sigma = (0, std, std, 0)
+    n, height, width, _ = x.shape
     x = ndimage.gaussian_filter(x, sigma, mode="nearest")
     for _ in range(passes):
         for row in range(height - reach, reach, -1):
             for column in range(width - reach, reach, -1):
                 rows, columns = rng.integers(-reach, reach, (2, n))
-                x[:, row, column] = x[np.arange(n), row + rows, column + columns]
+                nearby = x[np.arange(n), row + rows, column + columns]
+                x[:, row, column] = nearby
     return ndimage.gaussian_filter(x, sigma, mode="nearest")
 
 
@@ -89,39 +97,46 @@ def _smeared(x: Images, degrees: NDArray[np.float64], radius: float, std: float)
     """
     n, height, width, _ = x.shape
     taps = np.arange(2 * round(_pixels(x, radius)) + 1)
-    weights = np.exp(-0.5 * (taps / _pixels(x, std)) ** 2)
-    found, turn = np.zeros_like(x), np.radians(degrees)[:, None]
-    for tap, weight in zip(taps, weights / weights.sum(), strict=True):
-        rows = (np.arange(height) + np.ceil(tap * np.sin(turn) - 0.5).astype(int)).clip(
-            0, height - 1
-        )
-        columns = (np.arange(width) + np.ceil(tap * np.cos(turn) - 0.5).astype(int)).clip(
-            0, width - 1
-        )
-        found += weight * x[np.arange(n)[:, None, None], rows[:, :, None], columns[:, None]]
-    return found
+    deviations = taps / _pixels(x, std)
+    weights = np.exp(-0.5 * deviations**2)
+    smeared = np.zeros_like(x)
+    turn = np.radians(degrees)[:, None]
+    pairs = zip(taps, weights / weights.sum(), strict=True)
+    for tap, weight in pairs:
+        down = np.ceil(tap * np.sin(turn) - 0.5).astype(int)
+        right = np.ceil(tap * np.cos(turn) - 0.5).astype(int)
+        rows = (np.arange(height) + down).clip(0, height - 1)
+        columns = (np.arange(width) + right).clip(0, width - 1)
+        images = np.arange(n)[:, None, None]
+        smeared += weight * x[images, rows[:, :, None], columns[:, None]]
+    return smeared
 
 
 def _motion_blur(x: Images, rng: Generator, radius: float, std: float) -> Images:
-    return _smeared(x, rng.uniform(-45, 45, len(x)), radius, std)
+    degrees = rng.uniform(-45, 45, len(x))
+    return _smeared(x, degrees, radius, std)
 
 
 def _zoomed(x: Images, factor: float) -> Images:
-    """Return the centres, enlarged by linear interpolation to the size of the images."""
+    """Return the centres, enlarged linearly to the size of the images."""
 
     def weights(size: int) -> Images:
         cut = -int(-size // factor)
         start = (size - cut) // 2
-        large = ndimage.zoom(np.eye(size)[start : start + cut], (factor, 1), order=1)
+        centre = np.eye(size)[start : start + cut]
+        large = ndimage.zoom(centre, (factor, 1), order=1)
         start = (len(large) - size) // 2
         return large[start : start + size]
 
-    return np.einsum("ij,njkc,lk->nilc", weights(x.shape[1]), x, weights(x.shape[2]), optimize=True)
+    rows = weights(x.shape[1])
+    columns = weights(x.shape[2])
+    return np.einsum("ij,njkc,lk->nilc", rows, x, columns, optimize=True)
 
 
 def _zoom_blur(x: Images, rng: Generator, most: float) -> Images:
     factors = np.arange(1, most, 0.01)
-    return (x + sum(_zoomed(x, factor) for factor in factors)) / (len(factors) + 1)
+    total = x + sum(_zoomed(x, factor) for factor in factors)
+    return total / (len(factors) + 1)
 
 
 # --- weather --------------------------------------------------------------------------------------
@@ -138,53 +153,66 @@ def _snow(
     smear: float,
     keep: float,
 ) -> Images:
-    flakes = _zoomed(rng.normal(mean, std, (*x.shape[:3], 1)), zoom)
+    drawn = rng.normal(mean, std, (*x.shape[:3], 1))
+    flakes = _zoomed(drawn, zoom)
     flakes = np.where(flakes < least, 0, flakes).clip(0, 1)
-    flakes = _smeared(flakes, rng.uniform(-135, -45, len(x)), radius, smear)
-    grey = x @ (np.array([0.299, 0.587, 0.114]) if x.shape[3] == 3 else np.ones(1))
-    whitened = keep * x + (1 - keep) * np.maximum(x, 1.5 * grey[..., None] + 0.5)
+    degrees = rng.uniform(-135, -45, len(x))
+    flakes = _smeared(flakes, degrees, radius, smear)
+    shares = np.array([0.299, 0.587, 0.114]) if x.shape[3] == 3 else np.ones(1)
+    grey = x @ shares
+    lighter = np.maximum(x, 1.5 * grey[..., None] + 0.5)
+    whitened = keep * x + (1 - keep) * lighter
     return whitened + flakes + flakes[:, ::-1, ::-1]
 
 
 def _frost(x: Images, rng: Generator, keep: float, cover: float) -> Images:
-    return keep * x + cover * (1 - np.abs(2 * _plasma(x, rng, 1.5) - 1))
+    ridges = 1 - np.abs(2 * _plasma(x, rng, 1.5) - 1)
+    return keep * x + cover * ridges
 
 
 def _fog(x: Images, rng: Generator, cover: float, decay: float) -> Images:
     brightest = x.max(axis=(1, 2, 3), keepdims=True)
-    return (x + cover * _plasma(x, rng, decay)) * brightest / (brightest + cover)
+    foggy = x + cover * _plasma(x, rng, decay)
+    return foggy * brightest / (brightest + cover)
 
 
 def _plasma(x: Images, rng: Generator, decay: float) -> Images:
-    """Return fractals (N, H, W, 1) from 0 to 1, by the diamond-square algorithm on a torus."""
+    """Return fractals (N, H, W, 1) from 0 to 1, by diamonds and squares on a torus."""
     n, height, width, _ = x.shape
     size = 1 << (max(height, width) - 1).bit_length()
-    plane, step, swing = np.zeros((n, size, size)), size, 100.0
+    plane = np.zeros((n, size, size))
+    step = size
+    swing = 100.0
 
     def middle(
         first: Images, first_axis: int, second: Images, second_axis: int, shift: int
     ) -> Images:
-        total = (
-            first + np.roll(first, -1, first_axis) + second + np.roll(second, shift, second_axis)
-        )
+        along_first = first + np.roll(first, -1, first_axis)
+        total = along_first + second + np.roll(second, shift, second_axis)
         return total / 4 + swing * rng.uniform(-swing, swing, total.shape)
 
     while step > 1:
-        half, corners = step // 2, plane[:, ::step, ::step]
-        centres = middle(corners, 1, np.roll(corners, -1, 2), 1, -1)
+        half = step // 2
+        corners = plane[:, ::step, ::step]
+        right = np.roll(corners, -1, 2)
+        centres = middle(corners, 1, right, 1, -1)
         plane[:, half::step, half::step] = centres
-        plane[:, ::step, half::step] = middle(corners, 2, centres, 1, 1)
-        plane[:, half::step, ::step] = middle(corners, 1, centres, 2, 1)
+        on_rows = middle(corners, 2, centres, 1, 1)
+        plane[:, ::step, half::step] = on_rows
+        on_columns = middle(corners, 1, centres, 2, 1)
+        plane[:, half::step, ::step] = on_columns
         step, swing = half, swing / decay
     plane -= plane.min(axis=(1, 2), keepdims=True)
-    return (plane / plane.max(axis=(1, 2), keepdims=True))[:, :height, :width, None]
+    plane /= plane.max(axis=(1, 2), keepdims=True)
+    return plane[:, :height, :width, None]
 
 
 def _brightness(x: Images, rng: Generator, more: float) -> Images:
     """Raise the value of HSV: colours are multiplied, and black becomes grey."""
     value = x.max(axis=3, keepdims=True)
     brighter = (value + more).clip(0, 1)
-    return np.where(value > 0, x * brighter / np.where(value > 0, value, 1), brighter)
+    divisor = np.where(value > 0, value, 1)
+    return np.where(value > 0, x * brighter / divisor, brighter)
 
 
 # --- digital --------------------------------------------------------------------------------------
@@ -196,53 +224,56 @@ def _contrast(x: Images, rng: Generator, keep: float) -> Images:
 
 
 def _elastic_transform(x: Images, rng: Generator, reach: float, std: float, shear: float) -> Images:
-    """Move three points by an affine map, and then each pixel by a smooth field.
+    """Move three points by an affine map, then each pixel by a smooth field.
 
     Both are random; lengths are in heights.
     """
     n, height, width, _ = x.shape
-    side, centre = min(height, width) // 3, np.array([height // 2, width // 2])
-    points = centre + side * np.array([[1, 1], [1, -1], [-1, -1]])
-    moved = points + rng.uniform(-1, 1, (n, 3, 2)) * shear * height
-    back = np.linalg.solve(
-        np.insert(moved, 2, 1, axis=2), np.broadcast_to(points, moved.shape).astype(float)
-    )
-    grid = np.stack(np.meshgrid(range(height), range(width), indexing="ij"), axis=-1)
+    side = min(height, width) // 3
+    centre = np.array([height // 2, width // 2])
+    corners = np.array([[1, 1], [1, -1], [-1, -1]])
+    points = centre + side * corners
+    change = rng.uniform(-1, 1, (n, 3, 2)) * shear * height
+    moved = points + change
+    originals = np.broadcast_to(points, moved.shape).astype(float)
+    back = np.linalg.solve(np.insert(moved, 2, 1, axis=2), originals)
+    indices = np.meshgrid(range(height), range(width), indexing="ij")
+    grid = np.stack(indices, axis=-1)
     sigma = (0, std * height, std * height, 0)
-    field = ndimage.gaussian_filter(
-        rng.uniform(-1, 1, (n, height, width, 2)), sigma, mode="reflect", truncate=3
-    )
-    x = _sampled(x, np.einsum("hwi,nij->nhwj", np.insert(grid, 2, 1, axis=2), back), "mirror")
+    noise = rng.uniform(-1, 1, (n, height, width, 2))
+    field = ndimage.gaussian_filter(noise, sigma, mode="reflect", truncate=3)
+    homogeneous = np.insert(grid, 2, 1, axis=2)
+    affine = np.einsum("hwi,nij->nhwj", homogeneous, back)
+    x = _sampled(x, affine, "mirror")
     return _sampled(x, grid + reach * height * field, "reflect")
 
 
 def _sampled(x: Images, places: Images, mode: str) -> Images:
-    """Return the values between pixels at places (N, H, W, 2), by linear interpolation."""
-    channels = (
-        (image[..., c], at.transpose(2, 0, 1))
-        for image, at in zip(x, places, strict=True)
-        for c in range(x.shape[3])
-    )
-    found = np.stack([ndimage.map_coordinates(one, at, order=1, mode=mode) for one, at in channels])
-    return np.moveaxis(found.reshape(len(x), x.shape[3], *x.shape[1:3]), 1, 3)
+    """Return the linear interpolation at places (N, H, W, 2) between pixels."""
+    sampled = np.empty_like(x)
+    for image, at, out in zip(x, places, sampled, strict=True):
+        coordinates = at.transpose(2, 0, 1)
+        for channel in range(x.shape[3]):
+            values = ndimage.map_coordinates(image[..., channel], coordinates, order=1, mode=mode)
+            out[..., channel] = values
+    return sampled
 
 
 def _by_pillow(change: Callable[[Image.Image, Any], Image.Image]) -> Callable[..., Images]:
     def changed(x: Images, rng: Generator, option: float) -> Images:
-        pictures = (
-            Image.fromarray(one.squeeze(2) if one.shape[2] == 1 else one) for one in to_levels(x)
-        )
-        return (
-            np.stack([np.asarray(change(one, option)) for one in pictures]).reshape(x.shape) / 255
-        )
+        levels = to_levels(x)
+        if x.shape[3] == 1:
+            levels = levels.squeeze(3)
+        pictures = [change(Image.fromarray(image), option) for image in levels]
+        arrays = [np.asarray(picture) for picture in pictures]
+        return np.stack(arrays).reshape(x.shape) / 255
 
     return changed
 
 
 def _pixelated(image: Image.Image, share: float) -> Image.Image:
-    small = image.resize(
-        (int(share * image.width), int(share * image.height)), Image.Resampling.BOX
-    )
+    size = (int(share * image.width), int(share * image.height))
+    small = image.resize(size, Image.Resampling.BOX)
     return small.resize(image.size, Image.Resampling.BOX)
 
 
@@ -289,8 +320,9 @@ severities 1 to 5.
 
 
 def to_levels(x: Images) -> NDArray[np.uint8]:
-    """Round values of [0, 1] to levels 0..255, halves up whatever the rounding errors."""
-    return np.floor(np.round(255 * x.clip(0, 1), 6) + 0.5).astype(np.uint8)
+    """Round values of [0, 1] to levels 0..255, halves up despite rounding errors."""
+    levels = np.round(255 * x.clip(0, 1), 6)
+    return np.floor(levels + 0.5).astype(np.uint8)
 
 
 def corrupt(
@@ -298,7 +330,9 @@ def corrupt(
 ) -> NDArray[np.uint8]:
     """Return corrupted images, uint8 (N, H, W, C), of one or three channels."""
     change, severities = CORRUPTIONS[name]
-    parts = (images[start : start + _AT_ONCE] / 255 for start in range(0, len(images), _AT_ONCE))
-    return np.concatenate(
-        [to_levels(change(part, rng, *severities[severity - 1])) for part in parts]
-    )
+    parameters = severities[severity - 1]
+    corrupted = []
+    for start in range(0, len(images), _AT_ONCE):
+        part = images[start : start + _AT_ONCE] / 255
+        corrupted.append(to_levels(change(part, rng, *parameters)))
+    return np.concatenate(corrupted)

@@ -21,16 +21,17 @@ NAMES = {
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan a figure of the models that were attacked in the same way, on the same images."""
+    """Plan a figure of the models that were attacked in the same way."""
     groups: dict[Any, list[Result]] = {}
     for result in results:
-        groups.setdefault((result.place, result.protocol_without(())), []).append(result)
+        settings = (result.place, result.protocol_without(()))
+        groups.setdefault(settings, []).append(result)
     for group in groups.values():
         yield figure_of(group, "energy-shift", draw, group)
 
 
 def draw(results: Sequence[Result]) -> Drawing:
-    """Draw a row for each model: energies of all images at the left, shifts at the right."""
+    """Draw a row for each model: energies at the left, shifts at the right."""
     from jembench.parts import panels
 
     protocol = results[0].protocol
@@ -38,25 +39,27 @@ def draw(results: Sequence[Result]) -> Drawing:
         f"Energies and their shifts by attacks within {protocol['eps']} ({protocol['norm']}): "
         f"{results[0].trained_on}"
     )
-    figure, axes = panels(title, 1.35 * len(results), 2 * len(results), 2)
+    count = len(results)
+    figure, axes = panels(title, 1.35 * count, 2 * count, 2)
     rows: list[dict[str, Any]] = []
-    for result, left, right in zip(results, axes[::2], axes[1::2], strict=True):
-        energies = {
-            name: result.arrays[f"energy-{name}"]
-            for name in NAMES
-            if f"energy-{name}" in result.arrays
-        }
+    triples = zip(results, axes[::2], axes[1::2], strict=True)
+    for result, left, right in triples:
+        energies = {}
+        for name in NAMES:
+            if f"energy-{name}" in result.arrays:
+                energies[name] = result.arrays[f"energy-{name}"]
         shifts = {attack: energies["clean"] - energies[attack] for attack in ATTACKS}
-        for axes_, quantity, arrays in (
+        left.set_title(result.model)
+        for panel, quantity, arrays in (
             (left, "E(x)", energies),
             (right, "E(x) - E(attacked x)", shifts),
         ):
-            _boxes(axes_, {NAMES[name]: array for name, array in arrays.items()})
-            axes_.set(xlabel=f"{quantity}, nats", title=result.model if quantity == "E(x)" else "")
-            for name, array in arrays.items():
-                rows += rows_of(
-                    {"value": array}, model=result.model, quantity=quantity, images=NAMES[name]
-                )
+            named = {NAMES[name]: array for name, array in arrays.items()}
+            _boxes(panel, named)
+            panel.set_xlabel(f"{quantity}, nats")
+            for images, array in named.items():
+                columns = {"model": result.model, "quantity": quantity, "images": images}
+                rows += rows_of({"value": array}, **columns)
         right.axvline(0, color="black", linewidth=0.5, zorder=0)
     return Drawing(figure, rows)
 
@@ -66,11 +69,7 @@ def _boxes(axes: Axes, arrays: Mapping[str, Any]) -> None:
 
     The first array is on top.
     """
-    axes.boxplot(
-        list(arrays.values()),
-        orientation="horizontal",
-        whis=(5, 95),
-        showfliers=False,
-        tick_labels=list(arrays),
-    )
+    values = list(arrays.values())
+    style = {"orientation": "horizontal", "whis": (5, 95), "showfliers": False}
+    axes.boxplot(values, tick_labels=list(arrays), **style)
     axes.invert_yaxis()

@@ -69,9 +69,9 @@ class EnergyShift(Metric):
     @property
     def protocol_options(self) -> dict[str, Any]:
         """The options of the attacks."""
-        return {
-            name: value for name, value in super().protocol_options.items() if name != "sampler"
-        }
+        options = dict(super().protocol_options)
+        options.pop("sampler", None)
+        return options
 
     def check(self, planned: Planned) -> None:
         """Check that the attacks are defined, and that the sampler gives samples.
@@ -97,21 +97,20 @@ class EnergyShift(Metric):
         """Attack the model, and measure energies."""
         from jembench.attacks.target import Target
 
-        target, chosen = (
-            Target(evaluation.model, evaluation.data.spec),
-            attacks.choose(evaluation, self.images),
-        )
-        arrays = attacks.in_shards(
-            self, evaluation, chosen, lambda shard: self._energies(target, shard)
-        ).whole()
-        broken = {
-            f"broken-by-{attack}": int(arrays[f"broken-{attack}"].sum()) for attack in ATTACKS
-        }
+        target = Target(evaluation.model, evaluation.data.spec)
+        chosen = attacks.choose(evaluation, self.images)
+
+        def work(shard: attacks.Shard) -> Mapping[str, Tensor]:
+            return self._energies(target, shard)
+
+        arrays = attacks.in_shards(self, evaluation, chosen, work).whole()
+        broken = {}
+        for attack in ATTACKS:
+            broken[f"broken-by-{attack}"] = int(arrays[f"broken-{attack}"].sum())
         if self.sampler or evaluation.sampler or isinstance(evaluation.model, Generative):
             samples = evaluation.samples(Source(sampler=self.sampler))
-            arrays["energy-samples"] = (
-                evaluation.predictions.read("energy", samples.images).cpu().numpy()
-            )
+            energies = evaluation.predictions.read("energy", samples.images)
+            arrays["energy-samples"] = energies.cpu().numpy()
         parts = {**self.protocol_options, "images": len(chosen.images)}
         return self.measurement(evaluation, arrays, parts=parts, details=broken)
 
@@ -132,17 +131,17 @@ class EnergyShift(Metric):
 
         from jembench.parts import marginal_energy
 
-        found = {}
+        arrays = {}
         made = {"pgd": self._pgd, "apgd-t": self._apgd_t, "cw": self._cw}
         with torch.no_grad():
-            found["energy-clean"] = marginal_energy(target.logits(shard.x)).double()
+            arrays["energy-clean"] = marginal_energy(target.logits(shard.x)).double()
         for attack, attacked in made.items():
             moved = attacked(target, shard)
             with torch.no_grad():
                 logits = target.logits(moved)
-            found[f"energy-{attack}"] = marginal_energy(logits).double()
-            found[f"broken-{attack}"] = logits.argmax(dim=1) != shard.y
-        return found
+            arrays[f"energy-{attack}"] = marginal_energy(logits).double()
+            arrays[f"broken-{attack}"] = logits.argmax(dim=1) != shard.y
+        return arrays
 
     def _pgd(self, target: Target, shard: attacks.Shard) -> Tensor:
         import torch
@@ -152,27 +151,20 @@ class EnergyShift(Metric):
         from jembench.parts import seeds, threat
 
         def cross_entropy(at: Tensor) -> Tensor:
-            return F.cross_entropy(
-                gradient.logits_of(target.model, target.data, at), shard.y, reduction="sum"
-            )
+            logits = gradient.logits_of(target.model, target.data, at)
+            return F.cross_entropy(logits, shard.y, reduction="sum")
 
-        size, shape = eps.parse_eps(self.eps), tuple(shard.x.shape[1:])
-        generators = [
-            seeds.generator(0, f"{self.name}/start {index}") for index in shard.index.tolist()
-        ]
-        drawn = [threat.in_unit_ball(1, shape, self.norm, each.device, each) for each in generators]
+        size = eps.parse_eps(self.eps)
+        shape = tuple(shard.x.shape[1:])
+        drawn = []
+        for index in shard.index.tolist():
+            generator = seeds.generator(0, f"{self.name}/start {index}")
+            drawn.append(threat.in_unit_ball(1, shape, self.norm, generator.device, generator))
         start = shard.x + size * torch.cat(drawn).to(shard.x.device)
         step_size = 2.5 * size / self.steps
         with gradient.settled(target.model, shard.x.device):
-            return threat.ascend(
-                cross_entropy,
-                shard.x,
-                size,
-                self.norm,
-                steps=self.steps,
-                step_size=step_size,
-                start=start,
-            )
+            steps = {"steps": self.steps, "step_size": step_size}
+            return threat.ascend(cross_entropy, shard.x, size, self.norm, start=start, **steps)
 
     def _apgd_t(self, target: Target, shard: attacks.Shard) -> Tensor:
         import torch
@@ -190,7 +182,8 @@ class EnergyShift(Metric):
             device=shard.x.device,
             logger=silent,
         )
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        devices = range(torch.cuda.device_count())
+        with torch.random.fork_rng(devices=devices):
             moved: Tensor = attack.perturb(shard.x, shard.y)
         return moved
 
@@ -203,9 +196,9 @@ class EnergyShift(Metric):
         attack = foolbox.attacks.L2CarliniWagnerAttack(**CW)
         criterion = foolbox.criteria.Misclassification(shard.y)
         model = foolbox_bridge.wrapped(target.logits, shard.x.device)
-        _, moved, found = attack(model, shard.x, criterion, epsilons=None)
+        _, moved, succeeded = attack(model, shard.x, criterion, epsilons=None)
         # foolbox returns a black image without success
-        return torch.where(found[:, None, None, None], moved, shard.x)
+        return torch.where(succeeded[:, None, None, None], moved, shard.x)
 
 
 CW = {"binary_search_steps": 5, "steps": 100, "stepsize": 0.1, "initial_const": 1.0}

@@ -97,29 +97,27 @@ class GradientChecks(attacks.GradientAttack):
 
     @property
     def spent(self) -> attacks.Budget:
-        """The budget, with at most ``CHECKED`` images unless the option gives their number."""
+        """The budget, by default with at most ``CHECKED`` images."""
         spent = super().spent
-        return spent if self.images else spent._replace(images=min(CHECKED, spent.images))
+        if self.images:
+            return spent
+        return spent._replace(images=min(CHECKED, spent.images))
 
     @property
     def protocol_options(self) -> dict[str, Any]:
         """The parts of the protocol."""
         queries = self.black_box.spent.queries
-        return {**super().protocol_options, "tolerance": self.spent.tolerance, "queries": queries}
+        own = {"tolerance": self.spent.tolerance, "queries": queries}
+        return {**super().protocol_options, **own}
 
-    def pgd(self, norm: eps.Norm, setting: Setting | None = None, **others: Any) -> PGD:
-        """Return the attack under check: its search, or the attack of one setting."""
-        of_setting = (
-            {"eps": repr(setting.eps), "steps": setting.steps} if setting else {"steps": self.steps}
-        )
-        options = {
-            **self._shared,
-            "norm": norm,
-            "restarts": self.restarts,
-            "grad": self.grad,
-            **of_setting,
-        }
-        return PGD(**{**options, **others})
+    def pgd(self, norm: eps.Norm, setting: Setting | None = None, **changed: Any) -> PGD:
+        """Return the attack under check: its search, or one setting."""
+        if setting:
+            of_setting = {"eps": repr(setting.eps), "steps": setting.steps}
+        else:
+            of_setting = {"steps": self.steps}
+        options = {"norm": norm, "restarts": self.restarts, "grad": self.grad, **of_setting}
+        return PGD(**{**self._shared, **options, **changed})
 
     @property
     def black_box(self) -> Boundary:
@@ -128,59 +126,56 @@ class GradientChecks(attacks.GradientAttack):
 
     @property
     def _shared(self) -> dict[str, Any]:
-        model = {
+        return {
+            "budget": self.budget,
+            "images": self.spent.images,
+            "resamples": self.resamples,
             "refine": self.refine,
             "eot": self.eot,
             "data_noise": self.data_noise,
             "smooth": self.smooth,
         }
-        return {
-            "budget": self.budget,
-            "images": self.spent.images,
-            "resamples": self.resamples,
-            **model,
-        }
 
     def settings(self, size: float, largest: float) -> list[Setting]:
-        """Return the settings of PGD that are compared, up to the largest distance."""
+        """Return the settings of PGD up to the largest distance."""
         steps = self.spent.steps
         by_steps = [steps // 4, steps // 2, steps, 2 * steps]
-        by_eps = [size / 2, min(2 * size, largest)]
-        return [Setting(size, steps) for steps in by_steps] + [
-            Setting(size, steps) for size in by_eps
-        ]
+        settings = [Setting(size, number) for number in by_steps]
+        for other_size in (size / 2, min(2 * size, largest)):
+            settings.append(Setting(other_size, steps))
+        return settings
 
     def attack(self, evaluation: Evaluation) -> attacks.Attacked:
-        """Run the attacks of each check, or read stored ones; return results by image."""
+        """Run the attacks of each check, or read stored ones."""
         import numpy as np
 
-        norm, largest = self.norm, eps.largest_distance(self.norm, evaluation.data.spec.dimensions)
+        norm = self.norm
+        # attacks whose steps and eps vary about the median distance
+        largest = eps.largest_distance(self.norm, evaluation.data.spec.dimensions)
         searched = self.pgd(norm).attack(evaluation)
         white = searched if norm == "l2" else self.pgd("l2").attack(evaluation)
         black = self.black_box.attack(evaluation)
         size = _median(searched.arrays, norm, largest)
-        fixed = [
-            self.pgd(norm, setting).attack(evaluation) for setting in self.settings(size, largest)
-        ]
-        unlimited = self.pgd(norm, Setting(largest, self.spent.steps), restarts=1).attack(
-            evaluation
-        )
+        fixed = []
+        for setting in self.settings(size, largest):
+            fixed.append(self.pgd(norm, setting).attack(evaluation))
+        farthest = Setting(largest, self.spent.steps)
+        unlimited = self.pgd(norm, farthest, restarts=1).attack(evaluation)
 
         def work(shard: attacks.Shard) -> Mapping[str, Tensor]:
-            return {
-                "flat": flat(
-                    self.attacked_model(evaluation, f"{self.name} {norm} {shard.number}"),
-                    shard,
-                    norm,
-                )
-            }
+            target = self.attacked_model(evaluation, f"{self.name} {norm} {shard.number}")
+            return {"flat": flat(target, shard, norm)}
 
-        done = min(attacked.images for attacked in (searched, white, black, *fixed, unlimited))
-        attacked = attacks.in_shards(self, evaluation, attacks.choose(evaluation, done), work)
+        # a run may have ended early: only images that all attacks have
+        results = (searched, white, black, *fixed, unlimited)
+        done = min(attacked.images for attacked in results)
+        chosen = attacks.choose(evaluation, done)
+        attacked = attacks.in_shards(self, evaluation, chosen, work)
         rows = slice(attacked.images)
+        standing = [~setting.arrays["found"][rows] for setting in fixed]
         arrays = {
             **attacked.arrays,
-            "standing": np.stack([~setting.arrays["found"][rows] for setting in fixed], axis=1),
+            "standing": np.stack(standing, axis=1),
             "unbroken": ~unlimited.arrays["found"][rows],
             "white-box": white.arrays["distance-l2"][rows],
             "black-box": black.arrays["distance-l2"][rows],
@@ -189,32 +184,35 @@ class GradientChecks(attacks.GradientAttack):
         return attacks.Attacked(arrays, searched.wanted)
 
     def details(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a sentence for each check that fails, and the accuracies by steps and by eps."""
+        """Return a sentence per failed check, and accuracies by steps and by eps."""
         settings = self._settings_of(arrays)
-        accuracy = 100 * arrays["standing"].sum(axis=0) / len(arrays["standing"])
+        standing = arrays["standing"]
+        accuracy = (100 * standing.sum(axis=0) / len(standing)).tolist()
+        by_steps = {str(settings[column].steps): accuracy[column] for column in BY_STEPS}
+        by_eps = {f"{settings[column].eps:.6g}": accuracy[column] for column in BY_EPS}
         return {
             "suspicious": self.suspicions(arrays),
-            "accuracy-by-steps": {
-                str(settings[column].steps): float(accuracy[column]) for column in BY_STEPS
-            },
-            "accuracy-by-eps": {
-                f"{settings[column].eps:.6g}": float(accuracy[column]) for column in BY_EPS
-            },
+            "accuracy-by-steps": by_steps,
+            "accuracy-by-eps": by_eps,
         }
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
         """Return the values, of images."""
         n = len(arrays["standing"])
-        estimates = {label: share(failing, "lower") for label, failing in _failing(arrays).items()}
+        failing = _failing(arrays)
+        estimates = {label: share(fails, "lower") for label, fails in failing.items()}
         for label, columns in (("steps", BY_STEPS), ("larger-eps", BY_EPS)):
-            rise = Resampling(_largest_rise(arrays["standing"][:, columns]), (n,), (0.0, 100.0))
+            largest = _largest_rise(arrays["standing"][:, columns])
+            rise = Resampling(largest, (n,), (0.0, 100.0))
             estimates[label] = Estimate(rise, "%", "lower")
         return estimates
 
     def suspicions(self, arrays: Mapping[str, Any]) -> list[str]:
         """Return a sentence for each failed check."""
-        n, settings = len(arrays["standing"]), self._settings_of(arrays)
-        hits = {label: int(failing.sum()) for label, failing in _failing(arrays).items()}
+        n = len(arrays["standing"])
+        settings = self._settings_of(arrays)
+        failing = _failing(arrays)
+        hits = {label: int(fails.sum()) for label, fails in failing.items()}
         sentences = []
         if _low(hits["unlimited"], n) > UNBROKEN:
             sentences.append(
@@ -225,9 +223,8 @@ class GradientChecks(attacks.GradientAttack):
             (BY_STEPS, "{0.steps} to {1.steps} steps"),
             (BY_EPS, "eps {0.eps:.3g} to {1.eps:.3g}"),
         ):
-            rise = max(
-                rises(arrays["standing"], columns), key=lambda rise: (rise.p < LEVEL, rise.points)
-            )
+            between = rises(arrays["standing"], columns)
+            rise = max(between, key=lambda rise: (rise.p < LEVEL, rise.points))
             if rise.p < LEVEL and rise.points > 0:
                 change = text.format(settings[rise.weaker], settings[rise.stronger])
                 sentences.append(
@@ -245,9 +242,9 @@ class GradientChecks(attacks.GradientAttack):
         return sentences
 
     def _settings_of(self, arrays: Mapping[str, Any]) -> list[Setting]:
-        return self.settings(
-            float(arrays["eps"][0]), eps.largest_distance(self.norm, arrays["image"][0].size)
-        )
+        size = float(arrays["eps"][0])
+        largest = eps.largest_distance(self.norm, arrays["image"][0].size)
+        return self.settings(size, largest)
 
 
 def rises(standing: NDArray[np.bool_], columns: tuple[int, ...]) -> list[Rise]:
@@ -260,14 +257,13 @@ def rises(standing: NDArray[np.bool_], columns: tuple[int, ...]) -> list[Rise]:
     from jembench.stats.paired import holm, mcnemar
 
     pairs = list(itertools.combinations(columns, 2))
-    corrected = holm(
-        [mcnemar(standing[:, weaker], standing[:, stronger]) for weaker, stronger in pairs]
-    )
+    tests = [mcnemar(standing[:, weaker], standing[:, stronger]) for weaker, stronger in pairs]
     accuracy = 100 * standing.mean(axis=0)
-    return [
-        Rise(weaker, stronger, float(accuracy[stronger] - accuracy[weaker]), p)
-        for (weaker, stronger), p in zip(pairs, corrected, strict=True)
-    ]
+    differences = []
+    for (weaker, stronger), p in zip(pairs, holm(tests), strict=True):
+        points = float(accuracy[stronger] - accuracy[weaker])
+        differences.append(Rise(weaker, stronger, points, p))
+    return differences
 
 
 def _low(hits: int, n: int) -> float:
@@ -278,17 +274,15 @@ def _low(hits: int, n: int) -> float:
 
 
 def _largest_rise(standing: NDArray[np.bool_]) -> Any:
-    """Return the largest rise from a setting to a later one, in points; 0 if none."""
+    """Return the largest rise to a later setting, in points; 0 if none."""
     import numpy as np
 
     weaker, stronger = np.triu_indices(standing.shape[1], 1)
 
     def largest(indices: NDArray[np.int64]) -> NDArray[np.float64]:
         accuracy = 100 * standing[indices].mean(axis=1)
-        rise: NDArray[np.float64] = (accuracy[:, stronger] - accuracy[:, weaker]).max(
-            axis=1, initial=0
-        )
-        return rise
+        rises: NDArray[np.float64] = accuracy[:, stronger] - accuracy[:, weaker]
+        return rises.max(axis=1, initial=0)
 
     return largest
 
@@ -310,11 +304,13 @@ def _median(arrays: Mapping[str, Any], norm: eps.Norm, largest: float) -> float:
     import numpy as np
 
     far = arrays[f"distance-{norm}"][arrays["found"]]
-    return float(np.median(far[far > 0])) if (far > 0).any() else largest
+    if (far > 0).any():
+        return float(np.median(far[far > 0]))
+    return largest
 
 
 def flat(target: Target, shard: attacks.Shard, norm: eps.Norm) -> Tensor:
-    """Return whether the gradient at each image is 0, too small for float32 or infinite, bool (N,).
+    """Return whether the gradient at each image vanishes or is infinite, bool (N,).
 
     A step along it then does not have its length.
     """
@@ -324,5 +320,7 @@ def flat(target: Target, shard: attacks.Shard, norm: eps.Norm) -> Tensor:
 
     gradient = target.slope(shard.x, shard.y).gradient
     target.check()
-    step = threat.distance(torch.zeros_like(gradient), threat.steepest(gradient, norm), norm)
-    return ~gradient.flatten(1).isfinite().all(dim=1) | ((step - 1).abs() > 1e-3)
+    direction = threat.steepest(gradient, norm)
+    step = threat.distance(torch.zeros_like(gradient), direction, norm)
+    finite = gradient.flatten(1).isfinite().all(dim=1)
+    return ~finite | ((step - 1).abs() > 1e-3)

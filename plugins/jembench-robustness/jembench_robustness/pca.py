@@ -39,16 +39,22 @@ class PCAStart(ClassGaussianStart):
 
     def noise(self, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
         """Return zeros."""
-        return torch.zeros((n, *self.data.shape), device=generator.device)
+        shape = (n, *self.data.shape)
+        return torch.zeros(shape, device=generator.device)
 
     def of_class(self, number: int, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
         """Draw n images along the principal directions of a class."""
         if number not in self._directions:
-            x = to_float(self.classes[number], self.data.bounds).flatten(1)
+            images = to_float(self.classes[number], self.data.bounds)
+            x = images.flatten(1)
             mean = x.mean(dim=0, keepdim=True)
             _, s, v = torch.linalg.svd(x - mean, full_matrices=False)
-            share = s.square().cumsum(0) / s.square().sum()
-            self._directions[number] = mean, (s[:, None] * v)[share < self.variance]
+            variances = s.square()
+            share = variances.cumsum(0) / variances.sum()
+            directions = s[:, None] * v
+            self._directions[number] = mean, directions[share < self.variance]
         mean, moves = self._directions[number]
-        z = torch.randn((n, len(moves)), generator=generator, device=generator.device)
-        return (mean + self.scale * z @ moves).view(n, *self.data.shape)
+        shape = (n, len(moves))
+        z = torch.randn(shape, generator=generator, device=generator.device)
+        x = mean + self.scale * z @ moves
+        return x.view(n, *self.data.shape)

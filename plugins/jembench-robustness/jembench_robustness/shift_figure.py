@@ -14,16 +14,13 @@ from jembench.report.rows import grouped
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan the curves of all models on each set that has several severities."""
+    """Plan the curves of all models on each set with several severities."""
     shifted = [result for result in results if "severity" in _options(result)]
-    for group in grouped(
-        shifted,
-        lambda result: (
-            result.place,
-            result.protocol_without(("set", "content", "adapt")),
-            _set(result),
-        ),
-    ):
+
+    def shown_together(result: Result) -> tuple[Any, ...]:
+        return result.place, result.protocol_without(("set", "content", "adapt")), _set(result)
+
+    for group in grouped(shifted, shown_together):
         if len({_options(result)["severity"] for result in group}) > 1:
             yield figure_of(group, f"shift-{_set(group[0])}", curves, group)
 
@@ -34,19 +31,20 @@ def _options(result: Result) -> dict[str, str]:
 
 def _set(result: Result) -> str:
     """Return the set without its severity."""
-    options = ((name, value) for name, value in _options(result).items() if name != "severity")
-    return str(Spec.of(Spec(result.protocol["set"]).name, dict(options)))
+    options = _options(result)
+    options.pop("severity", None)
+    return str(Spec.of(Spec(result.protocol["set"]).name, options))
 
 
 def _line(result: Result) -> str:
     """Return the model, with its test-time adaptation."""
-    return result.model + (
-        f", {Spec(result.protocol['adapt']).name}" if "adapt" in result.protocol else ""
-    )
+    if "adapt" not in result.protocol:
+        return result.model
+    return f"{result.model}, {Spec(result.protocol['adapt']).name}"
 
 
 def curves(results: Sequence[Result]) -> Drawing:
-    """Draw each value over the severity, a line for each model and adaptation, with intervals."""
+    """Draw each value over the severity, a line per model and adaptation."""
     title = (
         f"{_set(results[0])} images, AUROC of {results[0].protocol['score']}: "
         f"{results[0].trained_on}"
@@ -55,25 +53,20 @@ def curves(results: Sequence[Result]) -> Drawing:
     figure, panels = drawing.panels(title, 2.4, count, count)
     rows: list[dict[str, Any]] = []
     for index, group in enumerate(grouped(results, _line)):
-        points = sorted((int(_options(result)["severity"]), result.values) for result in group)
-        severities, model = [severity for severity, _ in points], _line(group[0])
+        group = sorted(group, key=lambda result: int(_options(result)["severity"]))
+        severities = [int(_options(result)["severity"]) for result in group]
+        model = _line(group[0])
         # there is no AUROC with an adaptation
-        for axes, label in zip(panels, points[0][1], strict=False):
-            values = [found[label] for _, found in points]
-            style = {
-                **drawing.line(index, group[0].colour),
-                "elinewidth": 0.8,
-                "label": model,
-                "yerr": error_bars(values),
-            }
+        for axes, label in zip(panels, group[0].values, strict=False):
+            values = [result.values[label] for result in group]
+            style = {"elinewidth": 0.8, "label": model, "yerr": error_bars(values)}
+            style |= drawing.line(index, group[0].colour)
             axes.errorbar(severities, [value.value for value in values], **style)
             unit = f", {values[0].unit}" if values[0].unit else ""
-            axes.set(
-                xlabel="severity", ylabel=drawing.beside(in_words(label) + unit), xticks=severities
-            )
-            rows += [
-                {"model": model, "severity": severity, "label": label, **value._asdict()}
-                for severity, value in zip(severities, values, strict=True)
-            ]
+            ylabel = drawing.beside(in_words(label) + unit)
+            axes.set(xlabel="severity", ylabel=ylabel, xticks=severities)
+            for severity, value in zip(severities, values, strict=True):
+                columns = {"model": model, "severity": severity, "label": label}
+                rows.append({**columns, **value._asdict()})
     drawing.legend_below(figure, panels[0], columns=4)
     return Drawing(figure, rows)

@@ -49,16 +49,16 @@ class Shift(ScoredClasses):
     @cached_property
     def adaptation(self) -> Resolved | None:
         """The test-time adaptation; None: the trained model itself classifies."""
-        return None if self.adapt == "none" else registry.resolve("adaptations", self.adapt)
+        if self.adapt == "none":
+            return None
+        return registry.resolve("adaptations", self.adapt)
 
     @property
     def requires(self) -> frozenset[Need]:
-        """The needs of the score, unless the model is adapted, and labelled logits."""
-        return (
-            super().requires
-            if self.adaptation is None
-            else frozenset({"logits", "labels", "gradients"})
-        )
+        """The needs of the score, unless the model is adapted."""
+        if self.adaptation is None:
+            return super().requires
+        return frozenset({"logits", "labels", "gradients"})
 
     @property
     def reads(self) -> frozenset[Quantity]:
@@ -89,81 +89,84 @@ class Shift(ScoredClasses):
         from jembench.data.pixels import content_hash
 
         scorer, fitted = (None, {}) if self.adaptation else self.fitted(evaluation)
-        parts = getattr(resolve(self.set).make(), "parts", ()) or [self.set]
-        inside = (
-            {}
-            if scorer is None
-            else {"inside": self.scores_of(scorer, evaluation, "test", self.data_noise)}
-        )
+        shifted = resolve(self.set).make()
+        parts = getattr(shifted, "parts", ()) or [self.set]
+        if scorer is None:
+            inside = {}
+        else:
+            inside = {"inside": self.scores_of(scorer, evaluation, "test", self.data_noise)}
         contents, measured = [], []
         for name in parts:
             noise, about = self.noise_and_about(evaluation, name)
-            adapted = (
-                adapted_logits(self.adaptation, evaluation, name, noise)
-                if self.adaptation
-                else None
-            )
+            if self.adaptation:
+                adapted = adapted_logits(self.adaptation, evaluation, name, noise)
+            else:
+                adapted = None
             logits, labels = labelled_logits(evaluation, name, noise, adapted)
-            scores = (
-                {} if scorer is None else {"score": self.scores_of(scorer, evaluation, name, noise)}
-            )
+            if scorer is None:
+                scores = {}
+            else:
+                scores = {"score": self.scores_of(scorer, evaluation, name, noise)}
             classified = ECE().scores(logits, labels)
-            measured.append(
-                {"correct": classified["correct"], "confidence": classified["confidence"], **scores}
-            )
+            columns = {name: classified[name] for name in ("correct", "confidence")}
+            measured.append({**columns, **scores})
             contents += [about["content"], content_hash(labels)]
-        columns = {key: np.stack([one[key] for one in measured], axis=1) for key in measured[0]}
+        columns = {}
+        for name in measured[0]:
+            columns[name] = np.stack([arrays[name] for arrays in measured], axis=1)
         about = {
             "set": str(resolve(self.set)),
             "shifted": len(columns["correct"]),
             "content": stable_hash(contents),
         }
-        test = describe_test_images(len(evaluation.data.part("test").images), self.data_noise)
-        return self.measurement(
-            evaluation, {**inside, **columns}, parts={**test, **about, **fitted}
-        )
+        tested = evaluation.data.part("test").images
+        test = describe_test_images(len(tested), self.data_noise)
+        protocol = {**test, **about, **fitted}
+        return self.measurement(evaluation, {**inside, **columns}, parts=protocol)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return accuracy, ECE and, without an adaptation, AUROC, each a mean over variants."""
-        correct, confidence = arrays["correct"], arrays["confidence"]
-        n, right, error = (
-            len(correct),
-            100 * correct.mean(axis=1),
-            binned_error(confidence, correct, self.bins),
-        )
-        accuracy = Resampling(lambda drawn: right[drawn].mean(axis=1), (n,), (0.0, 100.0), n)
-        return {
+        """Return accuracy, ECE and AUROC, each a mean over variants.
+
+        There is no AUROC with an adaptation.
+        """
+        correct = arrays["correct"]
+        confidence = arrays["confidence"]
+        n = len(correct)
+        right = 100 * correct.mean(axis=1)
+        error = binned_error(confidence, correct, self.bins)
+        percent = (0.0, 100.0)
+        accuracy = Resampling(lambda drawn: right[drawn].mean(axis=1), (n,), percent, n)
+        ece = Resampling(lambda drawn: 100 * error(drawn), (n,), percent)
+        estimates = {
             "accuracy": Estimate(accuracy, "%", "higher"),
-            "ece": Estimate(
-                Resampling(lambda drawn: 100 * error(drawn), (n,), (0.0, 100.0)), "%", "lower"
-            ),
-            **(
-                {"auroc": _mean_auroc(arrays["inside"], arrays["score"])}
-                if "score" in arrays
-                else {}
-            ),
+            "ece": Estimate(ece, "%", "lower"),
         }
+        if "score" in arrays:
+            estimates["auroc"] = _mean_auroc(arrays["inside"], arrays["score"])
+        return estimates
 
 
 def _mean_auroc(inside: Array, shifted: Array) -> Estimate:
-    """Return the mean AUROC of scores (M,) against those of each variant (N, V)."""
+    """Return the mean AUROC of scores (M,) against each variant's (N, V)."""
     import numpy as np
 
     from jembench.stats import ranking
 
-    each = [ranking.auroc_resampling(inside, scores) for scores in shifted.T]
+    resamplings = [ranking.auroc_resampling(inside, scores) for scores in shifted.T]
 
     def auroc(of_inside: Array, of_shifted: Array) -> Array:
-        return np.asarray(np.mean([one.statistic(of_inside, of_shifted) for one in each], axis=0))
+        aurocs = [resampling.statistic(of_inside, of_shifted) for resampling in resamplings]
+        return np.asarray(np.mean(aurocs, axis=0))
 
     sizes = len(inside), len(shifted)
-    return Estimate(Resampling(auroc, sizes, (0.0, 1.0), min(sizes)))
+    resampling = Resampling(auroc, sizes, (0.0, 1.0), min(sizes))
+    return Estimate(resampling)
 
 
 def adapted_logits(
     adaptation: Resolved, evaluation: Evaluation, images: str, noise: float
 ) -> Tensor:
-    """Return the logits (N, K) of images by a copy of the model that is adapted to them alone.
+    """Return the logits (N, K) of images by a copy that is adapted to them.
 
     Raises:
         NotApplicable: if the model has nothing that the adaptation could change.
@@ -176,19 +179,21 @@ def adapted_logits(
     from jembench.models import predictions
     from jembench.parts import seeds
 
-    pixels, data, device = evaluation.data.images(images), evaluation.data.spec, evaluation.device
+    pixels = evaluation.data.images(images)
+    data = evaluation.data.spec
+    device = evaluation.device
     name = f"adapted-{adaptation.id}-{content_hash(pixels)}-noise={noise:g}"
 
     def compute() -> dict[str, Tensor]:
-        x = (
-            predictions.noisy(pixels, noise, data.bounds)
-            if noise
-            else to_float(pixels, data.bounds)
-        ).to(device)
-        seed = int(torch.randint(2**62, (), generator=evaluation.services.generator(name)))
+        if noise:
+            x = predictions.noisy(pixels, noise, data.bounds).to(device)
+        else:
+            x = to_float(pixels, data.bounds).to(device)
+        drawn = torch.randint(2**62, (), generator=evaluation.services.generator(name))
         adapted: Adaptation = adaptation.make()
-        generator = seeds.seeded(seed, device)
-        logits = adapted.logits(deepcopy(evaluation.model), x.clone(), data, generator=generator)
+        generator = seeds.seeded(int(drawn), device)
+        model = deepcopy(evaluation.model)
+        logits = adapted.logits(model, x.clone(), data, generator=generator)
         return {"logits": logits.detach().cpu()}
 
     return evaluation.services.remembered(name, compute)["logits"]

@@ -41,7 +41,7 @@ class Shifted(NamedTuple):
 
 
 def corrupted(*, by: By = "all", severity: Severity = 0) -> OODSet:
-    """Test images with one of fifteen corruptions, as those of CIFAR-10-C, at a severity of 1 to 5.
+    """Test images with one of CIFAR-10-C's corruptions at a severity of 1 to 5.
 
     Hendrycks & Dietterich (2019), arXiv:1903.12261, for grey or RGB images of at least 8x8 pixels;
     the module ``jembench_robustness.corruptions`` has the parameters. ``all`` corruptions and
@@ -86,7 +86,9 @@ def cifar10_c(*, by: By = "all", severity: Severity = 0, root: Root = "") -> OOD
 
     def draw(test: Split, data: DataSpec) -> Split:
         where = "CIFAR-10-C", "zenodo.org/records/2535967", root
-        files = {name: _read(data, f"{name}.npy", "labels.npy", *where) for name, _ in pairs}
+        files = {}
+        for name, _ in pairs:
+            files[name] = _read(data, f"{name}.npy", "labels.npy", *where)
         _, labels = files[pairs[0][0]]
         size, rest = divmod(len(labels), 5)  # severities, one after another
         if rest:
@@ -97,8 +99,8 @@ def cifar10_c(*, by: By = "all", severity: Severity = 0, root: Root = "") -> OOD
         index = _chosen(size, test)
 
         def part(by: str, severity: int, chosen: slice) -> Levels:
-            images: Levels = files[by][0][index[chosen].numpy() + size * (severity - 1)]
-            return images
+            levels, _ = files[by]
+            return levels[index[chosen].numpy() + size * (severity - 1)]
 
         return Split(_in_turn(len(index), pairs, part), labels[index])
 
@@ -109,7 +111,9 @@ def cifar10_c(*, by: By = "all", severity: Severity = 0, root: Root = "") -> OOD
 
 
 def cifar10_1(*, version: Literal["v6", "v4"] = "v6", root: Root = "") -> OODSet:
-    """CIFAR-10.1: 2,000 (v6) or 2,021 (v4) images of CIFAR-10's classes that were collected later.
+    """CIFAR-10.1: 2,000 (v6) or 2,021 (v4) images that were collected later.
+
+    Their classes are those of CIFAR-10.
 
     ``root`` is the folder of ``cifar10.1_v6_data.npy`` and ``cifar10.1_v6_labels.npy``
     ($JEMBENCH_DATA/CIFAR-10.1 or ~/.cache/jembench/data/CIFAR-10.1 by default), from
@@ -128,20 +132,21 @@ def cifar10_1(*, version: Literal["v6", "v4"] = "v6", root: Root = "") -> OODSet
 
 
 def _pairs(by: str, severity: int) -> Pairs:
-    """Return the pairs of a corruption and a severity that the options of a set stand for."""
-    corruptions, severities = (
-        get_args(By)[1:] if by == "all" else [by],
-        [severity] if severity else range(1, 6),
-    )
+    """Return the pairs of a corruption and a severity of a set."""
+    corruptions = get_args(By)[1:] if by == "all" else [by]
+    severities = [severity] if severity else range(1, 6)
     return list(itertools.product(corruptions, severities))
 
 
 def _in_turn(n: int, pairs: Pairs, draw: Callable[[str, int, slice], Levels]) -> Tensor:
-    """Return images uint8 (N, C, H, W), of which pair k draws every K-th one from k on."""
+    """Return images uint8 (N, C, H, W); pair k draws each K-th one from k on."""
     import numpy as np
 
-    drawn = [draw(*pair, slice(k, None, len(pairs))) for k, pair in enumerate(pairs[:n])]
-    images = np.empty((n, *drawn[0].shape[1:]), dtype=np.uint8)
+    drawn = []
+    for k, pair in enumerate(pairs[:n]):
+        drawn.append(draw(*pair, slice(k, None, len(pairs))))
+    shape = (n, *drawn[0].shape[1:])
+    images = np.empty(shape, dtype=np.uint8)
     for k, part in enumerate(drawn):
         images[k :: len(pairs)] = part
     return _channels_first(images)
@@ -150,7 +155,8 @@ def _in_turn(n: int, pairs: Pairs, draw: Callable[[str, int, slice], Levels]) ->
 def _channels_first(images: Levels) -> Tensor:
     import torch
 
-    return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
+    batch = torch.from_numpy(images)
+    return batch.permute(0, 3, 1, 2).contiguous()
 
 
 def _chosen(size: int, test: Split) -> Tensor:
@@ -164,15 +170,14 @@ def _chosen(size: int, test: Split) -> Tensor:
 
     if len(test.images) >= size:
         return torch.arange(size)
-    return torch.randperm(size, generator=seeds.generator(0, "evaluation/limit"))[
-        : len(test.images)
-    ]
+    generator = seeds.generator(0, "evaluation/limit")
+    return torch.randperm(size, generator=generator)[: len(test.images)]
 
 
 def _read(
     data: DataSpec, images: str, labels: str, name: str, source: str, root: str
 ) -> tuple[Levels, Tensor]:
-    """Return the images uint8 (M, 32, 32, 3) and the labels int64 (M,) of two files.
+    """Return images uint8 (M, 32, 32, 3) and labels int64 (M,) of two files.
 
     Raises:
         NotApplicable: if the dataset has another shape or number of classes than CIFAR-10.
@@ -181,7 +186,7 @@ def _read(
     import numpy as np
     import torch
 
-    if (data.shape, data.num_classes) != ((3, 32, 32), 10):
+    if data.shape != (3, 32, 32) or data.num_classes != 10:
         raise NotApplicable(
             f"{name} has images of 3x32x32 of CIFAR-10's classes, and those of {data.name} are "
             "others."
@@ -192,24 +197,30 @@ def _read(
         f"Get it from {source}, and name its folder: {option} or, for the folder above {name}, "
         "JEMBENCH_DATA=..."
     )
-    found: list[Levels] = []
+    arrays: list[Levels] = []
     for path in (folder / images, folder / labels):
         if not path.is_file():
             raise Unavailable(f"{path} is missing. {remedy}")
         try:
-            found.append(np.load(path, mmap_mode="r"))
+            arrays.append(np.load(path, mmap_mode="r"))
         except (OSError, ValueError, EOFError) as error:
             raise Unavailable(f"{path} cannot be read: {error}. {remedy}") from error
-    pixels, classes = found
-    arrays = all(isinstance(one, np.ndarray) for one in found)  # np.load reads archives too
-    if not (
-        arrays
-        and pixels.dtype == np.uint8
-        and classes.dtype.kind in "iu"
-        and classes.size
-        and (pixels.shape, classes.ndim) == ((classes.size, 32, 32, 3), 1)
-        and 0 <= classes.min() <= classes.max() < 10
-    ):
+    pixels, classes = arrays
+    # np.load reads archives too, which have no arrays' attributes
+    are_arrays = all(isinstance(array, np.ndarray) for array in arrays)
+    if not (are_arrays and _are_levels(pixels, classes.size) and _are_classes(classes)):
         what = "N images of 32x32x3 levels and N labels from 0 to 9"
         raise Unavailable(f"{folder / images} and {labels} are not {what}. {remedy}")
     return pixels, torch.from_numpy(classes.astype(np.int64))
+
+
+def _are_levels(pixels: Levels, count: int) -> bool:
+    import numpy as np
+
+    return pixels.dtype == np.uint8 and pixels.shape == (count, 32, 32, 3)
+
+
+def _are_classes(classes: Levels) -> bool:
+    if classes.ndim != 1 or classes.dtype.kind not in "iu" or not classes.size:
+        return False
+    return bool(0 <= classes.min() <= classes.max() < 10)

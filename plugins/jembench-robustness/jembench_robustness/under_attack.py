@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 from jembench.attacks.eps import parse_eps
 from jembench.catalog.spec import Scalar, Spec
 from jembench.interfaces import Evaluation, Measurement, Need, OODScore, Planned
+from jembench.interfaces.evaluation import Quantity
 from jembench.interfaces.metrics import DifferentiableScore
 from jembench.metrics import attacks
 from jembench.metrics.base import Array, Arrays, protocol_id
@@ -52,11 +53,8 @@ class UnderAttack(Metric):
                 f"attack of {self.name} is {self.attack!r}; write an attack with its eps: "
                 "pgd@8/255."
             )
-        given = Spec(spec)
-        return cast(
-            attacks.Attack,
-            resolve("metrics", given.with_(eps=eps)).make(),
-        )
+        attacker = resolve("metrics", Spec(spec).with_(eps=eps))
+        return cast(attacks.Attack, attacker.make())
 
     @property
     def described(self) -> str:
@@ -121,11 +119,14 @@ class Attacked(UnderAttack):
 
         attacked = self.attacker.attack(evaluation).whole()
         target = self.attacker.attacked_model(evaluation, f"under {self.attacker.label}")
-        logits = target.logits(torch.from_numpy(attacked["adversarial"]).to(evaluation.device))
+        images = torch.from_numpy(attacked["adversarial"])
+        logits = target.logits(images.to(evaluation.device)).detach().cpu()
         labels = torch.from_numpy(attacked["label"])
-        found = self.measured.of_logits(evaluation, logits.detach().cpu().double(), labels)
-        protocol = protocol_id(self.name, evaluation, of=found.protocol, attack=self.described)
-        return replace(found, protocol=protocol, values=self.labelled(dict(found.values)))
+        measurement = self.measured.of_logits(evaluation, logits.double(), labels)
+        of = measurement.protocol
+        protocol = protocol_id(self.name, evaluation, of=of, attack=self.described)
+        values = self.labelled(dict(measurement.values))
+        return replace(measurement, protocol=protocol, values=values)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the values of the metric, by labels with the attack."""
@@ -168,7 +169,7 @@ class OutliersUnderAttack(UnderAttack, OutOfDistribution):
         return {**super().protocol_options, "attack": self.described}
 
     def check(self, planned: Planned) -> None:
-        """Check that the outliers are available, and that the score can be attacked.
+        """Check that the outliers are available and the score can be attacked.
 
         Raises:
             NotApplicable: if the score has no gradient.
@@ -181,7 +182,7 @@ class OutliersUnderAttack(UnderAttack, OutOfDistribution):
             )
 
     def shard_size(self, device: str) -> int:
-        """Return the number of outliers that are attacked together, the same on every device."""
+        """Return the number of outliers attacked together, equal on every device."""
         return attacks.SHARD
 
     def outside(self, scorer: OODScore, evaluation: Evaluation, noise: float) -> Array:
@@ -192,15 +193,17 @@ class OutliersUnderAttack(UnderAttack, OutOfDistribution):
         from jembench.models.predictions import one_pass
         from jembench.parts import seeds
 
-        attack, outliers = cast(PGD, self.attacker), evaluation.data.images(self.set)
+        attack = cast(PGD, self.attacker)
+        outliers = evaluation.data.images(self.set)
         low, high = evaluation.data.spec.bounds
 
         def scores(x: Tensor) -> tuple[Tensor, Tensor]:
             at = x * (high - low) + low
-            of = cast(DifferentiableScore, scorer).of
-            reached = of(
-                lambda quantity: one_pass(evaluation.model, at, {quantity}, graph=True)[quantity]
-            )
+
+            def read(quantity: Quantity) -> Tensor:
+                return one_pass(evaluation.model, at, {quantity}, graph=True)[quantity]
+
+            reached = cast(DifferentiableScore, scorer).of(read)
             return reached.sum(), reached
 
         def work(shard: attacks.Shard) -> dict[str, Tensor]:
@@ -239,14 +242,16 @@ def highest(
     from jembench.attacks.pgd import STRIDE
     from jembench.attacks.threat import project, steepest
 
-    eps, norm, steps = parse_eps(attack.eps), attack.norm, attack.spent.steps
-    found, radius = [], torch.full((len(x),), eps, dtype=x.dtype, device=x.device)
+    eps = parse_eps(attack.eps)
+    norm = attack.norm
+    steps = attack.spent.steps
+    reached_scores = []
+    radius = torch.full((len(x),), eps, dtype=x.dtype, device=x.device)
     for start in starts.unbind(dim=1):
         moved = project(x + eps * start, x, radius, norm)
         for _ in range(steps + 1):
             gradient, reached = gradient_of(scores, moved)
-            found.append(reached)
-            moved = project(
-                moved + STRIDE / steps * eps * steepest(gradient, norm), x, radius, norm
-            )
-    return torch.stack(found).amax(dim=0)
+            reached_scores.append(reached)
+            step = STRIDE / steps * eps * steepest(gradient, norm)
+            moved = project(moved + step, x, radius, norm)
+    return torch.stack(reached_scores).amax(dim=0)

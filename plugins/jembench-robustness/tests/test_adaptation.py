@@ -22,9 +22,8 @@ ADAPTATIONS = ["none", "norm", "tent", 'tea:sampler="pcd:steps=1,buffer=500"']
 
 def small_net(*norm):
     torch.manual_seed(0)
-    net = nn.Sequential(
-        nn.Conv2d(1, 5, 3), *norm, nn.SiLU(), nn.Dropout(0.5), nn.Flatten(), nn.Linear(20, 3)
-    )
+    layers = (nn.SiLU(), nn.Dropout(0.5), nn.Flatten(), nn.Linear(20, 3))
+    net = nn.Sequential(nn.Conv2d(1, 5, 3), *norm, *layers)
     return LogitModel(net)
 
 
@@ -37,18 +36,19 @@ def model():
 
 @pytest.fixture
 def images():
-    return torch.rand(6, *DATA.shape, generator=torch.Generator().manual_seed(1)) * 2 - 1
+    generator = torch.Generator().manual_seed(1)
+    return torch.rand(6, *DATA.shape, generator=generator) * 2 - 1
 
 
 def logits_of(x, model, scale, shift):
-    """The logits of a batch by its own statistics, the norm written out."""
+    """Return the logits of a batch by its own statistics, the norm written out."""
     conv, *_, head = model.net
     hidden = F.conv2d(x, conv.weight, conv.bias)
-    mean, var = (
-        hidden.mean(dim=(0, 2, 3), keepdim=True),
-        hidden.var(dim=(0, 2, 3), correction=0, keepdim=True),
-    )
-    hidden = scale[:, None, None] * (hidden - mean) / (var + 1e-5).sqrt() + shift[:, None, None]
+    mean = hidden.mean(dim=(0, 2, 3), keepdim=True)
+    dim = (0, 2, 3)
+    var = hidden.var(dim=dim, correction=0, keepdim=True)
+    normalised = (hidden - mean) / (var + 1e-5).sqrt()
+    hidden = scale[:, None, None] * normalised + shift[:, None, None]
     return F.silu(hidden).flatten(1) @ head.weight.T + head.bias
 
 
@@ -58,26 +58,24 @@ def after_one_step(loss, model):
     """
     weights = [weight.clone().requires_grad_() for weight in PLAIN]
     grads = torch.autograd.grad(loss(*weights), weights)
-    return [
-        weight - RATE * grad / (grad.abs() + 1e-8)
-        for weight, grad in zip(weights, grads, strict=True)
-    ]
+    pairs = zip(weights, grads, strict=True)
+    return [weight - RATE * grad / (grad.abs() + 1e-8) for weight, grad in pairs]
 
 
 def adapted(adaptation, model, images):
-    return adaptation.logits(
-        copy.deepcopy(model), images, DATA, generator=torch.Generator().manual_seed(2)
-    )
+    generator = torch.Generator().manual_seed(2)
+    return adaptation.logits(copy.deepcopy(model), images, DATA, generator=generator)
 
 
 def test_norm_takes_the_statistics_of_each_batch(model, images):
-    assert torch.allclose(
-        adapted(BatchStatistics(), model, images), logits_of(images, model, *PLAIN)
-    )
-    order = torch.randperm(6, generator=torch.Generator().manual_seed(2))
-    found = adapted(BatchStatistics(batch=4), model, images)  # two batches of three
+    logits = adapted(BatchStatistics(), model, images)
+    assert torch.allclose(logits, logits_of(images, model, *PLAIN))
+    generator = torch.Generator().manual_seed(2)
+    order = torch.randperm(6, generator=generator)
+    logits = adapted(BatchStatistics(batch=4), model, images)  # two batches of three
     for places in order.split(3):
-        assert torch.allclose(found[places], logits_of(images[places], model, *PLAIN))
+        expected = logits_of(images[places], model, *PLAIN)
+        assert torch.allclose(logits[places], expected)
 
 
 def test_tent_steps_on_the_entropy_and_classifies_before_the_step(model, images):
@@ -85,28 +83,32 @@ def test_tent_steps_on_the_entropy_and_classifies_before_the_step(model, images)
         p = logits_of(batch, model, *weights).softmax(dim=1)
         return -(p * p.log()).sum() / 3
 
-    found = adapted(Tent(batch=3, learning_rate=RATE), model, images)
-    first, second = torch.randperm(6, generator=torch.Generator().manual_seed(2)).split(3)
+    logits = adapted(Tent(batch=3, learning_rate=RATE), model, images)
+    generator = torch.Generator().manual_seed(2)
+    first, second = torch.randperm(6, generator=generator).split(3)
     batch = images[first]
-    assert torch.allclose(found[first], logits_of(batch, model, *PLAIN))
-    assert torch.allclose(
-        found[second], logits_of(images[second], model, *after_one_step(entropy, model))
-    )
+    assert torch.allclose(logits[first], logits_of(batch, model, *PLAIN))
+    stepped = after_one_step(entropy, model)
+    expected = logits_of(images[second], model, *stepped)
+    assert torch.allclose(logits[second], expected)
 
 
 def test_tea_steps_on_the_energy_of_images_less_that_of_samples_and_classifies_after_the_step(
     model, images
 ):
     spec = "pcd:steps=2,step_size=0.1,noise=0.01,buffer=20"
-    found = adapted(TEA(learning_rate=RATE, sampler=spec), model, images)
+    logits = adapted(TEA(learning_rate=RATE, sampler=spec), model, images)
     generator = torch.Generator().manual_seed(2)
     torch.randperm(6, generator=generator)
-    x = resolve("samplers", spec).make(DATA).init(6, generator=generator).x
+    sampler = resolve("samplers", spec).make(DATA)
+    x = sampler.init(6, generator=generator).x
     assert x.abs().max() <= 1
     for _ in range(2):
         x = x.detach().requires_grad_()
-        (ascent,) = torch.autograd.grad(logits_of(x, model, *PLAIN).logsumexp(dim=1).sum(), x)
-        x = x + 0.1 * ascent + 0.01 * torch.randn(x.shape, generator=generator)
+        density = logits_of(x, model, *PLAIN).logsumexp(dim=1)
+        (ascent,) = torch.autograd.grad(density.sum(), x)
+        noise = torch.randn(x.shape, generator=generator)
+        x = x + 0.1 * ascent + 0.01 * noise
 
     def contrast(*weights):
         energies = [
@@ -115,8 +117,9 @@ def test_tea_steps_on_the_energy_of_images_less_that_of_samples_and_classifies_a
         return energies[0] - energies[1]
 
     expected = logits_of(images, model, *after_one_step(contrast, model))
-    assert torch.allclose(found, expected, atol=1e-5)
-    assert not torch.allclose(found, logits_of(images, model, *PLAIN), atol=1e-2)
+    assert torch.allclose(logits, expected, atol=1e-5)
+    plain = logits_of(images, model, *PLAIN)
+    assert not torch.allclose(logits, plain, atol=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -140,16 +143,16 @@ def test_a_trained_fit_stays_as_it_is_on_disk_and_in_memory(tmp_path):
         resolve("metrics", f'shift:set="corrupted:by=fog",adapt={json.dumps(name)}')
         for name in ADAPTATIONS
     ]
-    found = {
-        name: metric.make().compute(fit._evaluation).values
-        for name, metric in zip(ADAPTATIONS, specs, strict=True)
-    }
-    assert {tuple(values) for values in found.values()} == {
-        ("accuracy", "ece", "auroc"),
-        ("accuracy", "ece"),
-    }
-    assert len({values["ece"].value for values in found.values()}) == len(ADAPTATIONS)
+    values = {}
+    for name, metric in zip(ADAPTATIONS, specs, strict=True):
+        values[name] = metric.make().compute(fit._evaluation).values
+    labels = {tuple(of_metric) for of_metric in values.values()}
+    assert labels == {("accuracy", "ece", "auroc"), ("accuracy", "ece")}
+    errors = {of_metric["ece"].value for of_metric in values.values()}
+    assert len(errors) == len(ADAPTATIONS)
     assert fit.model.state_dict().keys() == before.keys()
-    assert all(torch.equal(tensor, before[name]) for name, tensor in fit.model.state_dict().items())
-    assert all(weight.requires_grad for weight in fit.model.parameters())
+    for name, tensor in fit.model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    for weight in fit.model.parameters():
+        assert weight.requires_grad
     assert (fit.folder / "model.safetensors").read_bytes() == written

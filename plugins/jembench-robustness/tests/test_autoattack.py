@@ -30,7 +30,8 @@ class Linear(nn.Module):
         super().__init__()
         with seeds.drawing(0, "initialisation"):
             layers = [nn.Linear(36, hidden), nn.Tanh()] if hidden else []
-            self.net = nn.Sequential(nn.Flatten(), *layers, nn.Linear(hidden or 36, 5))
+            head = nn.Linear(hidden or 36, 5)
+            self.net = nn.Sequential(nn.Flatten(), *layers, head)
 
     def logits(self, x):
         return 10 * self.net(x)
@@ -45,7 +46,8 @@ class Dynamic(Linear):
     def logits(self, x):
         with torch.enable_grad():
             at = x.detach().requires_grad_()
-            (slope,) = torch.autograd.grad(super().logits(at).logsumexp(dim=1).sum(), at)
+            density = super().logits(at).logsumexp(dim=1)
+            (slope,) = torch.autograd.grad(density.sum(), at)
         return super().logits(x + 1e-3 * slope)
 
 
@@ -74,8 +76,10 @@ def short(monkeypatch):
 
 
 def shard_of(model, n=24, number=3):
-    """Grey images with the classes that the model gives, but for every sixth."""
-    x = 0.35 + 0.3 * torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(1))
+    """Return grey images with the model's classes but for every sixth."""
+    generator = torch.Generator().manual_seed(1)
+    noise = torch.rand(n, *DATA.shape, generator=generator)
+    x = 0.35 + 0.3 * noise
     y = model.logits(2 * x - 1).argmax(dim=1)
     y[::6] = (y[::6] + 1) % 5
     return Shard(number, torch.arange(n), x, y)
@@ -83,27 +87,26 @@ def shard_of(model, n=24, number=3):
 
 def found_of(model, **options):
     shard = shard_of(model)
-    return shard, AutoAttack(**options).find(FakeEvaluation(), shard, Target(model, DATA))
+    attack = AutoAttack(**options)
+    return shard, attack.find(FakeEvaluation(), shard, Target(model, DATA))
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("version", ["standard", "rand"])
 def test_it_is_pyautoattack_image_by_image(norm, version):
-    model, size = Linear(hidden=12), {"linf": 0.015, "l2": 0.06}[norm]
-    shard, found = found_of(model, eps=str(size), norm=norm, version=version)
-    by_hand = pyautoattack.AutoAttack(
-        lambda x: model.logits(2 * x - 1),
-        norm=NORMS[norm],
-        eps=size,
-        seed=seeds.derive(0, "robustness/autoattack 3") % 2**31,
-        version=version,
-    )
+    model = Linear(hidden=12)
+    size = {"linf": 0.015, "l2": 0.06}[norm]
+    shard, attacked = found_of(model, eps=str(size), norm=norm, version=version)
+    seed = seeds.derive(0, "robustness/autoattack 3") % 2**31
+    options = {"norm": NORMS[norm], "eps": size, "seed": seed, "version": version}
+    by_hand = pyautoattack.AutoAttack(lambda x: model.logits(2 * x - 1), **options)
     by_hand.fab.n_target_classes = by_hand.apgd_targeted.n_target_classes = 4
     logging.getLogger("auto-attack").addHandler(logging.NullHandler())
     made, predicted = by_hand.run_standard_evaluation(shard.x, shard.y)
-    assert torch.equal(found.adversarial, made)
-    assert torch.equal(found.claimed | (found.others["by"] == MISCLASSIFIED), predicted != shard.y)
-    by = found.others["by"]
+    assert torch.equal(attacked.adversarial, made)
+    wrong = attacked.others["by"] == MISCLASSIFIED
+    assert torch.equal(attacked.claimed | wrong, predicted != shard.y)
+    by = attacked.others["by"]
     assert (by == MISCLASSIFIED).sum() == 4
     assert (by == STANDING).any()
     assert (by == 0).any()
@@ -112,34 +115,36 @@ def test_it_is_pyautoattack_image_by_image(norm, version):
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_of_a_linear_classifier_it_breaks_those_that_are_nearer_than_eps_and_no_others(norm):
     model = Linear()
-    x, y = shard_of(model).x, shard_of(model).y
+    x = shard_of(model).x
+    y = shard_of(model).y
     # of images in [0, 1], which are half as far apart
     slope = 2 * model.net[1].weight.detach().double()
     logits = model.logits(2 * x - 1).detach().double() / 10
-    margin, towards = logits.gather(1, y[:, None]) - logits, slope[y][:, None] - slope
+    margin = logits.gather(1, y[:, None]) - logits
+    towards = slope[y][:, None] - slope
     dual = towards.abs().sum(dim=2) if norm == "linf" else towards.norm(dim=2)
-    exact = (
-        (margin / dual)
-        .nan_to_num(torch.inf)
-        .scatter(1, y[:, None], torch.inf)
-        .amin(dim=1)
-        .clamp_min(0)
-    )
+    distances = (margin / dual).nan_to_num(torch.inf)
+    distances = distances.scatter(1, y[:, None], torch.inf)
+    exact = distances.amin(dim=1).clamp_min(0)
     size = float(exact[exact > 0].median()) * 1.0001
-    _, found = found_of(model, eps=repr(size), norm=norm)
+    _, attacked = found_of(model, eps=repr(size), norm=norm)
     clear = (exact / size - 1).abs() > 0.03
-    assert torch.equal((found.others["by"] > STANDING)[clear], (exact < size)[clear])
+    broken = attacked.others["by"] > STANDING
+    assert torch.equal(broken[clear], (exact < size)[clear])
     assert clear.sum() > 15
-    assert (distance(x, found.adversarial, norm) <= size + 1e-6).all()
-    assert torch.equal(found.adversarial[found.others["by"] < 0], x[found.others["by"] < 0])
+    assert (distance(x, attacked.adversarial, norm) <= size + 1e-6).all()
+    unbroken = attacked.others["by"] < 0
+    assert torch.equal(attacked.adversarial[unbroken], x[unbroken])
 
 
 def test_an_image_beyond_eps_is_an_error(monkeypatch):
     """As of a package whose eps is of images in [-1, 1]."""
     real = pyautoattack.AutoAttack
-    monkeypatch.setattr(
-        pyautoattack, "AutoAttack", lambda *a, eps, **options: real(*a, eps=2 * eps, **options)
-    )
+
+    def twice_as_far(*arguments, eps, **options):
+        return real(*arguments, eps=2 * eps, **options)
+
+    monkeypatch.setattr(pyautoattack, "AutoAttack", twice_as_far)
     with pytest.raises(ValueError, match=r"at a distance of 0\.2, beyond eps 0\.1"):
         found_of(Linear(hidden=12), eps="0.1")
 
@@ -155,9 +160,12 @@ def test_an_image_beyond_eps_is_an_error(monkeypatch):
     ],
 )
 def test_each_check_tells_its_model_and_nothing_global_changes(model, flags, caplog, capsys):
-    shard, before, tracer = shard_of(model()), torch.random.get_rng_state(), sys.gettrace()
-    found = AutoAttack(eps="0.05").find(FakeEvaluation(), shard, Target(model(), DATA))
-    assert {name for name in CHECKS if found.others[name].all()} == flags
+    shard = shard_of(model())
+    before = torch.random.get_rng_state()
+    tracer = sys.gettrace()
+    target = Target(model(), DATA)
+    attacked = AutoAttack(eps="0.05").find(FakeEvaluation(), shard, target)
+    assert {name for name in CHECKS if attacked.others[name].all()} == flags
     assert model is Random or torch.equal(torch.random.get_rng_state(), before)
     assert sys.gettrace() is tracer
     assert not caplog.records
@@ -169,7 +177,8 @@ def test_details_have_the_contribution_of_each_attack_and_the_failed_checks():
     arrays = {"by": by, "found": by > STANDING}
     arrays |= {name: by > (9 if name == "random" else -9) for name in CHECKS}
     details = AutoAttack(eps="0.05").details(arrays)
-    assert [details[f"broken-by-{member}"] for member in MEMBERS["standard"]] == [2, 1, 1, 2]
+    counts = [details[f"broken-by-{member}"] for member in MEMBERS["standard"]]
+    assert counts == [2, 1, 1, 2]
     *checks, square = details["suspicious"]
     assert checks == [check.verdict for name, check in CHECKS.items() if name != "random"]
     assert "broke 2 images" in square
@@ -177,27 +186,29 @@ def test_details_have_the_contribution_of_each_attack_and_the_failed_checks():
 
 def test_a_whole_measurement():
     model = Linear(hidden=12)
-    images = torch.randint(
-        90, 165, (30, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
-    )
-    labels = model.logits(2 * images.float() / 255 - 1).argmax(dim=1)
+    generator = torch.Generator().manual_seed(1)
+    shape = (30, *DATA.shape)
+    images = torch.randint(90, 165, shape, dtype=torch.uint8, generator=generator)
+    x = 2 * images.float() / 255 - 1
+    labels = model.logits(x).argmax(dim=1)
     evaluation = FakeEvaluation(sets={"test": images}, labels=labels, model=model, spec=DATA)
-    found = AutoAttack(eps="0.015", images=30).compute(evaluation)
-    (value,) = found.values.values()
+    attacked = AutoAttack(eps="0.015", images=30).compute(evaluation)
+    (value,) = attacked.values.values()
     assert (
-        found.protocol
+        attacked.protocol
         == "autoattack:data=toy,eps=0.015,images=30,norm=linf,refine=0,version=standard"
     )
-    assert value.value == pytest.approx(100 * (found.arrays["by"] == STANDING).mean())
+    standing = attacked.arrays["by"] == STANDING
+    assert value.value == pytest.approx(100 * standing.mean())
     assert 0 < value.low < value.value < value.high < 100
-    assert not found.arrays["unverified"].any()
+    assert not attacked.arrays["unverified"].any()
 
 
 def test_random_predictions_have_the_version_for_them():
     assert AutoAttack(eps="0.1").chosen == "standard"
-    assert (
-        AutoAttack(eps="0.1", refine=1).chosen == AutoAttack(eps="0.1", smooth=0.2).chosen == "rand"
-    )
+    refined = AutoAttack(eps="0.1", refine=1)
+    smoothed = AutoAttack(eps="0.1", smooth=0.2)
+    assert refined.chosen == smoothed.chosen == "rand"
     with pytest.raises(SpecError, match=r"version of autoattack is standard.*write version=rand"):
         AutoAttack(eps="0.1", version="standard", refine=1)
 
@@ -211,6 +222,7 @@ def test_random_predictions_have_the_version_for_them():
     ],
 )
 def test_data_on_which_it_is_not_defined(options, shape, classes, message):
-    planned = SimpleNamespace(spec=DataSpec(name="toy", shape=shape, num_classes=classes))
+    spec = DataSpec(name="toy", shape=shape, num_classes=classes)
+    planned = SimpleNamespace(spec=spec)
     with pytest.raises(NotApplicable, match=message):
         AutoAttack(**options).check(planned)

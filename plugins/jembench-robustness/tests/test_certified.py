@@ -14,7 +14,8 @@ from jembench_robustness.certified import Certified
 @pytest.fixture
 def evaluation():
     images, labels = grey(40, 0, 256)
-    return FakeEvaluation(sets={"test": images}, labels=labels, model=Linear(), spec=DATA)
+    model = Linear()
+    return FakeEvaluation(sets={"test": images}, labels=labels, model=model, spec=DATA)
 
 
 def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(evaluation):
@@ -22,31 +23,37 @@ def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(eva
     radius is exact.
     """
     metric = Certified(sigma=0.1, budget="quick", images=40, copies=2000)
-    found = metric.compute(evaluation)
+    measurement = metric.compute(evaluation)
     chosen = choose(evaluation, 40)
     exact = evaluation.model.exact(chosen.images / 255, "l2").numpy()
-    radius, far = found.arrays["radius"], exact > 0.05
+    radius = measurement.arrays["radius"]
+    far = exact > 0.05
     clear = (exact > 0.02) & (exact < 0.2)  # beyond, 2000 copies of one class certify no more
     assert clear.sum() > 5
-    assert (found.arrays["predicted"] == evaluation.model.classes(chosen.images).numpy())[far].all()
+    predicted = measurement.arrays["predicted"]
+    assert (predicted == evaluation.model.classes(chosen.images).numpy())[far].all()
     assert (radius <= exact + 1e-9).all()  # each with probability .999, by the seed
     # of one class; its lower bound is about 3.1 standard errors below
     share = normal.cdf(exact / 0.1)
-    expected = 0.1 * normal.ppf(share - 3.1 * np.sqrt(share * (1 - share) / 2000))
+    deviation = np.sqrt(share * (1 - share) / 2000)
+    expected = 0.1 * normal.ppf(share - 3.1 * deviation)
     assert radius[clear] == pytest.approx(expected[clear], abs=0.02)
-    right = np.where(found.arrays["predicted"] == chosen.labels.numpy(), radius, 0)
-    assert found.values["certified-l2@64/255"].value == pytest.approx(
-        100 * (right > 64 / 255).mean()
-    )
-    assert found.values["certified-radius"].value == pytest.approx(255 * right.mean())
-    assert found.values["abstained"].value == pytest.approx(100 * (radius == 0).mean())
+    right = np.where(predicted == chosen.labels.numpy(), radius, 0)
+    expected_values = {
+        "certified-l2@64/255": 100 * (right > 64 / 255).mean(),
+        "certified-radius": 255 * right.mean(),
+        "abstained": 100 * (radius == 0).mean(),
+    }
+    for label, value in expected_values.items():
+        assert measurement.values[label].value == pytest.approx(value)
 
 
 def test_the_probability_is_the_exact_lower_bound_of_clopper_and_pearson():
-    """The number of answers that has the probability alpha; at half of all it abstains."""
+    """The number of answers has the probability alpha; at half of all it abstains."""
     metric = Certified(sigma=2.0, copies=100, alpha=0.01)
-    some, half, every = metric.radius(torch.tensor([80, 50, 100])).tolist()
-    assert 1 - bdtr(79, 100, normal.cdf(some / 2)) == pytest.approx(0.01)
+    most, half, every = metric.radius(torch.tensor([80, 50, 100])).tolist()
+    probability = normal.cdf(most / 2)
+    assert 1 - bdtr(79, 100, probability) == pytest.approx(0.01)
     assert half == 0
     assert normal.cdf(every / 2) == pytest.approx(0.01 ** (1 / 100))
 

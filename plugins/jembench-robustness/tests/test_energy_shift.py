@@ -31,7 +31,8 @@ class Slope(nn.Module):
 
     def logits(self, x):
         s = (x.flatten(1) - 0.5) @ self.weight
-        return torch.stack([s, -s, *2 * [torch.full_like(s, -20)]], dim=1)
+        low = torch.full_like(s, -20)
+        return torch.stack([s, -s, low, low], dim=1)
 
 
 def energy(s):
@@ -40,19 +41,20 @@ def energy(s):
 
 @pytest.fixture
 def evaluation():
-    images = torch.randint(
-        60, 196, (20, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
-    )
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(60, 196, (20, 1, 4, 4), dtype=torch.uint8, generator=generator)
     labels = Slope().logits(images / 255).argmax(dim=1)
-    return FakeEvaluation(sets={"test": images}, labels=labels, model=Slope(), spec=DATA)
+    model = Slope()
+    return FakeEvaluation(sets={"test": images}, labels=labels, model=model, spec=DATA)
 
 
 def test_energies_are_those_of_the_closed_form(evaluation):
     metric = EnergyShift(eps=str(EPS), images=20, steps=10)
-    found = metric.compute(evaluation)
-    arrays = found.arrays
+    measurement = metric.compute(evaluation)
+    arrays = measurement.arrays
     weight = Slope().weight.detach().double().numpy()
-    s = (arrays["image"].reshape(20, 16) / 255 - 0.5) @ weight
+    pixels = arrays["image"].reshape(20, 16) / 255
+    s = (pixels - 0.5) @ weight
     np.testing.assert_allclose(arrays["energy-clean"], energy(s), atol=1e-5)
     worst = np.abs(s) - EPS * np.abs(weight).sum()
     np.testing.assert_allclose(arrays["energy-pgd"], energy(worst), atol=1e-4)
@@ -61,21 +63,23 @@ def test_energies_are_those_of_the_closed_form(evaluation):
     np.testing.assert_array_equal(arrays["broken-apgd-t"], worst < 0)
     unbroken = arrays["energy-clean"][worst > 0]
     np.testing.assert_array_equal(arrays["energy-apgd-t"][worst > 0], unbroken)
-    np.testing.assert_allclose(
-        arrays["energy-apgd-t"][worst < 0], energy(worst[worst < 0]), atol=0.02
-    )
+    measured = arrays["energy-apgd-t"][worst < 0]
+    expected = energy(worst[worst < 0])
+    np.testing.assert_allclose(measured, expected, atol=0.02)
     assert arrays["broken-cw"].all()
-    np.testing.assert_allclose(arrays["energy-cw"], -np.log(2), atol=0.02)  # just beyond s = 0
+    boundary = -np.log(2)  # just beyond s = 0
+    np.testing.assert_allclose(arrays["energy-cw"], boundary, atol=0.02)
     shift = (energy(s) - energy(worst)).mean()
-    assert found.values["energy-shift-pgd"].value == pytest.approx(shift, abs=1e-4)
-    assert found.details["broken-by-cw"] == 20
+    assert measurement.values["energy-shift-pgd"].value == pytest.approx(shift, abs=1e-4)
+    assert measurement.details["broken-by-cw"] == 20
     assert "energy-samples" not in arrays
 
 
 def test_an_image_that_no_attack_breaks_keeps_its_energy(evaluation):
     evaluation.model.weight.data.zero_()
     evaluation.labels.zero_()  # the class of all images
-    arrays = EnergyShift(eps=str(EPS), images=20, steps=2).compute(evaluation).arrays
+    metric = EnergyShift(eps=str(EPS), images=20, steps=2)
+    arrays = metric.compute(evaluation).arrays
     for attack in ("pgd", "apgd-t", "cw"):
         assert not arrays[f"broken-{attack}"].any()
         np.testing.assert_array_equal(arrays[f"energy-{attack}"], arrays["energy-clean"])
@@ -84,7 +88,9 @@ def test_an_image_that_no_attack_breaks_keeps_its_energy(evaluation):
 def test_what_it_cannot_be(evaluation):
     with pytest.raises(SpecError, match="eps"):
         EnergyShift(eps="none")
-    planned = SimpleNamespace(spec=DataSpec(name="toy", shape=(1, 4, 4), num_classes=3))
+    shape = (1, 4, 4)
+    spec = DataSpec(name="toy", shape=shape, num_classes=3)
+    planned = SimpleNamespace(spec=spec)
     with pytest.raises(NotApplicable, match="Targeted APGD needs 4 classes; toy has 3"):
         EnergyShift().check(planned)
 
@@ -96,13 +102,14 @@ class Shown(Result):
 
 def test_the_figure_has_every_energy_and_shift():
     rng = np.random.default_rng(0)
-    arrays = {
-        f"energy-{name}": rng.normal(size=30)
-        for name in ("clean", "pgd", "apgd-t", "cw", "samples")
-    }
-    rows = draw([Shown(None, arrays), Shown(None, arrays)]).rows
+    names = ("clean", "pgd", "apgd-t", "cw", "samples")
+    arrays = {f"energy-{name}": rng.normal(size=30) for name in names}
+    result = Shown(None, arrays)
+    rows = draw([result, result]).rows
     counted = Counter((row["quantity"], row["images"]) for row in rows)
     assert len(counted) == 8
     assert set(counted.values()) == {60}
-    shifts = [row["value"] for row in rows if row["images"] == "PGD" and row["quantity"] != "E(x)"]
-    assert shifts[:30] == (arrays["energy-clean"] - arrays["energy-pgd"]).tolist()
+    of_pgd = [row for row in rows if row["images"] == "PGD"]
+    shifts = [row["value"] for row in of_pgd if row["quantity"] != "E(x)"]
+    expected = arrays["energy-clean"] - arrays["energy-pgd"]
+    assert shifts[:30] == expected.tolist()

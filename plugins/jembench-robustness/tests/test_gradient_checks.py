@@ -30,7 +30,8 @@ class Linear(nn.Module):
 
     def __init__(self):
         super().__init__()
-        weight = torch.randn(16, generator=torch.Generator().manual_seed(0))
+        generator = torch.Generator().manual_seed(0)
+        weight = torch.randn(16, generator=generator)
         self.weight = nn.Parameter(weight / weight.norm())
 
     def margin(self, x):
@@ -87,9 +88,9 @@ class Overflowing(Linear):
     """A slope beyond the range of float32, where the logits are within it."""
 
     def margin(self, x):
-        return (1e30 * super().margin(x)).tanh() + 1e20 * (1e20 * (x - x.detach())).sum(
-            dim=(1, 2, 3)
-        )
+        flat = (1e30 * super().margin(x)).tanh()
+        steep = 1e20 * (x - x.detach())
+        return flat + 1e20 * steep.sum(dim=(1, 2, 3))
 
 
 @pytest.fixture
@@ -98,10 +99,11 @@ def checked():
         images = random_images(2 * N, 1)
         with torch.no_grad():
             margin = model.margin(2 * images.float() / 255 - 1)
-        far = (Linear().margin(2 * images.float() / 255 - 1).abs() > 0.1).nonzero().flatten()[:N]
-        evaluation = FakeEvaluation(
-            model=model, spec=SPEC, sets={"test": images[far]}, labels=(margin[far] > 0).long()
-        )
+        margin = Linear().margin(2 * images.float() / 255 - 1)
+        far = (margin.abs() > 0.1).nonzero().flatten()[:N]
+        labels = (margin[far] > 0).long()
+        sets = {"test": images[far]}
+        evaluation = FakeEvaluation(model=model, spec=SPEC, sets=sets, labels=labels)
         return evaluation, GradientChecks(**{**BUDGET, **options})
 
     return check
@@ -127,45 +129,56 @@ def measured(checked, known):
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_a_linear_model_passes_all_checks(measured, norm):
-    found = measured(Linear, norm=norm)
-    assert found.details["suspicious"] == []
-    assert set(found.values) == {"unlimited", "steps", "larger-eps", "white-box", "zero-gradients"}
-    assert all(value.value == 0 for value in found.values.values())
-    assert all(value.unit == "%" and value.better == "lower" for value in found.values.values())
-    assert found.values["unlimited"].high == pytest.approx(11.4, abs=0.1)  # Wilson's, of 0 of 30
+    measurement = measured(Linear, norm=norm)
+    assert measurement.details["suspicious"] == []
+    assert set(measurement.values) == {
+        "unlimited",
+        "steps",
+        "larger-eps",
+        "white-box",
+        "zero-gradients",
+    }
+    for value in measurement.values.values():
+        assert value.value == 0
+    for value in measurement.values.values():
+        assert value.unit == "%"
+        assert value.better == "lower"
+    assert measurement.values["unlimited"].high == pytest.approx(
+        11.4, abs=0.1
+    )  # Wilson's, of 0 of 30
 
 
 @pytest.mark.parametrize(
     ("model", "norm"), [(Hidden, "linf"), (Quantising, "linf"), (Certain, "l2")]
 )
 def test_a_model_without_gradients_is_found_out(measured, model, norm):
-    found = measured(model, norm=norm)
-    assert found.values["zero-gradients"].value == 100
-    assert found.values["unlimited"].value == 100
-    text = " ".join(found.details["suspicious"])
+    measurement = measured(model, norm=norm)
+    assert measurement.values["zero-gradients"].value == 100
+    assert measurement.values["unlimited"].value == 100
+    text = " ".join(measurement.details["suspicious"])
     assert f"{N} of {N} images withstand PGD at any distance" in text
     assert f"The gradient at {N} of {N} images is 0 or not finite." in text
 
 
 def test_the_boundary_attack_outdoes_gradients_that_are_hidden(measured):
-    found = measured(Hidden)
-    arrays = found.arrays
+    measurement = measured(Hidden)
+    arrays = measurement.arrays
     nearer = arrays["black-box"] < 0.95 * arrays["white-box"]
-    assert found.values["white-box"].value == pytest.approx(100 * nearer.mean())
+    assert measurement.values["white-box"].value == pytest.approx(100 * nearer.mean())
     assert nearer.mean() > 0.5
-    assert "which sees no gradient" in " ".join(found.details["suspicious"])
+    assert "which sees no gradient" in " ".join(measurement.details["suspicious"])
 
 
 def test_steps_that_help_the_defender_are_found_out(measured):
-    found = measured(Sawtooth, steps=16)
-    assert found.values["steps"].value > 10
-    assert found.values["zero-gradients"].value == 0
-    (sentence,) = [
-        text for text in found.details["suspicious"] if text.startswith("Accuracy rises")
-    ]
-    accuracies = found.details["accuracy-by-steps"]
+    measurement = measured(Sawtooth, steps=16)
+    assert measurement.values["steps"].value > 10
+    assert measurement.values["zero-gradients"].value == 0
+    suspicious = measurement.details["suspicious"]
+    (sentence,) = [text for text in suspicious if text.startswith("Accuracy rises")]
+    accuracies = measurement.details["accuracy-by-steps"]
     assert list(accuracies) == ["4", "8", "16", "32"]
-    first, _, last = sentence.partition(" from ")[2].partition(" steps")[0].partition(" to ")
+    _, _, settings = sentence.partition(" from ")
+    first, _, last = settings.partition(" steps")[0].partition(" to ")
     rise = accuracies[last] - accuracies[first]
     assert f"rises by {rise:.1f} points" in sentence
     assert rise > 0
@@ -179,7 +192,8 @@ def test_gradients_that_are_not_finite_count_as_none(checked, model, expected, n
     evaluation, _ = checked(Linear())
     x = to_float(evaluation.sets["test"], (0.0, 1.0))
     shard = Shard(0, torch.arange(N), x, evaluation.labels)
-    assert flat(Target(model(), evaluation.spec), shard, norm).tolist() == [expected] * N
+    target = Target(model(), evaluation.spec)
+    assert flat(target, shard, norm).tolist() == [expected] * N
 
 
 def test_rises_are_tested_in_pairs():
@@ -189,19 +203,22 @@ def test_rises_are_tested_in_pairs():
     standing = np.zeros((20, 3), dtype=bool)
     standing[:5] = True
     standing[5:7, 1] = standing[5:13, 2] = True
-    found = {(rise.weaker, rise.stronger): rise for rise in rises(standing, (0, 1, 2))}
-    assert [found[pair].points for pair in ((0, 1), (1, 2), (0, 2))] == pytest.approx([10, 30, 40])
+    between = {(rise.weaker, rise.stronger): rise for rise in rises(standing, (0, 1, 2))}
+    points = [between[pair].points for pair in ((0, 1), (1, 2), (0, 2))]
+    assert points == pytest.approx([10, 30, 40])
     two, six, eight = (binomtest(0, count).pvalue for count in (2, 6, 8))
-    assert found[0, 2].p == pytest.approx(3 * eight)
-    assert found[1, 2].p == pytest.approx(2 * six)
-    assert found[0, 1].p == pytest.approx(two)
+    assert between[0, 2].p == pytest.approx(3 * eight)
+    assert between[1, 2].p == pytest.approx(2 * six)
+    assert between[0, 1].p == pytest.approx(two)
 
 
 def arrays_of(standing=None, nearer=0, flat=0, unbroken=0, n=100):
-    """As the metric keeps them, of a model that passes but for what is asked."""
+    """Return the arrays of a model that passes but for what is asked."""
     rows = np.arange(n)
+    if standing is None:
+        standing = np.zeros((n, 6), dtype=bool)
     return {
-        "standing": np.zeros((n, 6), dtype=bool) if standing is None else standing,
+        "standing": standing,
         "unbroken": rows < unbroken,
         "flat": rows < flat,
         "black-box": np.where(rows < nearer, 0.94, 0.96),
@@ -223,34 +240,35 @@ def test_a_few_images_are_tolerated(failing, tolerated, too_many):
 def test_accuracy_that_rises_with_eps_is_suspicious_only_beyond_chance():
     metric = GradientChecks()
     standing = np.zeros((100, 6), dtype=bool)
-    standing[:60, BY_EPS[0]] = standing[:40, BY_EPS[1]] = standing[:43, BY_EPS[2]] = True
+    for column, count in zip(BY_EPS, (60, 40, 43), strict=True):
+        standing[:count, column] = True
     standing[:40, BY_STEPS] = True
     assert metric.suspicions(arrays_of(standing)) == []  # 3 of 100
     standing[:50, BY_EPS[2]] = True
     (sentence,) = metric.suspicions(arrays_of(standing))
     assert sentence.startswith("Accuracy rises by 10.0 points from eps 0.1 to 0.2 (p = 0.00")
-    assert metric.resamplings(arrays_of(standing))["larger-eps"].statistic(
-        np.arange(100)[None]
-    ) == pytest.approx([10])
-    assert metric.resamplings(arrays_of(standing))["steps"].statistic(
-        np.arange(100)[None]
-    ) == pytest.approx([0])
+    resamplings = metric.resamplings(arrays_of(standing))
+    everybody = np.arange(100)[None]
+    assert resamplings["larger-eps"].statistic(everybody) == pytest.approx([10])
+    assert resamplings["steps"].statistic(everybody) == pytest.approx([0])
 
 
 def test_settings_differ_in_steps_or_in_eps_alone():
     settings = GradientChecks(steps=40).settings(0.6, 1.0)
-    assert [settings[column] for column in BY_STEPS] == [(0.6, 10), (0.6, 20), (0.6, 40), (0.6, 80)]
-    assert [settings[column] for column in BY_EPS] == [(0.3, 40), (0.6, 40), (1.0, 40)]
+    by_steps = [settings[column] for column in BY_STEPS]
+    assert by_steps == [(0.6, 10), (0.6, 20), (0.6, 40), (0.6, 80)]
+    by_eps = [settings[column] for column in BY_EPS]
+    assert by_eps == [(0.3, 40), (0.6, 40), (1.0, 40)]
 
 
 def test_eps_is_the_median_of_what_had_to_be_looked_for(checked):
     evaluation, metric = checked(Linear())
     evaluation.labels[:8] = 1 - evaluation.labels[:8]
-    found = metric.compute(evaluation)
+    measurement = metric.compute(evaluation)
     distances = PGD(**SEARCH).attack(evaluation).arrays["distance-linf"]
     assert (distances == 0).sum() == 8
-    assert found.arrays["eps"][0] == np.median(distances[distances > 0])
-    nearer, at, farther = found.details["accuracy-by-eps"].values()
+    assert measurement.arrays["eps"][0] == np.median(distances[distances > 0])
+    nearer, at, farther = measurement.details["accuracy-by-eps"].values()
     assert nearer > at > farther
 
 
@@ -261,18 +279,19 @@ def test_what_the_attacks_have_made_is_not_made_again(checked):
     Boundary(images=N, queries=100).compute(evaluation)
     before = set(evaluation.memory)
     metric.compute(evaluation)
-    made = sorted(name.rpartition("-")[0] for name in set(evaluation.memory) - before)
+    new = set(evaluation.memory) - before
+    made = sorted(name.rpartition("-")[0] for name in new)
     assert made == ["gradient-checks-0", *["pgd-0"] * 7]  # six settings and the unlimited one
 
 
 def test_resamplings_give_the_values(measured):
-    found = measured(Sawtooth, steps=16)
-    resamplings = GradientChecks(**{**BUDGET, "steps": 16}).resamplings(found.arrays)
-    assert resamplings.keys() == found.values.keys()
+    measurement = measured(Sawtooth, steps=16)
+    metric = GradientChecks(**{**BUDGET, "steps": 16})
+    resamplings = metric.resamplings(measurement.arrays)
+    assert resamplings.keys() == measurement.values.keys()
     for label, resampling in resamplings.items():
-        assert resampling.statistic(np.arange(N)[None]) == pytest.approx(
-            [found.values[label].value]
-        )
+        value = resampling.statistic(np.arange(N)[None])
+        assert value == pytest.approx([measurement.values[label].value])
 
 
 def test_time_that_is_up_leaves_parts_which_the_next_run_completes(checked, monkeypatch):
@@ -289,11 +308,12 @@ def test_time_that_is_up_leaves_parts_which_the_next_run_completes(checked, monk
 
 
 def test_protocol_and_needs(measured):
-    found = measured(Linear)
-    assert found.protocol == (
+    measurement = measured(Linear)
+    assert measurement.protocol == (
         f"gradient-checks:data=toy,images={N},norm=linf,queries=100,refine=0,restarts=1,steps=12,tolerance=0.01"
     )
-    plain, refined = (GradientChecks(**BUDGET, refine=refine, eot=2) for refine in (0, 1))
+    plain = GradientChecks(**BUDGET, refine=0, eot=2)
+    refined = GradientChecks(**BUDGET, refine=1, eot=2)
     assert refined.requires == plain.requires | {"energy", "samples", "chains"}
 
 

@@ -17,31 +17,34 @@ def seeded(seed=0):
 
 
 def images_of(n, level):
-    """n images of correlated pixels around a level, far from black and white."""
+    """Draw n images of correlated pixels around a level, far from black and white."""
     mixing = [[1.0, 0.5, 0.0, -0.5], [0, 1, 0.3, 0], [0, 0, 0.5, 0.5], [0, 0, 0, 0.8]]
-    noise = torch.randn((n, 4), generator=seeded(n)) @ torch.tensor(mixing)
-    return (level + 12 * noise).round().clamp(0, 255).byte().view(n, 1, 2, 2)
+    noise = torch.randn((n, 4), generator=seeded(n))
+    levels = level + 12 * noise @ torch.tensor(mixing)
+    return levels.round().clamp(0, 255).byte().view(n, 1, 2, 2)
 
 
 def test_pca_starts_are_spread_along_the_principal_directions():
     """Against scikit-learn: the mean, and standard deviations of scale times the singular values,
     in the kept plane.
     """
-    sizes, levels = (60, 50, 2), (100, 140, 90)
-    train = Split(
-        torch.cat(list(map(images_of, sizes, levels))),
-        torch.arange(3).repeat_interleave(torch.tensor(sizes)),
-    )
+    sizes = (60, 50, 2)
+    levels = (100, 140, 90)
+    images = torch.cat(list(map(images_of, sizes, levels)))
+    labels = torch.arange(3).repeat_interleave(torch.tensor(sizes))
+    train = Split(images, labels)
     start = PCAStart(DATA, 0.9, 0.02)
     start.inform(train)
-    x = start.draw(DRAWS, torch.ones(DRAWS, dtype=torch.int64), seeded()).flatten(1).double()
-    images = to_float(train.images[train.labels == 1], DATA.bounds).flatten(1).double()
+    ones = torch.ones(DRAWS, dtype=torch.int64)
+    x = start.draw(DRAWS, ones, seeded()).flatten(1).double()
+    images = to_float(train.images[train.labels == 1], DATA.bounds)
+    images = images.flatten(1).double()
     pca = PCA().fit(images)
     kept = np.cumsum(pca.explained_variance_ratio_) < 0.9
     assert 0 < kept.sum() < 3
     along = pca.transform(x)
-    np.testing.assert_allclose(
-        along.std(axis=0), np.where(kept, 0.02 * pca.singular_values_, 0), rtol=0.02, atol=1e-5
-    )
+    expected = np.where(kept, 0.02 * pca.singular_values_, 0)
+    np.testing.assert_allclose(along.std(axis=0), expected, rtol=0.02, atol=1e-5)
     np.testing.assert_allclose(along.mean(axis=0), 0, atol=1e-3)
-    assert torch.equal(start.draw(9, None, seeded(1)), start.draw(9, None, seeded(1)))
+    first = start.draw(9, None, seeded(1))
+    assert torch.equal(first, start.draw(9, None, seeded(1)))

@@ -34,9 +34,8 @@ def evaluation():
     images, labels = grey(60, 110, 146)
     model = Linear()
     logits = model.logits(to_float(images, DATA.bounds)).detach()
-    return FakeEvaluation(
-        sets={"test": images}, labels=labels, model=model, spec=DATA, test_logits=logits
-    )
+    sets = {"test": images}
+    return FakeEvaluation(sets=sets, labels=labels, model=model, spec=DATA, test_logits=logits)
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
@@ -45,38 +44,33 @@ def test_accuracy_and_calibration_are_those_of_the_images_of_the_attack(evaluati
     exact = evaluation.model.exact(chosen.images / 255, norm)
     eps = 1.001 * float(exact.median())
     attack = f"pgd:{SPENT},norm={norm}"
-    found = {
-        name: measured(f'attacked:metric={name},attack="{attack}@{eps}"', evaluation)
-        for name in ("accuracy", "nll", "ece")
-    }
-    robust = (evaluation.model.classes(chosen.images) == chosen.labels) & (exact > eps)
-    assert (
-        found["accuracy"].values[f"accuracy-under-pgd-{norm}@{eps}"].value
-        == 100 * robust.double().mean()
-    )
+    measurements = {}
+    for name in ("accuracy", "nll", "ece"):
+        spec = f'attacked:metric={name},attack="{attack}@{eps}"'
+        measurements[name] = measured(spec, evaluation)
+    right = evaluation.model.classes(chosen.images) == chosen.labels
+    robust = right & (exact > eps)
+    accuracy = measurements["accuracy"].values[f"accuracy-under-pgd-{norm}@{eps}"]
+    assert accuracy.value == 100 * robust.double().mean()
     attacked = measured(f"{attack},eps={eps}", evaluation).arrays
-    logits = (
-        evaluation.model.logits(2 * torch.from_numpy(attacked["adversarial"]) - 1).detach().numpy()
-    )
+    x = 2 * torch.from_numpy(attacked["adversarial"]) - 1
+    logits = evaluation.model.logits(x).detach().numpy()
     for name, expected in (("nll", functional.nll), ("ece", functional.ece)):
-        value = found[name].values[f"{name}-under-pgd-{norm}@{eps}"]
-        assert value.value == pytest.approx(expected(logits, attacked["label"]).value)
+        value = measurements[name].values[f"{name}-under-pgd-{norm}@{eps}"]
+        by_hand = expected(logits, attacked["label"]).value
+        assert value.value == pytest.approx(by_hand)
         assert value.n == 40
     assert len(evaluation.memory) == 1  # one attack for all
-    assert "images=40" in found["nll"].protocol
-    assert f"norm={norm},refine=0,restarts=1" in found["nll"].protocol
+    assert "images=40" in measurements["nll"].protocol
+    assert f"norm={norm},refine=0,restarts=1" in measurements["nll"].protocol
 
 
 def test_images_on_which_the_attack_fails_stay_as_they_are(evaluation):
     chosen = choose(evaluation, 40)
-    clean = functional.nll(
-        evaluation.model.logits(to_float(chosen.images, DATA.bounds)).detach(), chosen.labels
-    )
-    found = (
-        Attacked(metric="nll", attack=f"pgd:{SPENT}@1e-9")
-        .compute(evaluation)
-        .values["nll-under-pgd-linf@1e-9"]
-    )
+    x = to_float(chosen.images, DATA.bounds)
+    clean = functional.nll(evaluation.model.logits(x).detach(), chosen.labels)
+    metric = Attacked(metric="nll", attack=f"pgd:{SPENT}@1e-9")
+    found = metric.compute(evaluation).values["nll-under-pgd-linf@1e-9"]
     assert found.value == pytest.approx(clean.value)
 
 
@@ -134,7 +128,8 @@ class Smooth(nn.Module):
         return x.flatten(1) @ self.slope
 
     def logits(self, x):
-        return (x.flatten(1) @ self.first).tanh() @ self.second
+        hidden = (x.flatten(1) @ self.first).tanh()
+        return hidden @ self.second
 
 
 class Curved(Smooth):
@@ -146,18 +141,15 @@ class Curved(Smooth):
 def outliers():
     def of(model):
         sets = {"test": random_images(30, 1), "inverted": random_images(40, 2, 90, 165)}
-        spec = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
-        found = FakeEvaluation(
-            sets=sets,
-            model=model,
-            spec=spec,
-            labels=torch.arange(30) % 3,
-            set_labels={"validation": None},
-        )
+        shape = (1, 4, 4)
+        spec = DataSpec(name="toy", shape=shape, num_classes=3)
+        options = {"labels": torch.arange(30) % 3, "set_labels": {"validation": None}}
+        found = FakeEvaluation(sets=sets, model=model, spec=spec, **options)
         sets["validation"] = random_images(50, 3)
         for name, images in sets.items():
             for quantity in ("logits", "energy", "grad-norm"):
-                found.readings[quantity, name] = found.read(quantity, images).detach()
+                readings = found.read(quantity, images)
+                found.readings[quantity, name] = readings.detach()
         return found
 
     return of
@@ -166,18 +158,18 @@ def outliers():
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_a_linear_score_rises_by_eps_times_the_dual_norm(outliers, norm):
     """In the units of the model, whose range is 2, the ball is twice as large."""
-    evaluation, eps = outliers(Smooth()), {"linf": 0.05, "l2": 0.2}[norm]
+    evaluation = outliers(Smooth())
+    eps = {"linf": 0.05, "l2": 0.2}[norm]
     plain = measured("ood:set=inverted", evaluation)
     under = measured(
         f'ood-attacked:set=inverted,attack="pgd:{SPENT},norm={norm}@{eps}"', evaluation
     )
     slope = evaluation.model.slope.detach().double()
-    rise = 2 * eps * float(slope.abs().sum() if norm == "linf" else slope.norm())
-    assert np.sort(under.arrays["outside"]) == pytest.approx(
-        np.sort(plain.arrays["outside"] + rise), abs=1e-4
-    )
+    length = slope.abs().sum() if norm == "linf" else slope.norm()
+    raised = np.sort(plain.arrays["outside"] + 2 * eps * float(length))
+    assert np.sort(under.arrays["outside"]) == pytest.approx(raised, abs=1e-4)
     assert (under.arrays["inside"] == plain.arrays["inside"]).all()
-    expected = functional.auroc(plain.arrays["inside"], np.sort(plain.arrays["outside"] + rise))
+    expected = functional.auroc(plain.arrays["inside"], raised)
     assert under.values[f"auroc-under-pgd-{norm}@{eps}"].value == pytest.approx(expected.value)
     assert "outliers=40" in under.protocol
     assert f"norm={norm}" in under.protocol
@@ -189,14 +181,10 @@ def test_a_linear_score_rises_by_eps_times_the_dual_norm(outliers, norm):
 def test_every_differentiable_score_rises_with_eps_from_its_plain_value(outliers, score):
     evaluation = outliers(Curved())
     plain = np.sort(measured(f"ood:set=inverted,score={score}", evaluation).arrays["outside"])
-    reached = [
-        np.sort(
-            measured(
-                f'ood-attacked:set=inverted,score={score},attack="pgd:{SPENT}@{eps}"', evaluation
-            ).arrays["outside"]
-        )
-        for eps in ("1e-9", "0.02", "0.1")
-    ]
+    reached = []
+    for eps in ("1e-9", "0.02", "0.1"):
+        spec = f'ood-attacked:set=inverted,score={score},attack="pgd:{SPENT}@{eps}"'
+        reached.append(np.sort(measured(spec, evaluation).arrays["outside"]))
     assert reached[0] == pytest.approx(plain, rel=1e-5)
     assert reached[1].mean() > plain.mean()
     assert (reached[2] >= reached[1]).mean() > 0.9
@@ -209,7 +197,8 @@ def test_at_eps_0_nothing_moves():
     def scores(at):
         return at.sum(), at.flatten(1).sum(dim=1)
 
-    found = highest(PGD(steps=3, eps="1e-30"), scores, x, torch.zeros(5, 1, 1, 4, 4))
+    starts = torch.zeros(5, 1, 1, 4, 4)
+    found = highest(PGD(steps=3, eps="1e-30"), scores, x, starts)
     assert torch.equal(found, x.flatten(1).sum(dim=1))
 
 

@@ -99,7 +99,10 @@ class SlurmExecutor:
         retries: int,
     ) -> None:
         self.slots = array
-        self._parameters, self._gpus, self._cpus, self._retries = parameters, gpus, cpus, retries
+        self._parameters = parameters
+        self._gpus = gpus
+        self._cpus = cpus
+        self._retries = retries
         self._name = ""  # of all jobs of this driver, and of the folder with their files
         # by the name of the file with the result
         self._running: dict[str, tuple[submitit.Job[Any], Job]] = {}
@@ -237,7 +240,8 @@ class SlurmExecutor:
             60, max(2, (time.monotonic() - self._changed) / 2)
         ):
             with suppress(Unavailable):  # it may be starting again
-                asked, states = list(self._running), self._states()
+                asked = list(self._running)
+                states = self._states()
             self._looked = time.monotonic()
             held, self._held = self._held, []
             self.submit(held)
@@ -328,7 +332,8 @@ class SlurmExecutor:
             _slurm("scancel", f"--name={self._name}", "--state=RUNNING", "--signal=TERM")
         self._endings += [Ended(id=job.id, how="stopped") for job in self._held]
         self._held.clear()
-        self._changed, self._looked = time.monotonic(), 0.0
+        self._changed = time.monotonic()
+        self._looked = 0.0
 
     def close(self) -> None:
         """End all jobs, and remove their files.
@@ -401,9 +406,8 @@ def _slurm(*command: str) -> str:
             "login node of a cluster."
         ) from None
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        reason = (
-            _brief(error.stderr)
-            if isinstance(error, subprocess.CalledProcessError)
-            else "90 s have passed"
-        )
+        if isinstance(error, subprocess.CalledProcessError):
+            reason = _brief(error.stderr)
+        else:
+            reason = "90 s have passed"
         raise Unavailable(f"Slurm does not answer to {command[0]}: {reason}.") from error

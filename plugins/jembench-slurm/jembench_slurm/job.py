@@ -48,10 +48,8 @@ class UnitJob:
     def __call__(self) -> dict[str, Any] | int:
         """Run the worker to its end."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _TIME_IS_UP)  # the worker inherits it
-        command, environment = (
-            [sys.executable, *self.command[1:]],
-            {**os.environ, **self.environment},
-        )
+        command = [sys.executable, *self.command[1:]]
+        environment = {**os.environ, **self.environment}
         self._worker = subprocess.Popen(
             command,
             env=environment,

@@ -54,7 +54,9 @@ class Slurm:
 
     def lines(self, name):
         path = self.folder / name
-        return path.read_text().splitlines() if path.exists() else []
+        if path.exists():
+            return path.read_text().splitlines()
+        return []
 
     def states(self, *lines):
         (self.folder / "states").write_text("".join(f"{line}\n" for line in lines))
@@ -176,9 +178,11 @@ def test_a_network_gets_a_gpu_where_the_partition_has_any(slurm, tmp_path, optio
 
 def test_units_of_several_processes_are_an_array_of_their_own(slurm, tmp_path):
     executor = opened(tmp_path, partition="gpu", time="20m", gpus=2, cpus=4, memory="8G", array=3)
-    assert (executor.slots, executor.here) == (3, False)
+    assert executor.slots == 3
+    assert executor.here is False
     executor.submit([unit(f"a{n}", gpus=n % 2 + 1) for n in range(4)])
-    alone, together = slurm.script(1), slurm.script(2)
+    alone = slurm.script(1)
+    together = slurm.script(2)
     for script, gpus, cpus in ((alone, 2, 4), (together, 4, 8)):
         lines = ("array=0-1%2", "time=20", "mem=8G", "requeue", "signal=USR2@120", "partition=gpu")
         for line in (*lines, f"cpus-per-task={cpus}", f"gpus-per-node={gpus}"):
@@ -229,7 +233,8 @@ def test_what_slurm_will_never_take_is_refused(slurm, tmp_path):
     )
     executor.submit([unit("b")])
     (ended,) = executor.ended(0)
-    assert (ended.id, ended.how) == ("b", "refused")
+    assert ended.id == "b"
+    assert ended.how == "refused"
     assert (
         "Requested node configuration is not available. Write other options of slurm" in ended.text
     )
@@ -278,7 +283,10 @@ def test_slurm_is_asked_once_about_a_thousand_jobs(slurm, tmp_path):
     slurm.states(*(f"1_{n}|RUNNING|node1|None" for n in range(1000)))
     ends(tmp_path, "1_3", record("3"))
     (ended,) = executor.ended(0)
-    assert (ended.id, ended.how, ended.host, ended.log) == ("3", "done", "node1", "")
+    assert ended.id == "3"
+    assert ended.how == "done"
+    assert ended.host == "node1"
+    assert ended.log == ""
     assert not files(tmp_path, "1_3_*")
     assert not executor.ended(0)
     assert len(slurm.lines("squeue.calls")) == 1
@@ -332,7 +340,8 @@ def test_a_dead_job_is_submitted_again_and_then_lost(slurm, tmp_path):
     assert not executor.ended(0)
     slurm.states("1_1|RUNNING|node2|None")  # Slurm has forgotten job 2
     (lost,) = look_again(executor)
-    assert (lost.id, lost.how) == ("a", "lost")
+    assert lost.id == "a"
+    assert lost.how == "lost"
     assert lost.text.startswith(
         "Its worker died 2 times, at last in job 2 with state UNKNOWN. Write other options"
     )
@@ -441,7 +450,8 @@ def job_of(folder, what):
 
 def test_a_job_returns_the_ending_of_its_unit(tmp_path):
     ended = job_of(tmp_path, "refused by it")()
-    assert (ended["id"], ended["how"]) == ("a", "refused")
+    assert ended["id"] == "a"
+    assert ended["how"] == "refused"
 
 
 def test_a_job_whose_worker_dies_returns_the_exit_code(tmp_path):
@@ -449,7 +459,8 @@ def test_a_job_whose_worker_dies_returns_the_exit_code(tmp_path):
 
 
 def test_at_the_time_limit_the_worker_is_stopped_and_the_unit_is_queued_again(tmp_path):
-    job, results = job_of(tmp_path, "sleeps"), []
+    job = job_of(tmp_path, "sleeps")
+    results = []
     thread = threading.Thread(target=lambda: results.append(job()))
     thread.start()
     while not fake_worker.begun(tmp_path):

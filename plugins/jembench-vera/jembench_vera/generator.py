@@ -75,7 +75,8 @@ class ImageNet(nn.Module):
         channels, height, width_of_image = data.shape
         size, blocks = (height, width_of_image), 0
         while all(side % 2 == 0 and side // 2 >= SMALLEST for side in size):
-            size, blocks = (size[0] // 2, size[1] // 2), blocks + 1
+            size = (size[0] // 2, size[1] // 2)
+            blocks = blocks + 1
         self.bounds = data.bounds
         self.first = nn.Sequential(
             nn.Linear(latent, width * math.prod(size)), nn.Unflatten(1, (width, *size))
@@ -94,7 +95,9 @@ class ImageNet(nn.Module):
         """Return G(z), within the bounds."""
         x = torch.tanh(self.last(F.relu(self.norm(self.blocks(self.first(z))))))
         low, high = self.bounds
-        return x if self.bounds == (-1, 1) else low + (high - low) * (x + 1) / 2
+        if self.bounds == (-1, 1):
+            return x
+        return low + (high - low) * (x + 1) / 2
 
 
 class Generator(nn.Module):
@@ -111,7 +114,9 @@ class Generator(nn.Module):
         self, net: nn.Module, bounds: tuple[float, float], *, latent: int, particles: int
     ) -> None:
         super().__init__()
-        self.net, self.latent, self.particles = net, latent, particles
+        self.net = net
+        self.latent = latent
+        self.particles = particles
         self.bounds, self.half = bounds, (bounds[1] - bounds[0]) / 2
         self.log_sigma = nn.Parameter(torch.tensor(math.log(SIGMA * self.half)))
         self.log_eta = nn.Parameter(torch.full((latent,), math.log(ETA)))

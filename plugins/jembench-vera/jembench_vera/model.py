@@ -61,12 +61,10 @@ class VERA(LogitModel):
         refinement: int = 0,
     ) -> None:
         super().__init__(net)
-        self.generator, self.terms, self.rates, self.refinement = (
-            generator,
-            terms,
-            rates,
-            refinement,
-        )
+        self.generator = generator
+        self.terms = terms
+        self.rates = rates
+        self.refinement = refinement
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return the loss of the energy E(x) = -logsumexp f(x).
@@ -76,7 +74,8 @@ class VERA(LogitModel):
         L = mean E(x) - mean E(x_g) + gradient mean |dE/dx|^2 / 2 + p_control mean E(x)^2
           + n_control mean E(x_g)^2 + classification CE(f(x_l), y_l) + unlabelled mean H(p(y|x))
         """
-        terms, x = self.terms, batch.x.detach().requires_grad_()
+        terms = self.terms
+        x = batch.x.detach().requires_grad_()
         logits = self.logits(x)
         data = marginal_energy(logits)
         (slope,) = torch.autograd.grad(data.sum(), x, create_graph=True)
@@ -176,7 +175,8 @@ class VERA(LogitModel):
             return self.generator(z) + self.generator.log_sigma.exp() * eps
 
         eps = torch.randn(self.generator(z).shape, generator=random, device=random.device)
-        start, step_size = (z, eps), 1 / self.generator.latent
+        start = (z, eps)
+        step_size = 1 / self.generator.latent
         ends = refined(
             lambda *latents: -self.energy(image(*latents)),
             start,

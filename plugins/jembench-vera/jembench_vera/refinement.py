@@ -53,7 +53,8 @@ def refined(
         ]
         return -torch.stack(parts).sum(0)
 
-    h, now = torch.full((), step_size, device=start[0].device), list(start)
+    h = torch.full((), step_size, device=start[0].device)
+    now = list(start)
     value, slope = slopes(now)
     for _ in range(steps):
         noise = [torch.randn(v.shape, generator=generator, device=v.device) for v in now]

@@ -30,7 +30,8 @@ def make(options=""):
 
 
 def images(n, seed=0):
-    return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(seed)) * 2 - 1
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(n, *DATA.shape, generator=generator) * 2 - 1
 
 
 # --- a linear generator, for which everything is known --------------------------------------------
@@ -86,7 +87,8 @@ def test_the_gradient_towards_the_parameters_is_that_of_the_entropy():
     (towards * x).flatten(1).sum(1).mean().backward()
     entropy = torch.logdet(generator.net.covariance(generator.log_sigma.exp())) / 2
     parameters = [generator.net.weight, generator.log_sigma]
-    for parameter, exact in zip(parameters, torch.autograd.grad(entropy, parameters), strict=True):
+    pairs = zip(parameters, torch.autograd.grad(entropy, parameters), strict=True)
+    for parameter, exact in pairs:
         torch.testing.assert_close(parameter.grad, exact, rtol=0.05, atol=0.05)
     assert generator.net.bias.grad.abs().max() < 0.15
 
@@ -108,7 +110,8 @@ def test_the_posterior_s_width_is_that_of_the_best_diagonal_gaussian():
     with torch.no_grad():
         generator.log_eta.add_(0.5)
     (slope,) = torch.autograd.grad(generator.posterior_loss(x, z), generator.log_eta)
-    torch.testing.assert_close(slope, torch.full_like(slope, math.e - 1), rtol=0.03, atol=0)
+    expected = torch.full_like(slope, math.e - 1)
+    torch.testing.assert_close(slope, expected, rtol=0.03, atol=0)
 
 
 def test_the_refinement_leaves_a_gaussian_as_it_is_and_accepts_what_it_aims_at():
@@ -118,7 +121,8 @@ def test_the_refinement_leaves_a_gaussian_as_it_is_and_accepts_what_it_aims_at()
     def log_density(a, b):
         return -(a / scales).square().sum(1) / 2 - b.square().sum(1) / 2
 
-    a, b = torch.randn(4000, 2, generator=draw) * 3, torch.randn(4000, 1, generator=draw) - 2
+    a = torch.randn(4000, 2, generator=draw) * 3
+    b = torch.randn(4000, 1, generator=draw) - 2
     a, b = refined(log_density, (a, b), 0.5, 200, draw)
     torch.testing.assert_close(a.std(0), scales, rtol=0.08, atol=0)
     assert b.mean().abs() < 0.08
@@ -133,7 +137,8 @@ def energy_loss(model, x, x_labelled, y, samples, weights):
     hand-made graphs.
     """
     x = x.clone().requires_grad_()
-    s_data, s_samples = model.net(x).logsumexp(1), model.net(samples).logsumexp(1)
+    s_data = model.net(x).logsumexp(1)
+    s_samples = model.net(samples).logsumexp(1)
     slope = torch.autograd.grad(s_data.sum(), x, create_graph=True)[0].flatten(1).norm(2, 1)
     p = model.net(x).softmax(1)
     return (
@@ -156,7 +161,8 @@ def test_the_loss_of_the_energy_by_hand(shared):
         "unlabelled": 0.4,
     }
     model = make(",".join(f"{name}={value}" for name, value in weights.items()))
-    x, y = images(6), torch.tensor([0, 3, 1, 2, 2, 0])
+    x = images(6)
+    y = torch.tensor([0, 3, 1, 2, 2, 0])
     x_labelled = x if shared else images(6, 1)
     with seeds.drawing(1, "noise"):
         loss = model.training_loss(Batch(x, x_labelled, y), None)
@@ -182,9 +188,8 @@ def make_trainer(*settings):
             *settings,
         ],
     )
-    pixels = torch.randint(
-        256, (12, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
-    )
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(256, (12, *DATA.shape), dtype=torch.uint8, generator=generator)
     model = make("generator_rate=0.01,posterior_rate=2e-5,entropy=0.01")
     return Trainer(model, DATA, Split(pixels, torch.arange(12) % 4), recipe, seed=0, device=CPU)
 
@@ -215,11 +220,9 @@ def test_a_step_of_each_phase_by_hand():
         "unlabelled": 0,
     }
     own = [parameter for name, parameter in generator.named_parameters() if name != "log_eta"]
-    energy, of_generator, of_posterior = (
-        torch.optim.SGD(plain.net.parameters(), 3e-5),
-        torch.optim.SGD(own, 0.01),
-        torch.optim.SGD([generator.log_eta], 2e-5),
-    )
+    energy = torch.optim.SGD(plain.net.parameters(), 3e-5)
+    of_generator = torch.optim.SGD(own, 0.01)
+    of_posterior = torch.optim.SGD([generator.log_eta], 2e-5)
     with seeds.drawing(0, trainer._chance("network")):
         with torch.no_grad():
             samples, _ = generator.draw(6)
@@ -257,9 +260,8 @@ def test_a_step_of_each_phase_by_hand():
         (-joint - posterior.entropy().sum(1)).mean().backward()
         of_posterior.step()
     trainer.iterate()
-    for (name, value), expected in zip(
-        model.state_dict().items(), plain.state_dict().values(), strict=True
-    ):
+    pairs = zip(model.state_dict().items(), plain.state_dict().values(), strict=True)
+    for (name, value), expected in pairs:
         torch.testing.assert_close(
             value, expected, rtol=1e-5, atol=5e-6, msg=lambda text, name=name: f"{name}: {text}"
         )
@@ -295,7 +297,8 @@ def test_the_generator_s_network(shape, blocks):
     data = DataSpec(name="toy", shape=shape, num_classes=2, bounds=(0.0, 1.0))
     net = ImageNet(data, latent=4, width=8)
     x = net(torch.randn(5, 4))
-    assert (len(net.blocks), x.shape) == (blocks, (5, *shape))
+    assert len(net.blocks) == blocks
+    assert x.shape == (5, *shape)
     assert x.min() >= 0
     assert x.max() <= 1
     bound = math.sqrt(2) * math.sqrt(6 / (9 * 8 + 9 * shape[0]))
@@ -316,7 +319,8 @@ def test_what_the_model_is():
 
 @torch.no_grad()
 def test_refined_samples_have_lower_energies():
-    plain, again = make().eval(), make("refinement=30").eval()
+    plain = make().eval()
+    again = make("refinement=30").eval()
     for model in (plain, again):
         model.net.class_output.weight.mul_(100)  # energies that differ by many nats
     energies = [

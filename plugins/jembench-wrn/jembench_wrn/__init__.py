@@ -45,9 +45,9 @@ def attack_within(
     with suppress(ValueError, ZeroDivisionError, OverflowError):
         eps = float(Fraction(size))
         if norm in ("linf", "l2") and eps > 0:
-            return threats.Attack(
-                norm, eps, steps, eps * (_REACH / steps if step_size is None else step_size)
-            )
+            if step_size is None:
+                step_size = _REACH / steps
+            return threats.Attack(norm, eps, steps, eps * step_size)
     raise SpecError(
         f"{threat!r} is no threat: write the norm and the largest size of a change, above 0 in "
         "units of a pixel's range, as in threat=linf@8/255 or outlier_threat=l2@0.5."
@@ -88,9 +88,8 @@ def adversarial(
     """
     from jembench_wrn import adversarial_training as training
 
-    return training.Adversarial(
-        net, data, partial(training.pgd, attack=attack, random_start=random_start)
-    )
+    objective = partial(training.pgd, attack=attack, random_start=random_start)
+    return training.Adversarial(net, data, objective)
 
 
 @built_from(network)
@@ -111,7 +110,8 @@ def trades(
     """
     from jembench_wrn import adversarial_training as training
 
-    return training.Adversarial(net, data, partial(training.trades, attack=attack, beta=beta))
+    objective = partial(training.trades, attack=attack, beta=beta)
+    return training.Adversarial(net, data, objective)
 
 
 @built_from(network)
@@ -131,13 +131,11 @@ def weat(
     """
     from jembench_wrn import adversarial_training as training
 
-    adv = variant == "adv"
-    beta = (7.0 if adv else 6.0) if beta is None else beta
-    return training.Adversarial(
-        net,
-        data,
-        partial(training.trades, attack=attack, beta=beta, weighted=True, of_adversarial=adv),
-    )
+    adversarial = variant == "adv"
+    if beta is None:
+        beta = 7.0 if adversarial else 6.0
+    loss = partial(training.trades, weighted=True, of_adversarial=adversarial)
+    return training.Adversarial(net, data, partial(loss, attack=attack, beta=beta))
 
 
 @built_from(network)
@@ -189,9 +187,8 @@ def smoothadv(
     """
     from jembench_wrn import adversarial_training as training
 
-    return training.Adversarial(
-        net, data, partial(training.smoothadv, attack=attack, sigma=sigma, draws=draws)
-    )
+    objective = partial(training.smoothadv, attack=attack, sigma=sigma, draws=draws)
+    return training.Adversarial(net, data, objective)
 
 
 def one_cycle(
@@ -207,11 +204,13 @@ def one_cycle(
 
     def factor(i: int, per_epoch: int, total: int) -> float:
         top = rise * total - 1
-        start, end, share = (
-            (1 / 25, 1.0, i / top)
-            if i <= top
-            else (1.0, 1 / 250_000, (i - top) / (total - 1 - top))
-        )
-        return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
+        if i <= top:
+            start, end = 1 / 25, 1.0
+            share = i / top
+        else:
+            start, end = 1.0, 1 / 250_000
+            share = (i - top) / (total - 1 - top)
+        remaining = (1 + math.cos(math.pi * share)) / 2
+        return end + (start - end) * remaining
 
     return factor

@@ -67,7 +67,8 @@ class Adversarial(threat.AttackedModel):
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return the loss of the labelled images, clamped to the bounds."""
         outliers = None if negatives is None else self.unit(negatives.x)
-        return self.objective(self, self.unit(batch.x_labelled), batch.y_labelled, outliers)
+        x = self.unit(batch.x_labelled)
+        return self.objective(self, x, batch.y_labelled, outliers)
 
 
 def pgd(
@@ -113,23 +114,27 @@ def trades(
         fixed = model.logits_of_unit(x).softmax(dim=1)
 
     def divergence(at: Tensor) -> Tensor:
-        return F.kl_div(model.logits_of_unit(at).log_softmax(dim=1), fixed, reduction="sum")
+        log_p = model.logits_of_unit(at).log_softmax(dim=1)
+        return F.kl_div(log_p, fixed, reduction="sum")
 
-    moved = model.attacked(attack, x, divergence, x + NOISE * torch.randn_like(x))
-    clean, adversarial = model.logits_of_unit(x), model.logits_of_unit(moved)
+    start = x + NOISE * torch.randn_like(x)
+    moved = model.attacked(attack, x, divergence, start)
+    clean = model.logits_of_unit(x)
+    adversarial = model.logits_of_unit(moved)
     cross_entropy = F.cross_entropy(adversarial if of_adversarial else clean, y, reduction="none")
-    kl = F.kl_div(
-        adversarial.log_softmax(1), clean.log_softmax(1), reduction="none", log_target=True
-    ).sum(dim=1)
-    weight = (
-        1 / F.softplus(marginal_energy(clean.detach()).abs()) if weighted else torch.ones_like(kl)
-    )
-    return _loss(
-        adversarial,
-        y,
-        cross_entropy=(weight * cross_entropy).mean(),
-        kl=beta * (weight * kl).mean(),
-    )
+    log_p = clean.log_softmax(1)
+    log_q = adversarial.log_softmax(1)
+    kl = F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(dim=1)
+    if weighted:
+        energy = marginal_energy(clean.detach())
+        weight = 1 / F.softplus(energy.abs())
+    else:
+        weight = torch.ones_like(kl)
+    terms = {
+        "cross_entropy": (weight * cross_entropy).mean(),
+        "kl": beta * (weight * kl).mean(),
+    }
+    return _loss(adversarial, y, **terms)
 
 
 def ratio(
@@ -142,7 +147,9 @@ def ratio(
     outlier_attack: threat.Attack,
     weight: float,
 ) -> Loss:
-    """Return (CE(f(x~), y) + weight CE(f(o~), uniform)) / 2, where o~ maximises the second term.
+    """Return (CE(f(x~), y) + weight CE(f(o~), uniform)) / 2.
+
+    o~ maximises the second term.
 
     Both batches pass through the network together and share the statistics of batch norm, as in the
     authors' code.
@@ -150,15 +157,16 @@ def ratio(
     assert outliers is not None
 
     def far_from_uniform(at: Tensor) -> Tensor:
-        return -model.logits_of_unit(at).log_softmax(dim=1).mean(dim=1).sum()
+        log_p = model.logits_of_unit(at).log_softmax(dim=1)
+        return -log_p.mean(dim=1).sum()
 
     moved = _misled(model, x, y, attack)
-    images = torch.cat([moved, model.attacked(outlier_attack, outliers, far_from_uniform)])
-    logits, other = model.logits_of_unit(images).split([len(x), len(outliers)])
-    uniform = -other.log_softmax(dim=1).mean()
-    return _loss(
-        logits, y, cross_entropy=F.cross_entropy(logits, y) / 2, outliers=weight * uniform / 2
-    )
+    moved_outliers = model.attacked(outlier_attack, outliers, far_from_uniform)
+    together = model.logits_of_unit(torch.cat([moved, moved_outliers]))
+    logits, of_outliers = together.split([len(x), len(outliers)])
+    uniform = -of_outliers.log_softmax(dim=1).mean()
+    cross_entropy = F.cross_entropy(logits, y) / 2
+    return _loss(logits, y, cross_entropy=cross_entropy, outliers=weight * uniform / 2)
 
 
 def smoothadv(
@@ -171,24 +179,24 @@ def smoothadv(
     sigma: float,
     draws: int,
 ) -> Loss:
-    """Return the mean over M draws d_i of N(0, sigma^2 I) of CE(f(x~ + d_i), y).
+    """Return the mean of CE(f(x~ + d_i), y) over M draws of noise.
+
+    The draws d_i are those of N(0, sigma^2 I).
 
     x~ maximises -log of the mean of p(y|x~ + d_i): the attack goes through the smoothing, with the
     same draws.
     """
-    noise = sigma * torch.randn(draws, *x.shape, device=x.device, dtype=x.dtype)
+    shape = (draws, *x.shape)
+    noise = sigma * torch.randn(shape, device=x.device, dtype=x.dtype)
 
     def through_smoothing(at: Tensor) -> Tensor:
-        log_p = (
-            model.logits_of_unit((at + noise).flatten(0, 1))
-            .log_softmax(dim=1)
-            .view(draws, *at.shape[:1], -1)
-        )
+        noisy = (at + noise).flatten(0, 1)
+        log_p = model.logits_of_unit(noisy).log_softmax(dim=1)
+        log_p = log_p.view(draws, len(at), -1)
         return F.nll_loss(log_p.logsumexp(dim=0), y, reduction="sum")  # up to the constant log M
 
-    logits = model.logits_of_unit(
-        (model.attacked(attack, x, through_smoothing) + noise).flatten(0, 1)
-    )
+    moved = model.attacked(attack, x, through_smoothing)
+    logits = model.logits_of_unit((moved + noise).flatten(0, 1))
     labels = y.repeat(draws)
     return _loss(logits, labels, cross_entropy=F.cross_entropy(logits, labels))
 
@@ -197,9 +205,11 @@ def _misled(
     model: Adversarial, x: Images, y: Classes, attack: threat.Attack, start: Images | None = None
 ) -> Images:
     """Return the images of an attack on the cross-entropy."""
-    return model.attacked(
-        attack, x, lambda at: F.cross_entropy(model.logits_of_unit(at), y, reduction="sum"), start
-    )
+
+    def cross_entropy(at: Tensor) -> Tensor:
+        return F.cross_entropy(model.logits_of_unit(at), y, reduction="sum")
+
+    return model.attacked(attack, x, cross_entropy, start)
 
 
 def _loss(adversarial: Float[Tensor, "B K"], y: Classes, **terms: Tensor) -> Loss:
@@ -208,5 +218,6 @@ def _loss(adversarial: Float[Tensor, "B K"], y: Classes, **terms: Tensor) -> Los
     Its parts are the terms and the share of adversarial images classified correctly.
     """
     parts = {name: term.detach() for name, term in terms.items()}
-    accuracy = (adversarial.argmax(dim=1) == y).float().mean()
-    return Loss(torch.stack([*terms.values()]).sum(), {**parts, "adversarial_accuracy": accuracy})
+    right = adversarial.argmax(dim=1) == y
+    parts["adversarial_accuracy"] = right.float().mean()
+    return Loss(torch.stack([*terms.values()]).sum(), parts)

@@ -41,7 +41,8 @@ def make(options="", data=DATA):
 
 
 def by_hand(net, data=PIXELS, **changed):
-    attack = Attack(**{"norm": "linf", "eps": 0.1, "steps": 3, "step_size": 0.05, **changed})
+    defaults = {"norm": "linf", "eps": 0.1, "steps": 3, "step_size": 0.05}
+    attack = Attack(**{**defaults, **changed})
     return Adversarial(net, data, partial(pgd, attack=attack, random_start=False))
 
 
@@ -51,14 +52,18 @@ def attack_of(model):
 
 def batch(data=DATA, n=6):
     low, high = data.bounds
-    x = torch.rand(n, *data.shape, generator=torch.Generator().manual_seed(0)) * (high - low) + low
-    return Batch(torch.full_like(x, torch.nan), x, torch.arange(n) % data.num_classes)
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.rand(n, *data.shape, generator=generator)
+    x = pixels * (high - low) + low
+    nowhere = torch.full_like(x, torch.nan)
+    return Batch(nowhere, x, torch.arange(n) % data.num_classes)
 
 
-def seen(model, given):
+def seen(model, labelled):
     shown = []
-    hook = model.net.register_forward_pre_hook(lambda _, inputs: shown.append(inputs[0].detach()))
-    model.training_loss(given, None)
+    net = model.net
+    hook = net.register_forward_pre_hook(lambda _, inputs: shown.append(inputs[0].detach()))
+    model.training_loss(labelled, None)
     hook.remove()
     low, high = model.data.bounds
     return (shown[-1] - low) / (high - low)
@@ -92,7 +97,8 @@ def test_is_a_classifier_that_is_found_by_its_name():
 )
 def test_steps_are_a_share_of_the_size(options, eps, step_size):
     attack = attack_of(make(options))
-    assert (attack.eps, attack.step_size) == pytest.approx((eps, step_size))
+    assert attack.eps == pytest.approx(eps)
+    assert attack.step_size == pytest.approx(step_size)
 
 
 @pytest.mark.parametrize(
@@ -120,11 +126,9 @@ def test_attack_without_a_step_is_refused(option):
 )
 def test_recipes_say_what_the_model_stands_against(recipe, eps, step_size):
     attack = attack_of(resolve_model("adversarial:net=small-4", load(recipe)).make(DATA))
-    assert (attack.norm, attack.eps, attack.step_size) == (
-        "linf",
-        pytest.approx(eps),
-        pytest.approx(step_size),
-    )
+    assert attack.norm == "linf"
+    assert attack.eps == pytest.approx(eps)
+    assert attack.step_size == pytest.approx(step_size)
 
 
 @pytest.mark.parametrize("recipe", ["adversarial", "adversarial-digits"])
@@ -132,64 +136,75 @@ def test_another_norm_takes_no_size_from_a_recipe(recipe):
     attack = attack_of(
         resolve_model("adversarial:net=small-4,threat=l2@0.7", load(recipe)).make(DATA)
     )
-    assert (attack.norm, attack.eps) == ("l2", 0.7)
+    assert attack.norm == "l2"
+    assert attack.eps == 0.7
     assert attack.step_size in (pytest.approx(0.7 / 4), pytest.approx(2.5 * 0.7 / 7))
 
 
 def test_pixels_are_moved_against_the_label_as_far_as_eps_in_either_bounds():
     for bounds in [(-1.0, 1.0), (0.0, 1.0)]:
-        data = DataSpec(name="pixels", shape=(1, 1, 2), num_classes=2, bounds=bounds)
+        shape = (1, 1, 2)
+        data = DataSpec(name="pixels", shape=shape, num_classes=2, bounds=bounds)
         low, high = bounds
-        x = torch.tensor([[0.5, 0.5], [0.05, 0.98]]).view(2, *data.shape) * (high - low) + low
-        given = Batch(torch.full_like(x, torch.nan), x, torch.tensor([0, 0]))
+        pixels = torch.tensor([[0.5, 0.5], [0.05, 0.98]])
+        x = pixels.view(2, *data.shape) * (high - low) + low
+        labelled = Batch(torch.full_like(x, torch.nan), x, torch.zeros(2, dtype=torch.int64))
         # the second one hits the bounds
-        expected = torch.tensor([[0.4, 0.6], [0.0, 1.0]]).view(2, *data.shape)
-        torch.testing.assert_close(seen(by_hand(nn.Flatten(), data), given), expected)
+        expected = torch.tensor([[0.4, 0.6], [0.0, 1.0]])
+        moved = seen(by_hand(nn.Flatten(), data), labelled)
+        torch.testing.assert_close(moved.flatten(1), expected)
 
 
 def test_l2_attack_goes_along_the_gradient_and_ends_on_the_ball():
     x = torch.zeros(2, *PIXELS.shape)  # in the middle of -1 to 1
-    given = Batch(x, x, torch.tensor([0, 1]))
-    moved = seen(by_hand(nn.Flatten(), norm="l2"), given) - 0.5
+    labelled = Batch(x, x, torch.tensor([0, 1]))
+    moved = seen(by_hand(nn.Flatten(), norm="l2"), labelled) - 0.5
     side = 0.1 / math.sqrt(2)
-    torch.testing.assert_close(moved.flatten(1), torch.tensor([[-side, side], [side, -side]]))
+    expected = torch.tensor([[-side, side], [side, -side]])
+    torch.testing.assert_close(moved.flatten(1), expected)
 
 
 def test_loss_is_the_cross_entropy_of_the_adversarial_images():
-    model, given = make(), batch()
+    model, labelled = make(), batch()
     again = make()
-    images = seen(model, given) * 2 - 1
-    loss = again.training_loss(given, None)
-    expected = F.cross_entropy(again.logits(images), given.y_labelled)
+    images = seen(model, labelled) * 2 - 1
+    loss = again.training_loss(labelled, None)
+    expected = F.cross_entropy(again.logits(images), labelled.y_labelled)
     torch.testing.assert_close(loss.total, expected)
     torch.testing.assert_close(loss.parts["cross_entropy"], expected.detach())
-    right = (again.logits(images).argmax(1) == given.y_labelled).double().mean()
-    assert float(loss.parts["adversarial_accuracy"]) == pytest.approx(float(right))
+    right = again.logits(images).argmax(1) == labelled.y_labelled
+    accuracy = right.double().mean()
+    assert float(loss.parts["adversarial_accuracy"]) == pytest.approx(float(accuracy))
     assert loss.energies is None
 
 
 @pytest.mark.parametrize("threat", ["linf", "l2"])
 @pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 1.0)])
 def test_attack_stays_within_eps_and_bounds_and_raises_the_loss(threat, bounds):
-    data = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, bounds=bounds)
-    model, given = make(f",threat={threat}@0.2", data).eval(), batch(data)
-    moved, x = seen(model, given), unit(given.x_labelled, data)
+    shape = (1, 4, 4)
+    data = DataSpec(name="toy", shape=shape, num_classes=3, bounds=bounds)
+    model = make(f",threat={threat}@0.2", data).eval()
+    labelled = batch(data)
+    moved = seen(model, labelled)
+    x = unit(labelled.x_labelled, data)
     assert (distance(x, moved, threat) <= 0.2 + 1e-6).all()
     assert (distance(x, moved, threat) > 0.1).all()
     assert moved.min() >= 0
     assert moved.max() <= 1
     with torch.no_grad():
         before, after = (
-            F.cross_entropy(model.logits_of_unit(images), given.y_labelled, reduction="none")
-            for images in (x, moved)
+            F.cross_entropy(model.logits_of_unit(at), labelled.y_labelled, reduction="none")
+            for at in (x, moved)
         )
     assert (after > before).all()
 
 
 def test_noise_beyond_the_bounds_is_clamped_before_the_attack():
     x = torch.tensor([[1.3, -1.2]]).view(1, *PIXELS.shape)
-    moved = seen(by_hand(nn.Flatten()), Batch(x, x, torch.tensor([0])))
-    torch.testing.assert_close(moved.flatten(), torch.tensor([0.9, 0.1]))
+    labelled = Batch(x, x, torch.tensor([0]))
+    moved = seen(by_hand(nn.Flatten()), labelled)
+    expected = torch.tensor([0.9, 0.1])
+    torch.testing.assert_close(moved.flatten(), expected)
 
 
 def test_attack_sees_the_network_in_evaluation_and_the_loss_in_training():
@@ -207,9 +222,10 @@ def test_attack_sees_the_network_in_evaluation_and_the_loss_in_training():
 
 
 def test_batch_norm_takes_its_statistics_of_the_adversarial_images_alone():
-    model, given = make(",norm=batch").train(), batch()
+    model = make(",norm=batch").train()
+    labelled = batch()
     same = make(",norm=batch").train()
-    images = seen(model, given) * 2 - 1
+    images = seen(model, labelled) * 2 - 1
     same.logits(images)
     statistics = [dict(m.named_buffers()) for m in (model.net, same.net)]
     assert statistics[0].keys() == statistics[1].keys() != set()
@@ -218,68 +234,68 @@ def test_batch_norm_takes_its_statistics_of_the_adversarial_images_alone():
 
 
 def test_parameters_get_the_gradient_of_the_loss_alone():
-    model, given = make(), batch()
+    model, labelled = make(), batch()
     with seeds.drawing(0, "training"):
-        images = seen(make(), given) * 2 - 1
+        images = seen(make(), labelled) * 2 - 1
     with seeds.drawing(0, "training"):
-        model.training_loss(given, None).total.backward()
+        model.training_loss(labelled, None).total.backward()
     got = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()
-    F.cross_entropy(model.logits(images), given.y_labelled).backward()
-    assert all(gradient.abs().sum() > 0 for gradient in got)
-    torch.testing.assert_close(got, [parameter.grad for parameter in model.parameters()])
+    F.cross_entropy(model.logits(images), labelled.y_labelled).backward()
+    for gradient in got:
+        assert gradient.abs().sum() > 0
+    expected = [parameter.grad for parameter in model.parameters()]
+    torch.testing.assert_close(got, expected)
 
 
 def test_the_attack_starts_elsewhere_in_each_batch_and_each_fit():
     # as good as the start itself
-    model, given = make(",threat=linf@0.3,steps=1,step_size=1e-6"), batch()
+    model, labelled = make(",threat=linf@0.3,steps=1,step_size=1e-6"), batch()
     with seeds.drawing(0, "training"):
-        first, second = seen(model, given), seen(model, given)
+        first = seen(model, labelled)
+        second = seen(model, labelled)
     with seeds.drawing(1, "training"):
-        of_another_fit = seen(model, given)
+        of_another_fit = seen(model, labelled)
     with seeds.drawing(0, "training"):
-        again = seen(model, given)
+        again = seen(model, labelled)
     assert (first - second).abs().max() > 0.1
     assert (first - of_another_fit).abs().max() > 0.1
     assert torch.equal(first, again)
 
 
 def test_without_a_random_start_the_attack_begins_at_the_image():
-    given = batch()
-    moved = seen(make(",random_start=false,steps=1,step_size=1e-6"), given)
-    torch.testing.assert_close(moved, unit(given.x_labelled, DATA), atol=1e-5, rtol=0)
+    labelled = batch()
+    moved = seen(make(",random_start=false,steps=1,step_size=1e-6"), labelled)
+    torch.testing.assert_close(moved, unit(labelled.x_labelled, DATA), atol=1e-5, rtol=0)
 
 
 def images(n=90):
     """Three classes that differ in the brightness of the image."""
     labels = torch.arange(n) % 3
-    noise = torch.randint(0, 40, (n, 1, 4, 4), generator=torch.Generator().manual_seed(0))
-    return Split((noise + 100 * labels[:, None, None, None]).clamp(max=255).to(torch.uint8), labels)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randint(0, 40, (n, 1, 4, 4), generator=generator)
+    pixels = noise + 100 * labels[:, None, None, None]
+    return Split(pixels.clamp(max=255).to(torch.uint8), labels)
 
 
 def trainer(model, **optimizer):
-    recipe = Recipe(
-        name="toy",
-        title="",
-        epochs=2,
-        batch_size=15,
-        log_every=2,
-        checkpoint_every=2,
-        optimizer=Optimizer(name="adam", learning_rate=0.01, **optimizer),
-        data=TrainingData(noise=0.03, validation=0, shared=True),
-    )
+    adam = Optimizer(name="adam", learning_rate=0.01, **optimizer)
+    data = TrainingData(noise=0.03, validation=0, shared=True)
+    every_two = {"epochs": 2, "log_every": 2, "checkpoint_every": 2}
+    recipe = Recipe(name="toy", title="", batch_size=15, optimizer=adam, data=data, **every_two)
     return Trainer(model, DATA, images(), recipe, seed=0, device=torch.device("cpu"))
 
 
 @pytest.mark.parametrize("options", [",norm=batch,dropout=0.3", ",threat=l2@0.5"])
 def test_training_goes_on_bit_for_bit(options):
     straight, stopped, resumed = (trainer(make(options)) for _ in range(3))
-    expected = [float(straight.iterate()["loss"]) for _ in range(6)]
+    losses = [float(straight.iterate()["loss"]) for _ in range(6)]
     for _ in range(3):
         stopped.iterate()
     torch.rand(7)
     resumed.load_state_dict(stopped.state_dict())
-    assert [float(resumed.iterate()["loss"]) for _ in range(3)] == expected[3:]
+    for expected in losses[3:]:
+        assert float(resumed.iterate()["loss"]) == expected
     for name, value in straight.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[name]), name
 
@@ -314,4 +330,5 @@ def test_attack_in_bfloat16_leaves_every_weight_its_gradient():
     with torch.autocast("cpu", torch.bfloat16):
         loss = model.training_loss(batch(data), None)
     loss.total.backward()
-    assert all(parameter.grad.abs().sum() > 0 for parameter in model.parameters())
+    for parameter in model.parameters():
+        assert parameter.grad.abs().sum() > 0

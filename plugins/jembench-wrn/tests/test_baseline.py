@@ -18,7 +18,8 @@ DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
 def batch(data, size=4):
     generator = torch.Generator().manual_seed(0)
     x, x_labelled = (torch.rand(size, *data.shape, generator=generator) * 2 - 1 for _ in range(2))
-    return Batch(x, x_labelled, torch.randint(data.num_classes, (size,), generator=generator))
+    classes = torch.randint(data.num_classes, (size,), generator=generator)
+    return Batch(x, x_labelled, classes)
 
 
 def test_is_found_through_its_entry_point():
@@ -50,11 +51,14 @@ def test_classifies_and_has_an_energy_but_generates_nothing():
 
 
 def test_loss_is_the_mean_surprise_of_the_labels():
-    data = DataSpec(name="pixels", shape=(1, 1, 2), num_classes=2)
+    shape = (1, 1, 2)
+    data = DataSpec(name="pixels", shape=shape, num_classes=2)
     model = Baseline(nn.Flatten())  # the two pixels are the logits
     x = torch.tensor([[0.0, 1.0], [2.0, 0.0]]).view(2, *data.shape)
-    loss = model.training_loss(Batch(torch.full_like(x, torch.nan), x, torch.tensor([1, 0])), None)
-    expected = (torch.log1p(torch.tensor(-1.0).exp()) + torch.log1p(torch.tensor(-2.0).exp())) / 2
+    labelled = Batch(torch.full_like(x, torch.nan), x, torch.tensor([1, 0]))
+    loss = model.training_loss(labelled, None)
+    surprises = torch.log1p(torch.tensor([-1.0, -2.0]).exp())
+    expected = surprises.mean()
     torch.testing.assert_close(loss.total, expected)
     assert loss.parts.keys() == {"cross_entropy"}
     torch.testing.assert_close(loss.parts["cross_entropy"], expected)
@@ -65,7 +69,8 @@ def test_loss_trains_every_parameter():
     torch.manual_seed(0)
     model = registry.resolve("models", "baseline:net=small-4").make(DIGITS)
     model.training_loss(batch(DIGITS), None).total.backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+    for parameter in model.parameters():
+        assert parameter.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("norm", ["none", "batch", "instance", "layer"])
@@ -75,7 +80,8 @@ def test_learns_with_every_norm(norm):
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     losses = []
     for _ in range(10):
-        losses.append(model.train().training_loss(batch(DIGITS), None).total)
+        loss = model.train().training_loss(batch(DIGITS), None)
+        losses.append(loss.total)
         optimizer.zero_grad()
         losses[-1].backward()
         optimizer.step()

@@ -13,18 +13,20 @@ RATE = 0.1
 
 
 def make(spec):
-    """A model in float64, in which the sign of no gradient depends on rounding."""
+    """Return a model in float64, where no gradient's sign depends on rounding."""
     with seeds.drawing(0, "initialisation"):
-        return registry.resolve("models", spec).make(DATA).double().train()
+        model = registry.resolve("models", spec).make(DATA)
+    return model.double().train()
 
 
 def images(n, seed):
-    return torch.rand(
-        n, *DATA.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    )
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(n, *DATA.shape, generator=generator, dtype=torch.float64)
 
 
-X, OUTLIERS, Y = images(6, 1), images(4, 2), torch.arange(6) % 3
+X = images(6, 1)
+OUTLIERS = images(4, 2)
+Y = torch.arange(6) % 3
 SCALED = Batch(torch.full_like(X, torch.nan), 2 * X - 1, Y)  # on [-1, 1]
 
 
@@ -32,7 +34,8 @@ def after_step(model, total):
     """The parameters after a step of gradient descent."""
     names, weights = zip(*model.named_parameters(), strict=True)
     gradients = torch.autograd.grad(total, weights)
-    return {name: w - RATE * g for name, w, g in zip(names, weights, gradients, strict=True)}
+    moved = [weight - RATE * slope for weight, slope in zip(weights, gradients, strict=True)]
+    return dict(zip(names, moved, strict=True))
 
 
 def logits(model, x):
@@ -47,9 +50,11 @@ def ascent(model, objective, start, x, eps, steps, size, norm):
         moved = moved.detach().requires_grad_()
         (gradient,) = torch.autograd.grad(objective(moved), moved)
         rows = []
-        for own, g, at in zip(x, gradient, moved.detach(), strict=True):
+        triples = zip(x, gradient, moved.detach(), strict=True)
+        for own, g, at in triples:
             if norm == "linf":
-                change = (at + size * g.sign() - own).clamp(-eps, eps)
+                change = at + size * g.sign() - own
+                change = change.clamp(-eps, eps)
             else:
                 change = at + size * g / g.norm() - own
                 change = change * min(1.0, eps / float(change.norm()))
@@ -60,21 +65,21 @@ def ascent(model, objective, start, x, eps, steps, size, norm):
 
 
 def check_step(spec, expected_of, negatives=None):
-    """Compare the loss, the step and the statistics of batch norm with those of an equal model;
-    return the loss.
+    """Compare the loss, the step and the statistics of batch norm of equal models.
+
+    Return the loss.
     """
-    model, other = make(spec), make(spec)
+    model = make(spec)
+    twin = make(spec)
     torch.manual_seed(3)
     loss = model.training_loss(SCALED, negatives)
     torch.manual_seed(3)
-    expected = expected_of(other)
+    expected = expected_of(twin)
     torch.testing.assert_close(loss.total, expected, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(
-        after_step(model, loss.total), after_step(other, expected), atol=1e-5, rtol=1e-4
-    )
-    torch.testing.assert_close(
-        dict(model.named_buffers()), dict(other.named_buffers()), atol=1e-6, rtol=1e-5
-    )
+    step = after_step(model, loss.total)
+    torch.testing.assert_close(step, after_step(twin, expected), atol=1e-5, rtol=1e-4)
+    statistics = dict(model.named_buffers())
+    torch.testing.assert_close(statistics, dict(twin.named_buffers()), atol=1e-6, rtol=1e-5)
     return loss
 
 
@@ -82,11 +87,14 @@ def check_step(spec, expected_of, negatives=None):
 def test_adversarial(norm, eps):
     def expected(net):
         def surprise(at):
-            return -logits(net, at).log_softmax(dim=1)[torch.arange(6), Y]
+            log_p = logits(net, at).log_softmax(dim=1)
+            return -log_p[torch.arange(6), Y]
 
-        return surprise(
-            ascent(net, lambda at: surprise(at).sum(), X, X, eps, 3, 0.4 * eps, norm)
-        ).mean()
+        def total(at):
+            return surprise(at).sum()
+
+        moved = ascent(net, total, X, X, eps, 3, 0.4 * eps, norm)
+        return surprise(moved).mean()
 
     options = f"threat={norm}@{eps},steps=3,step_size=0.4,random_start=false"
     check_step(f"adversarial:net=small-4,norm=batch,{options}", expected)
@@ -105,32 +113,32 @@ def test_trades_and_weat(spec, beta, weighted, adversarial):
 
     def expected(net):
         def divergence(p, q):
-            return (p * (p.log() - q.log())).sum(dim=1)
+            terms = p * (p.log() - q.log())
+            return terms.sum(dim=1)
+
+        def total(at):
+            return divergence(p, logits(net, at).softmax(dim=1)).sum()
 
         start = X + 0.001 * torch.randn_like(X)
         net.eval()
         p = logits(net, X).softmax(dim=1).detach()
-        moved = ascent(
-            net,
-            lambda at: divergence(p, logits(net, at).softmax(dim=1)).sum(),
-            start,
-            X,
-            0.1,
-            3,
-            0.04,
-            "linf",
-        )
-        clean, attacked = logits(net, X), logits(net, moved)
-        p, q = clean.softmax(dim=1), attacked.softmax(dim=1)
+        moved = ascent(net, total, start, X, 0.1, 3, 0.04, "linf")
+        clean = logits(net, X)
+        attacked = logits(net, moved)
+        p = clean.softmax(dim=1)
+        q = attacked.softmax(dim=1)
         weight = torch.ones(6, dtype=torch.float64)
         if weighted:
-            energy = -clean.exp().sum(dim=1).log().detach()
-            weight = 1 / (1 + energy.abs().exp()).log()
-        surprise = -(q if adversarial else p)[torch.arange(6), Y].log()
-        return (weight * surprise).mean() + beta * (weight * divergence(p, q)).mean()
+            energy = -clean.logsumexp(dim=1).detach()
+            weight = 1 / torch.log1p(energy.abs().exp())
+        labelled = q if adversarial else p
+        surprise = -labelled[torch.arange(6), Y].log()
+        mean_divergence = (weight * divergence(p, q)).mean()
+        return (weight * surprise).mean() + beta * mean_divergence
 
     loss = check_step(f"{spec}{',' if ':' in spec else ':'}{options}", expected)
-    torch.testing.assert_close(loss.parts["cross_entropy"] + loss.parts["kl"], loss.total.detach())
+    measured = loss.parts["cross_entropy"] + loss.parts["kl"]
+    torch.testing.assert_close(measured, loss.total.detach())
 
 
 def test_ratio():
@@ -140,29 +148,28 @@ def test_ratio():
 
     def expected(net):
         def surprise(at):
-            return -logits(net, at).log_softmax(dim=1)[torch.arange(6), Y]
+            log_p = logits(net, at).log_softmax(dim=1)
+            return -log_p[torch.arange(6), Y]
 
         def from_uniform(values):
             return -values.log_softmax(dim=1).sum(dim=1) / 3
 
-        moved = ascent(net, lambda at: surprise(at).sum(), X, X, 0.5, 4, 0.25, "l2")
-        outliers = ascent(
-            net,
-            lambda at: from_uniform(logits(net, at)).sum(),
-            OUTLIERS,
-            OUTLIERS,
-            0.8,
-            5,
-            0.8 * 2 / 5,
-            "l2",
-        )
-        assert (
-            from_uniform(logits(net.eval(), outliers)).mean()
-            > from_uniform(logits(net, OUTLIERS)).mean()
-        )
+        def total(at):
+            return surprise(at).sum()
+
+        def total_from_uniform(at):
+            return from_uniform(logits(net, at)).sum()
+
+        moved = ascent(net, total, X, X, 0.5, 4, 0.25, "l2")
+        size = 0.8 * 2 / 5
+        outliers = ascent(net, total_from_uniform, OUTLIERS, OUTLIERS, 0.8, 5, size, "l2")
+        net.eval()
+        assert total_from_uniform(outliers) > total_from_uniform(OUTLIERS)
         both = logits(net.train(), torch.cat([moved, outliers]))  # batch norm sees them together
-        cross_entropy = -both[:6].log_softmax(dim=1)[torch.arange(6), Y].mean()
-        return 0.5 * (cross_entropy + 2 * from_uniform(both[6:]).mean())
+        log_p = both[:6].log_softmax(dim=1)
+        cross_entropy = -log_p[torch.arange(6), Y].mean()
+        uniform = from_uniform(both[6:]).mean()
+        return 0.5 * (cross_entropy + 2 * uniform)
 
     check_step(spec, expected, Negatives(2 * OUTLIERS - 1, None))
 
@@ -174,11 +181,12 @@ def test_smoothadv():
         noise = 0.2 * torch.randn(4, *X.shape, dtype=torch.float64)
 
         def smoothed(at):
-            probabilities = sum(logits(net, at + each).softmax(dim=1) for each in noise) / 4
-            return -probabilities[torch.arange(6), Y].log().sum()
+            p = sum(logits(net, at + draw).softmax(dim=1) for draw in noise) / 4
+            return -p[torch.arange(6), Y].log().sum()
 
         moved = ascent(net, smoothed, X, X, 0.5, 3, 0.25, "l2")
-        log_p = logits(net, torch.cat([moved + each for each in noise])).log_softmax(dim=1)
+        noisy = torch.cat([moved + draw for draw in noise])
+        log_p = logits(net, noisy).log_softmax(dim=1)
         return -log_p[torch.arange(24), Y.repeat(4)].mean()
 
     check_step(spec, expected)
@@ -191,7 +199,8 @@ def test_wrong_threat_of_outliers_is_refused():
 
 def test_one_cycle_is_the_schedule_of_pytorch():
     factor = registry.resolve("schedules", "one-cycle:rise=0.25").make()
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, max_lr=0.1, pct_start=0.25, total_steps=40, cycle_momentum=False
     )

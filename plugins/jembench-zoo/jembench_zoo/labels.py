@@ -68,7 +68,8 @@ def _find(names: Sequence[str], classes: Sequence[str]) -> list[Sequence[int]]:
         names = [*wordnet]
     exact = _places(names, str)
     described = [wordnet.get(each, each) for each in names]
-    whole, first = _places(described, _folded), _places(described, _first)
+    whole = _places(described, _folded)
+    first = _places(described, _first)
     found: list[Sequence[int]] = []
     for each in classes:
         text = wordnet.get(each, each)

@@ -68,9 +68,11 @@ class LibraryClassifier(LogitModel):
         outputs: Sequence[int] | None = None,
     ) -> None:
         super().__init__(net)
-        self.bounds, self.preparation = data.bounds, preparation
+        self.bounds = data.bounds
+        self.preparation = preparation
         self.outputs = None if outputs is None else list(outputs)
-        mean, std = torch.tensor(preparation.mean), torch.tensor(preparation.std)
+        mean = torch.tensor(preparation.mean)
+        std = torch.tensor(preparation.std)
         self.register_buffer("mean", mean.view(3, 1, 1), persistent=False)
         self.register_buffer("std", std.view(3, 1, 1), persistent=False)
 
@@ -80,7 +82,9 @@ class LibraryClassifier(LogitModel):
         if self.preparation.order != (0, 1, 2):
             unit = unit[:, list(self.preparation.order)]
         logits = super().forward((unit - self.mean) / self.std)
-        return logits if self.outputs is None else logits[:, self.outputs]
+        if self.outputs is None:
+            return logits
+        return logits[:, self.outputs]
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return CE(f(x_l), y_l)."""
@@ -434,7 +438,8 @@ def _check_lacking(
     Raises:
         SpecError: if other tensors are missing or have other shapes.
     """
-    own, other = net.state_dict(), wider.state_dict()
+    own = net.state_dict()
+    other = wider.state_dict()
     head = {key for key in own if own[key].shape != other[key].shape}
     missing = sorted(key for key in lacking - head if own[key].ndim)
     if missing:

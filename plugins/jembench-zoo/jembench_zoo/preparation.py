@@ -63,7 +63,8 @@ class Preparation:
             x = x.clamp(0, 1) if self.method == "bicubic" else x
         if self.crop and x.shape[-2:] != self.crop:
             (height, width), (h, w) = x.shape[-2:], self.crop
-            top, left = self._margin(height - h), self._margin(width - w)
+            top = self._margin(height - h)
+            left = self._margin(width - w)
             x = F.pad(x, (-left, left + w - width, -top, top + h - height))
         return x
 
@@ -73,20 +74,27 @@ class Preparation:
             return height, width
         if isinstance(self.resize, tuple):
             return self.resize
-        short, long = min(height, width), max(height, width)
+        short = min(height, width)
+        long = max(height, width)
         other = int(self.resize * long / short)
-        return (self.resize, other) if height <= width else (other, self.resize)
+        if height <= width:
+            return (self.resize, other)
+        return (other, self.resize)
 
     def _margin(self, surplus: int) -> int:
         """Return the pixels that a crop leaves out on one side; less than 0: that it adds."""
-        return round(surplus / 2) if self.rounds and surplus > 0 else int(surplus / 2)
+        if self.rounds and surplus > 0:
+            return round(surplus / 2)
+        return int(surplus / 2)
 
     @property
     def size(self) -> int:
         """The height of the images that the network sees; 0: that of the data."""
         if self.crop:
             return self.crop[0]
-        return self.resize[0] if isinstance(self.resize, tuple) else self.resize or 0
+        if isinstance(self.resize, tuple):
+            return self.resize[0]
+        return self.resize or 0
 
     def __str__(self) -> str:
         steps: list[str] = []

@@ -16,7 +16,8 @@ ANIMALS = ["zebra", "apple, fruit", "Sea_Lion", "crane", "crane, machine"]
 
 def data_of(*names, number=0):
     number = number or len(names)
-    return DataSpec(name="set", shape=(3, 8, 8), num_classes=number, class_names=names)
+    shape = (3, 8, 8)
+    return DataSpec(name="set", shape=shape, num_classes=number, class_names=names)
 
 
 def outputs(names, data, number=0):
@@ -86,7 +87,8 @@ def test_imagenet_s_folders_are_known_by_their_ids():
     import timm.data
 
     info = timm.data.ImageNetInfo()
-    ids, words = info.label_names(), info.label_descriptions()
+    ids = info.label_names()
+    words = info.label_descriptions()
     # a tench, a bird and a machine: cranes
     folders = data_of("n01440764", "n02012849", "n03126707")
     expected = tuple(map(ids.index, folders.class_names))
@@ -121,4 +123,5 @@ def test_the_logits_of_a_network_follow_the_classes(tmp_path):
     with pytest.warns(Remark):
         model = registry.resolve("models", f"hf:{tmp_path},weights=cache").make(data).eval()
     x = torch.rand(4, 3, 32, 32) * 2 - 1
-    torch.testing.assert_close(model.logits(x), net(x).logits[:, [1, 0]])
+    expected = net(x).logits[:, [1, 0]]
+    torch.testing.assert_close(model.logits(x), expected)

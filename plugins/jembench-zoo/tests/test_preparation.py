@@ -32,9 +32,8 @@ def pictures(height, width, count=6):
 
 
 def data_of(images, names=("apple", "leaf", "zebra")):
-    return DataSpec(
-        name="set", shape=tuple(images.shape[1:]), num_classes=len(names), class_names=tuple(names)
-    )
+    shape = tuple(images.shape[1:])
+    return DataSpec(name="set", shape=shape, num_classes=len(names), class_names=tuple(names))
 
 
 def make(text, data):
@@ -277,7 +276,8 @@ def test_torchvision_knows_weights_by_their_file(tmp_path):
 def test_gradients_pass_through_resize_crop_and_normalisation():
     form = preparation.Preparation(resize=9, crop=(6, 6), method="bicubic", order=(2, 1, 0))
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(108, 3)).double()
-    data = DataSpec(name="d", shape=(3, 7, 5), num_classes=3)
+    shape = (3, 7, 5)
+    data = DataSpec(name="d", shape=shape, num_classes=3)
     model = networks.LibraryClassifier(net, data, form).double()
     x = 0.2 * torch.rand((2, 3, 7, 5), dtype=torch.float64) - 0.1
     assert torch.autograd.gradcheck(model.logits, x.requires_grad_())

@@ -74,7 +74,9 @@ def test_any_library_gives_a_classifier_of_the_data(text, data):
 
 
 def test_images_are_scaled_normalised_and_coloured():
-    form = Preparation(resize=(16, 16), mean=(0.5, 0.25, 0.0), std=(0.5, 0.25, 1.0))
+    mean = (0.5, 0.25, 0.0)
+    std = (0.5, 0.25, 1.0)
+    form = Preparation(resize=(16, 16), mean=mean, std=std)
     model = networks.LibraryClassifier(torch.nn.Flatten(), DIGITS, form)
     x = torch.rand(2, 1, 8, 8) * 2 - 1
     unit = F.interpolate((x + 1) / 2, (16, 16), mode="bilinear")
@@ -214,7 +216,8 @@ def test_a_model_that_is_no_image_classifier_gets_one_short_message():
 def test_the_short_form_is_the_model_option(text):
     parsed = Spec(text)
     assert next(iter(parsed.options)) == "model"
-    assert (":" in parsed.name, str(parsed)) == (False, text)
+    assert ":" in parsed.name is False
+    assert str(parsed) == text
     assert Spec(text.replace(":", ":model=")) == parsed
 
 
