@@ -11,7 +11,7 @@ Legend: N attacked images, M ends of ascents from noise, C channels, H height, W
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,8 +50,8 @@ def norms_of(result: Result) -> tuple[str, ...]:
 
 def rightly_classified(arrays: Arrays) -> NDArray[np.bool_]:
     """Return which images were given their class before they were attacked."""
-    right: NDArray[np.bool_] = ~arrays["found"].astype(bool) | (arrays["distance-linf"] > 0)
-    return right
+    withstood: NDArray[np.bool_] = ~arrays["found"].astype(bool)
+    return withstood | (arrays["distance-linf"] > 0)
 
 
 # --- adversarial images ---
@@ -79,17 +79,20 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
         arrays: of an attack.
         norms: of the distances.
     """
-    chosen = spread(arrays["label"], arrays["index"], rightly_classified(arrays), _columns())
+    right = rightly_classified(arrays)
+    chosen = spread(arrays["label"], arrays["index"], right, _columns())
     count, columns = len(chosen), _columns_for(len(chosen))
     originals, made = arrays["image"][chosen], arrays["adversarial"][chosen]
     change = made - originals / np.float32(LEVELS)
     factor = amplification(change)
-    levels = LEVELS * np.concatenate([made, 0.5 + factor * change]).clip(0, 1)
-    images = np.concatenate([originals, np.rint(levels).astype(np.uint8)])
-    lines = np.arange(3 * count).reshape(3, count)
-    picture = sheet(images, np.concatenate([arranged(line, 1, columns) for line in lines]))
+    amplified = 0.5 + factor * change
+    drawn = np.concatenate([made, amplified]).clip(0, 1)
+    levels = np.rint(LEVELS * drawn).astype(np.uint8)
+    grid = _grid(np.arange(3 * count).reshape(3, count), columns)
+    picture = sheet(np.concatenate([originals, levels]), grid)
     labels = ["original", "adversarial", f"difference\nx {factor}"]
-    figure, axes = _sheet(title, picture, columns, 0.33 + 0.13 * len(norms), labels)
+    margins = 0.33 + 0.13 * len(norms)
+    figure, axes = _sheet(title, picture, columns, margins, labels)
 
     fields: dict[str, Any] = {"column": range(count)}
     for name in ("index", "label", "predicted", "found", "wrong"):
@@ -121,11 +124,12 @@ def spread(labels: Indices, index: Indices, among: NDArray[np.bool_], count: int
     Returns:
         Positions in ``labels``, by class.
     """
-    candidates = np.flatnonzero(among)
-    candidates = candidates[np.lexsort((index[candidates], labels[candidates]))]
-    _, first, of = np.unique(labels[candidates], return_index=True, return_inverse=True)
-    turn = np.arange(len(candidates)) - first[of]  # how many of the same class come before
-    return candidates[np.sort(np.lexsort((index[candidates], turn))[:count])]
+    by_class = np.lexsort((index, labels))
+    candidates = by_class[among[by_class]]
+    classes = labels[candidates]
+    turn = np.arange(len(candidates)) - np.searchsorted(classes, classes)  # of its class
+    order = np.lexsort((index[candidates], turn))
+    return candidates[np.sort(order[:count])]
 
 
 def amplification(change: NDArray[np.floating[Any]]) -> int:
@@ -135,7 +139,10 @@ def amplification(change: NDArray[np.floating[Any]]) -> int:
     """
     largest = np.abs(change).max(axis=(1, 2, 3))
     changed = largest[largest > _ROUNDING]
-    return max(1, math.floor(0.5 / np.median(changed))) if changed.size else 1
+    if not changed.size:
+        return 1
+    factor: float = 0.5 / np.median(changed)
+    return max(1, math.floor(factor))
 
 
 def _columns() -> int:
@@ -190,11 +197,13 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
     side = arrays["images"].shape[2]
     room = math.ceil(0.35 * side)  # for the text above an image, in its pixels
     margins = ((0, 0), (0, 0), (room, 0), (0, 0))
-    picture = sheet(np.pad(arrays["images"], margins, constant_values=255), grid)
+    images = np.pad(arrays["images"], margins, constant_values=255)
+    picture = sheet(images, grid)
     reached = arrays["reached"].astype(bool)
     share = f"{reached.sum()} of {len(reached)} reach p(y|x) > {threshold:g}"
     figure, axes = _sheet(f"{title}\n{share}", picture, columns, 0.15, labels)
-    high, wide = picture.shape[0] / len(grid), picture.shape[1] / columns
+    high = picture.shape[0] / len(grid)
+    wide = picture.shape[1] / columns
     band = room / (side + room)
     lines, places = np.nonzero(grid >= 0)
     shown = grid[lines, places]
@@ -224,12 +233,18 @@ def by_class(target: Indices) -> tuple[Indices, list[str]]:
     classes, most = np.unique(target), _columns()
     if len(classes) > _COLUMNS:
         ordered = np.argsort(target, kind="stable")[: _COLUMNS * most]
-        lines = [ordered[start : start + most] for start in range(0, len(ordered), most)]
+        starts = range(0, len(ordered), most)
+        lines = [ordered[start : start + most] for start in starts]
     else:
         lines = [np.flatnonzero(target == number)[:most] for number in classes]
     columns = _columns_for(max(map(len, lines)))
     labels = []
     for line in lines:
-        first_and_last = dict.fromkeys((target[line[0]], target[line[-1]]))
-        labels.append(" to ".join(map(str, first_and_last)))
-    return np.concatenate([arranged(line, 1, columns) for line in lines]), labels
+        ends = dict.fromkeys(target[line[[0, -1]]])
+        labels.append(" to ".join(map(str, ends)))
+    return _grid(lines, columns), labels
+
+
+def _grid(lines: Iterable[Indices], columns: int) -> Indices:
+    """Return the indices of a grid from those of its lines, which may be shorter."""
+    return np.concatenate([arranged(line, 1, columns) for line in lines])

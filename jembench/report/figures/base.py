@@ -213,8 +213,8 @@ def planned(
             parts += names
     details = list(details)
     for fit in fits:
-        for key, value in (*fit.model.options.items(), *fit.dataset.options.items()):
-            details.append(f"{key}={value}")
+        for spec in (fit.model, fit.dataset):
+            details += [f"{key}={value}" for key, value in spec.options.items()]
     details += [fit.recipe for fit in fits]
     return Planned("-".join(parts), draw, details)
 
@@ -226,7 +226,8 @@ def distinct(figures: Iterable[Planned]) -> list[Planned]:
     """
     distinct_figures, uses = list[Planned](), Counter[str]()
     for alike in grouped(figures, lambda figure: figure.stem):
-        common = set(alike[0].details).intersection(*(figure.details for figure in alike))
+        details = [set(figure.details) for figure in alike]
+        common = set.intersection(*details)
         for figure in alike:
             own = dict.fromkeys(detail for detail in figure.details if detail not in common)
             stem = slug("-".join((figure.stem, *own)), _LONGEST)
@@ -247,8 +248,21 @@ def rows_of(
     lists = []
     for column in columns.values():
         lists.append(column.tolist() if isinstance(column, np.ndarray) else column)
-    lines = zip(*lists, strict=True)
-    return [shared | dict(zip(columns, line, strict=True)) for line in lines]
+    rows = []
+    for line in zip(*lists, strict=True):
+        rows.append(shared | dict(zip(columns, line, strict=True)))
+    return rows
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+GUIDE: dict[str, Any] = {"color": drawing.BLACK, "linestyle": ":", "linewidth": drawing.HAIR}
+"""The look of a line that values are compared with."""
+
+
+def legend_entry(axes: Axes, label: str, **look: Any) -> None:
+    """Add an entry to the legend of axes, without a line among theirs."""
+    axes.plot([], [], label=label, **look)
 
 
 # --- intervals ------------------------------------------------------------------------------------
@@ -259,8 +273,8 @@ def error_bars(values: Sequence[Value]) -> Numbers:
 
     They are not finite for a value without an interval.
     """
-    numbers = [(value.value, value.low, value.high) for value in values]
-    middle, low, high = np.array(numbers, dtype=np.float64).reshape(-1, 3).T  # None becomes NaN
+    numbers = np.array([value[:3] for value in values], dtype=np.float64)  # None becomes NaN
+    middle, low, high = numbers.reshape(-1, 3).T
     return np.stack([middle - low, high - middle])
 
 
@@ -301,7 +315,8 @@ def histogram(
     Returns:
         The counts, and the lines of their CSV.
     """
-    counts = np.histogram(np.clip(sample, edges[0], edges[-1]), edges)[0]
+    inside = np.clip(sample, edges[0], edges[-1])
+    counts, _ = np.histogram(inside, edges)
     columns = {"bin_low": edges[:-1], "bin_high": edges[1:], "count": counts}
     return counts, rows_of(columns, **of)
 

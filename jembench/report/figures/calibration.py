@@ -13,7 +13,15 @@ import numpy as np
 
 from jembench import drawing
 from jembench.metrics.classification import Reliability, reliability
-from jembench.report.figures.base import Drawing, Planned, Result, figure_of, rows_of, with_interval
+from jembench.report.figures.base import (
+    GUIDE,
+    Drawing,
+    Planned,
+    Result,
+    figure_of,
+    rows_of,
+    with_interval,
+)
 from jembench.report.rows import grouped
 
 if TYPE_CHECKING:
@@ -47,11 +55,13 @@ def diagram(result: Result) -> Drawing:
     """
     name, error = _names(result)
     title = f"{name} on {result.trained_on}\n{error}"
-    figure, (above, below) = drawing.panels(title, 4.1, 2, sharex=True, height_ratios=(3, 1))
+    shape: dict[str, Any] = {"sharex": True, "height_ratios": (3, 1)}
+    figure, (above, below) = drawing.panels(title, 4.1, 2, **shape)
     bins, rows = _draw_gaps(above, result)
     above.set_ylabel("accuracy")
     look = {"color": drawing.BLUE, "edgecolor": drawing.BLACK, **_BARS}
-    below.bar(bins.edges[:-1], bins.counts, np.diff(bins.edges), **look)
+    widths = np.diff(bins.edges)
+    below.bar(bins.edges[:-1], bins.counts, widths, **look)
     below.set(xlabel="confidence", ylabel="images", yscale="log")
     below.set_ylim(0.5, 2 * bins.counts.sum())
     below.yaxis.set_major_formatter("{x:g}")
@@ -65,10 +75,12 @@ def comparison(results: Sequence[Result]) -> Drawing:
     A gap leads to the mean confidence.
     """
     title = results[0].trained_on
-    ordered = list(itertools.chain(*grouped(results, lambda result: result.model)))
+    of_models = grouped(results, lambda result: result.model)
+    ordered = list(itertools.chain(*of_models))
     count = len(ordered)
     columns = drawing.fitting(2 if count == 4 else min(3, count))
-    height = 0.7 + -(-count // columns) * (0.3 + drawing.page() / columns)
+    side = 0.3 + drawing.page() / columns
+    height = 0.7 + -(-count // columns) * side
     figure, panels = drawing.panels(title, height, count, columns, sharex=True, sharey=True)
     rows: list[dict[str, Any]] = []
     for axes, result in zip(panels, ordered, strict=True):
@@ -104,9 +116,11 @@ def _draw_gaps(axes: Axes, result: Result) -> tuple[Reliability, list[dict[str, 
     Returns the bins and the lines of their CSV.
     """
     correct = result.arrays["correct"].astype(bool)
-    bins = reliability(result.arrays["confidence"], correct, int(result.protocol["bins"]))
+    count = int(result.protocol["bins"])
+    bins = reliability(result.arrays["confidence"], correct, count)
     filled = bins.counts > 0
-    left, width = bins.edges[:-1][filled], np.diff(bins.edges)[filled]
+    left = bins.edges[:-1][filled]
+    width = np.diff(bins.edges)[filled]
     accuracy, confidence = bins.accuracy[filled], bins.confidence[filled]
     look = {"color": drawing.SKY, "edgecolor": drawing.BLACK, **_BARS}
     axes.bar(left, accuracy, width, label="accuracy", **look)
@@ -114,12 +128,12 @@ def _draw_gaps(axes: Axes, result: Result) -> tuple[Reliability, list[dict[str, 
     look = {"facecolor": "none", "edgecolor": drawing.VERMILLION, "hatch": "/////", **_BARS}
     bottom = np.minimum(accuracy, confidence)
     axes.bar(left, gap, width, bottom, label="gap to mean confidence", **look)
-    axes.plot([0, 1], [0, 1], color=drawing.BLACK, linestyle=":", linewidth=drawing.HAIR)
+    axes.plot([0, 1], [0, 1], **GUIDE)
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
 
     ece = next(iter(result.values.values()))
     scaling = result.options.get("scaling", "none")
     of_all = {"model": result.model, "scaling": scaling, "ece": ece.value}
-    columns = {"bin_low": bins.edges[:-1], "bin_high": bins.edges[1:], "count": bins.counts}
-    columns |= {"accuracy": bins.accuracy, "confidence": bins.confidence}
+    columns = {"bin_low": bins.edges[:-1], "bin_high": bins.edges[1:]}
+    columns |= {"count": bins.counts, "accuracy": bins.accuracy, "confidence": bins.confidence}
     return bins, rows_of(columns, **of_all, ece_low=ece.low, ece_high=ece.high)

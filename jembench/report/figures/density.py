@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from jembench import drawing
-from jembench.report.figures.base import Arrays, Drawing, Planned, Result, edges_of, histogram
+from jembench.report.figures.base import (
+    Arrays,
+    Drawing,
+    Planned,
+    Result,
+    edges_of,
+    histogram,
+    legend_entry,
+)
 from jembench.report.figures.images import Panel, grids
 
 _SOURCES = {"kept": ": kept chains, predicted classes", "fresh": ": new chains, predicted classes"}
@@ -43,17 +51,20 @@ def by_class(title: str, arrays: Arrays) -> Drawing:
         rows += lines
 
     highest = max(share.max() for share in shares)
-    figure, (axes,) = drawing.panels(title, 0.9 + min(8.0, 0.28 * len(classes)))
+    height = 0.9 + min(8.0, 0.28 * len(classes))
+    figure, (axes,) = drawing.panels(title, height)
     look: dict[str, Any] = {"facecolor": drawing.SKY, "edgecolor": drawing.BLACK, "linewidth": 0.5}
     for place, (share, median) in enumerate(zip(shares, medians, strict=True)):
         base = len(classes) - 1 - place
         heights = base + 1.3 * share / highest
         # a high one hides a part of the one above
         axes.stairs(heights, edges, baseline=base, fill=True, zorder=place, **look)
-        axes.plot([median] * 2, [base, base + 0.35], color=drawing.VERMILLION, zorder=place)
-    axes.plot([], [], color=drawing.VERMILLION, label="median")
+        line = [base, base + 0.35]
+        axes.plot([median, median], line, color=drawing.VERMILLION, zorder=place)
+    legend_entry(axes, "median", color=drawing.VERMILLION)
     drawing.legend_below(figure, axes, columns=1)
-    axes.set_yticks(range(len(classes)), list(map(str, reversed(classes))))
+    texts = list(map(str, reversed(classes)))
+    axes.set_yticks(range(len(texts)), texts)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set(xlabel="log p(x) + constant, nats", ylabel="class")
@@ -80,7 +91,8 @@ def extremes(title: str, arrays: Arrays) -> Drawing:
 
     def panel(title: str, name: str, score: str) -> Panel:
         grid = arrays[name]
-        return Panel(title, grid[(grid >= 0).any(axis=1)], arrays[score])
+        is_used = (grid >= 0).any(axis=1)
+        return Panel(title, grid[is_used], arrays[score])
 
     panels = [
         panel("highest log p(x)", "top", "log-px"),

@@ -11,6 +11,7 @@ from typing import Any
 
 from jembench import drawing
 from jembench.report.figures.base import (
+    GUIDE,
     Drawing,
     Planned,
     Result,
@@ -37,9 +38,7 @@ WIDEST = 4
 def plan(results: list[Result]) -> Iterator[Planned]:
     """Plan histograms of a model's scores, their grid, and the AUROC of all models."""
     results = [result for result in results if "under" not in result.protocol]
-    for group in grouped(
-        results, lambda result: (result.fit.names, _alike(result), _score(result))
-    ):
+    for group in grouped(results, _of_one_score):
         title = f"{_words(_score(group[0]))}: {group[0].title}"
         yield figure_of(group, f"ood-{_score(group[0])}", densities, title, group)
     for group in grouped(results, _alike):
@@ -50,13 +49,19 @@ def plan(results: list[Result]) -> Iterator[Planned]:
         yield figure_of(group, "auroc", auroc, group)
 
 
+def _of_one_score(result: Result) -> tuple[object, ...]:
+    return result.fit.names, _alike(result), _score(result)
+
+
 def _alike(result: Result) -> tuple[object, ...]:
     return *result.place, result.protocol.get("data_noise")
 
 
 def _score(result: Result) -> str:
-    score, steps = result.protocol.get("score", "score"), result.protocol.get("steps")
-    return f"{score}-{steps}" if steps else score
+    score = result.protocol.get("score", "score")
+    if "steps" not in result.protocol:
+        return score
+    return f"{score}-{result.protocol['steps']}"
 
 
 def _place(score: str) -> int:
@@ -114,7 +119,8 @@ def densities(title: str, results: Sequence[Result]) -> Drawing:
         if axes in panels[-across:]:  # the lowest of each column
             axes.set_xlabel(_AXES.get(score, score))
         axes.locator_params(axis="x", nbins=4)
-        samples = {"test images": shown.arrays["inside"], "outliers": shown.arrays["outside"]}
+        arrays = shown.arrays
+        samples = {"test images": arrays["inside"], "outliers": arrays["outside"]}
         rows += histograms(axes, samples, model=model, score=score, set=name)
     drawing.legend_below(figure, panels[0], columns=2)
     return Drawing(figure, rows)
@@ -154,9 +160,11 @@ def auroc(results: Sequence[Result]) -> Drawing:
                     values.append(result.values["auroc"])
             style = {**drawing.line(index, colour), "linestyle": "none", "elinewidth": 0.8}
             middles = [value.value for value in values]
-            axes.errorbar(middles, places, xerr=error_bars(values), label=model, **style)
-        axes.axvline(0.5, color=drawing.BLACK, linewidth=drawing.HAIR, linestyle=":")
-        axes.set(title=_words(score), xlim=(-0.03, 1.03), ylim=(len(sets) - 0.5, -0.5))
+            bars = error_bars(values)
+            axes.errorbar(middles, places, xerr=bars, label=model, **style)
+        axes.axvline(0.5, **GUIDE)
+        axes.set(title=_words(score), xlim=(-0.03, 1.03))
+        axes.set_ylim(len(sets) - 0.5, -0.5)
         axes.set_yticks(range(len(sets)), sets)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
     for axes in panels[-columns:]:  # the lowest of each column

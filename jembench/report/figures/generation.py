@@ -33,8 +33,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
     selections = [result for result in results if result.protocol.get("selection") in _NETWORKS]
     selections.sort(key=_selection_rank)
     for group in _peers(selections, "top", "selection", "pooling", "images"):
-        shares = [100 * float(Fraction(result.protocol["top"])) for result in group]
-        points = list(zip(map(_selection, group), shares, group, strict=True))
+        points = [(_selection(result), _share(result), result) for result in group]
         yield from curves_over("kept", group[0].title, points)
     new_chains = [result for result in results if result.options.get("source") == "fresh"]
     of_steps = [result for result in new_chains if "steps" in result.options]
@@ -42,12 +41,18 @@ def plan(results: list[Result]) -> Iterator[Planned]:
         points = [(result.model, float(result.options["steps"]), result) for result in group]
         yield from curves_over("steps", group[0].title, points)
     whole = [result for result in results if result.protocol.get("selection") not in _NETWORKS]
-    counted = filter(_passes, whole)
-    for group in grouped(
-        counted, lambda result: (result.place, result.protocol_without(["source"]))
-    ):
+    for group in grouped(filter(_passes, whole), _without_source):
         points = [(_sampled(result), _passes(result), result) for result in group]
         yield from curves_over("passes", f"all models on {group[0].trained_on}", points)
+
+
+def _share(result: Result) -> float:
+    """Return the share of the samples that are kept, in %."""
+    return 100 * float(Fraction(result.protocol["top"]))
+
+
+def _without_source(result: Result) -> tuple[object, ...]:
+    return result.place, result.protocol_without(["source"])
 
 
 def _passes(result: Result) -> float:
@@ -96,7 +101,8 @@ def _selection(result: Result) -> str:
     parts = [f"{_NETWORKS[result.protocol['selection']]} confidence"]
     if result.protocol.get("per_class") == "true":
         parts.append("per class")
-    return ", ".join([*parts, result.protocol["pooling"].replace("-", " ")])
+    parts.append(result.protocol["pooling"].replace("-", " "))
+    return ", ".join(parts)
 
 
 def _sampled(result: Result) -> str:
@@ -126,26 +132,32 @@ def curves(
 
     beside: dict[float, list[str]] = {}
     rows = []
-    for curve, x, (value, low, high, n, *_) in points:
+    for curve, x, value in points:
         beside.setdefault(x, []).append(curve)
-        rows.append({"curve": curve, scale: x, label: value, "low": low, "high": high, "n": n})
+        ends = {"low": value.low, "high": value.high, "n": value.n}
+        rows.append({"curve": curve, scale: x, label: value.value, **ends})
 
     of_curves = grouped(points, lambda point: point[0])
     figure, (axes,) = drawing.panels(title, 2.4)
     for index, group in enumerate(of_curves):
         curve = group[0][0]
         places, values = [], []
-        for _, x, of_point in sorted(group, key=lambda point: point[1]):
+        for _, x, value in sorted(group, key=lambda point: point[1]):
             # no interval hides another
-            shift = beside[x].index(curve) - (len(beside[x]) - 1) / 2
+            names = beside[x]
+            shift = names.index(curve) - (len(names) - 1) / 2
             places.append(x * 1.03**shift)
-            values.append(of_point)
+            values.append(value)
         style = {**drawing.line(index, colours.get(curve, "")), "elinewidth": 0.8}
         heights = [value.value for value in values]
-        axes.errorbar(places, heights, yerr=error_bars(values), label=curve, **style)
-    name = ", ".join(filter(None, (in_words(label), points[0][2].unit)))
-    axes.set(xscale="log", xlabel=_SCALES[scale], ylabel=drawing.beside(name))
-    axes.xaxis.set(major_locator=LogLocator(subs=(1, 2, 5)), minor_locator=NullLocator())
+        bars = error_bars(values)
+        axes.errorbar(places, heights, yerr=bars, label=curve, **style)
+    unit = points[0][2].unit
+    words = filter(None, (in_words(label), unit))
+    axes.set(xscale="log", xlabel=_SCALES[scale])
+    axes.set_ylabel(drawing.beside(", ".join(words)))
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:g}")
     if len(of_curves) > 1:
         drawing.legend_below(figure, axes, columns=2)

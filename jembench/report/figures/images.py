@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _PERCENTILES = {"p5": 5, "q1": 25, "median": 50, "q3": 75, "p95": 95}
+_PARTS_OF_BOX = ("whislo", "q1", "med", "q3", "whishi")
 _HEAD = 0.22  # inches for a title above a panel
 _LABELS = 0.2  # inches for the labels of rows
 
@@ -62,7 +63,8 @@ def grids(
     for start in range(0, len(heights), columns):
         ratios.append(max(heights[start : start + columns]) + head)
     shape: dict[str, Any] = {"width": width, "height_ratios": ratios}
-    figure, axes_of_panels = drawing.panels(title, sum(ratios) + 0.3, len(panels), columns, **shape)
+    height = sum(ratios) + 0.3
+    figure, axes_of_panels = drawing.panels(title, height, len(panels), columns, **shape)
     rows = []
     for axes, panel, picture in zip(axes_of_panels, panels, sheets, strict=True):
         draw_sheet(axes, picture, panel.rows)
@@ -81,7 +83,8 @@ def draw_sheet(axes: Axes, picture: Pixels, labels: Sequence[str] = ()) -> None:
     axes.imshow(picture, interpolation="nearest")
     axes.spines[:].set_visible(False)
     axes.set_xticks([])
-    centres = (np.arange(len(labels)) + 0.5) * (picture.shape[0] / max(1, len(labels)))
+    step = picture.shape[0] / max(1, len(labels))
+    centres = (np.arange(len(labels)) + 0.5) * step
     axes.set_yticks(centres, labels)
     axes.tick_params(length=0)
 
@@ -92,7 +95,8 @@ def draw_sheet(axes: Axes, picture: Pixels, labels: Sequence[str] = ()) -> None:
 def by_class(results: list[Result]) -> Iterator[Planned]:
     """Plan samples of each model, a row per class."""
     for result in results:
-        source = source_in_words(str(result.cell.outcome.details.get("source", "samples")))
+        details = result.cell.outcome.details
+        source = source_in_words(str(details.get("source", "samples")))
         if "labels" in result.arrays:
             source = f"{source} on E(x, y)"
         yield result.figure("samples", class_grid, f"{source}: {result.title}", result.arrays)
@@ -122,7 +126,8 @@ def confident_grid(title: str, arrays: Arrays) -> Drawing:
     """Draw the samples that the model is most confident of, row by row, in a square."""
     count = len(arrays["images"])
     side = int(np.ceil(np.sqrt(count)))
-    panel = Panel("", arranged(np.arange(count), side, side), arrays["confidence"])
+    grid = arranged(np.arange(count), side, side)
+    panel = Panel("", grid, arrays["confidence"])
     return grids(title, arrays, arrays["predicted"], [panel], columns=1)
 
 
@@ -140,11 +145,13 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
     predicted = arrays["predicted"]
     classes = np.unique(predicted).tolist()
     rows, boxes = [], []
+    ranks = list(_PERCENTILES.values())
     for number in classes:
         ages = arrays["ages"][predicted == number]
-        ends = {name: float(np.percentile(ages, rank)) for name, rank in _PERCENTILES.items()}
-        rows.append({"class": number, "chains": len(ages), **ends})
-        boxes.append({**ends, "med": ends["median"], "whislo": ends["p5"], "whishi": ends["p95"]})
+        ends = np.percentile(ages, ranks).tolist()
+        row = {"class": number, "chains": len(ages)}
+        rows.append(row | dict(zip(_PERCENTILES, ends, strict=True)))
+        boxes.append(dict(zip(_PARTS_OF_BOX, ends, strict=True)))
     width = drawing.column() if len(classes) <= 20 else drawing.page()
     figure, (axes,) = drawing.panels(title, 2.4, width=width)
     thin = {"linewidth": 0.6}

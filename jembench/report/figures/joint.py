@@ -1,4 +1,8 @@
-"""The joint view: every model in every respect, with the Pareto front and published numbers."""
+"""The joint view: every model in every respect, with the Pareto front and published numbers.
+
+A page shows the same values on axes of the same kind, as elements that sort and filter
+(``page/plots.html``).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jembench import drawing
 from jembench.experiment.names import NO_NAMES, DisplayNames
 from jembench.interfaces import Value
-from jembench.report.figures.base import Drawing, Planned, error_bars, planned
+from jembench.report.figures.base import Drawing, Planned, error_bars, legend_entry, planned
 from jembench.report.respects import COSTS, compared, front, headline
 from jembench.report.rows import Row, grouped
 from jembench.report.scale import Scale, scale
@@ -21,7 +25,6 @@ from jembench.store.outcome import Trained
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from jembench.report.layout import Report
     from jembench.report.significance import Significance
@@ -45,9 +48,10 @@ def plan(report: Report, names: DisplayNames = NO_NAMES) -> Iterator[Planned]:
         name = names.models.get((row.model, row.recipe), row.name)
         rows.append(replace(row, name=name))
     for on in grouped(rows, lambda row: row.dataset):
-        respects = headline(on)
-        fits = [cell.fit for cell in report.cells if cell.fit.dataset == on[0].dataset]
-        if len(respects.keys() - COSTS.keys()) > 1 and len({fit.names for fit in fits}) > 1:
+        respects, dataset = headline(on), on[0].dataset
+        fits = [cell.fit for cell in report.cells if cell.fit.dataset == dataset]
+        several_models = len({fit.names for fit in fits}) > 1
+        if several_models and len(respects.keys() - COSTS.keys()) > 1:
             title = f"All respects at once: {on[0].dataset_name}"
             yield planned("joint", fits, partial(panels, title, respects, report.significance))
 
@@ -68,13 +72,20 @@ def panels(
         places[model] = end + lines_of_label / 2
         end += lines_of_label
 
-    figure, axes_of_respects = _panels_of_height(title, 1.1 + 0.2 * end, len(respects))
+    count = len(respects)
+    rows_of_panels = 1 + (count > _IN_A_LINE)
+    columns = -(-count // rows_of_panels)
+    if drawing.page() < drawing.PAGE:
+        rows_of_panels, columns = count, 1  # beside the names there is room for one panel
+    height = rows_of_panels * (1.1 + 0.2 * end)
+    figure, axes_of_respects = drawing.panels(title, height, count, columns, sharey=True)
     lines: list[dict[str, Any]] = []
     for axes, (respect, rows) in zip(axes_of_respects, respects.items(), strict=True):
         first = next(row for row in rows if row.value is not None and not row.source)
         heading = heading_of(first, outliers_in(first.protocol))
         axes.set(title=respect, xlabel=f"{heading.label}\n{heading.detail}", ylim=(end, 0))
-        ticks = axes.set_yticks(list(places.values()), list(labels.values()))
+        texts = list(labels.values())
+        ticks = axes.set_yticks(list(places.values()), texts)
         for tick, (fit, _) in zip(ticks, labels, strict=True):
             tick.label1.set_fontweight("bold" if fit in in_front else "normal")
         axis = scale(rows)
@@ -82,13 +93,14 @@ def panels(
             _show(axes, axis)
         for row in rows:
             standing = _standing(row, comparable, in_front)
-            _draw(axes, row, places[row.fit, row.name], _LOOKS[standing], axis)
+            place = places[row.fit, row.name]
+            _draw(axes, row, place, _LOOKS[standing], axis)
             about = {"model": row.name, "respect": respect, "value_of": heading.in_one_line}
             numbers = {"value": row.value, "low": row.low, "high": row.high}
             lines.append({**about, "standing": standing, **numbers})
     for standing in dict.fromkeys(line["standing"] for line in lines):
-        look = {"marker": "o", **_LOOKS[standing]}
-        axes_of_respects[0].plot([], [], linestyle="none", label=standing, **look)
+        look = {"marker": "o", "linestyle": "none", **_LOOKS[standing]}
+        legend_entry(axes_of_respects[0], standing, **look)
     drawing.legend_below(figure, axes_of_respects[0], columns=3)
     return Drawing(figure, lines)
 
@@ -98,7 +110,9 @@ def _labels(respects: Mapping[str, Sequence[Row]]) -> dict[tuple[Trained, str], 
     labels = {}
     rows = itertools.chain(*respects.values())
     for row in sorted(rows, key=lambda row: bool(row.source)):
-        name = row.name.rpartition(" · ")[0] if row.source else row.name
+        name = row.name
+        if row.source:
+            name, _, _ = name.rpartition(" · ")
         labels[row.fit, row.name] = drawing.wrapped(name, 1.7)
     return labels
 
@@ -114,22 +128,15 @@ def _standing(row: Row, comparable: Collection[Trained], in_front: Collection[Tr
     return "dominated by another model"
 
 
-def _panels_of_height(title: str, height: float, count: int) -> tuple[Figure, list[Axes]]:
-    """Make panels of a height, side by side where the width allows it."""
-    rows = 1 + (count > _IN_A_LINE)
-    columns = -(-count // rows)
-    if drawing.page() < drawing.PAGE:
-        rows, columns = count, 1  # beside the names there is room for one panel
-    return drawing.panels(title, rows * height, count, columns, sharey=True)
-
-
 def _show(axes: Axes, axis: Scale) -> None:
     """Show the range of a scale, with its first and last tick."""
     from matplotlib.ticker import EngFormatter
 
-    ticks = sorted({*axis.ticks[:1], *axis.ticks[-1:]})
-    axes.set(xlim=(axis.low, axis.high), xticks=ticks)
-    axes.xaxis.set_major_formatter(EngFormatter(sep="") if axis.high >= 10_000 else "{x:g}")
+    axes.set_xlim(axis.low, axis.high)
+    axes.set_xticks(sorted({*axis.ticks[:1], *axis.ticks[-1:]}))
+    axes.xaxis.set_major_formatter("{x:g}")
+    if axis.high >= 10_000:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _draw(axes: Axes, row: Row, place: float, look: Mapping[str, Any], axis: Scale | None) -> None:
@@ -144,6 +151,7 @@ def _draw(axes: Axes, row: Row, place: float, look: Mapping[str, Any], axis: Sca
     elif row.value < axis.low:
         axes.text(0, place, f"◂ {fixed(row.value, 1)}", ha="left", **at_end)
     else:
-        ends = error_bars([Value(row.value, row.low, row.high, row.n or 0)])
+        value = Value(row.value, row.low, row.high, row.n or 0)
+        ends = error_bars([value])
         marker = {"marker": "o", "linestyle": "none", "elinewidth": 0.8, **look}
         axes.errorbar(row.value, place, xerr=ends, **marker)

@@ -29,13 +29,15 @@ def figures(report: Report, store: Store, left_out: Callable[[str], None]) -> li
             figures cannot be planned.
     """
     cells = report.cells
-    fits = list({cell.fit.id: cell.fit for cell in cells}.values())
+    by_id = {cell.fit.id: cell.fit for cell in cells}
+    fits = list(by_id.values())
     names = display_names(fits, report.names)
     colours = colours_of(fits, names)
     planned = of_metrics(cells, store, left_out, names, colours)
     planned += training.curves_of(fits, store, left_out, names)
     planned += training.buffers_of(fits, store, names)
-    measured = [Result(cell, {}, names, colours) for cell in cells if cell.outcome.status == "ok"]
+    valued = [cell for cell in cells if cell.outcome.status == "ok"]
+    measured = [Result(cell, {}, names, colours) for cell in valued]
     planned += values.seeds(measured)
     planned += values.hours(measured)
     planned += examples.plan(measured, store.read_arrays)

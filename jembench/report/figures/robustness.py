@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from jembench import drawing
 from jembench.report.figures import adversarial
-from jembench.report.figures.base import Drawing, Numbers, Planned, Result, figure_of, rows_of
+from jembench.report.figures.base import (
+    Drawing,
+    Numbers,
+    Planned,
+    Result,
+    figure_of,
+    legend_entry,
+    rows_of,
+)
 from jembench.report.headings import in_words
 from jembench.report.protocols import DEFENCE, RULE, in_common, part_in_words, values_of
 from jembench.report.rows import grouped
@@ -81,9 +89,10 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
     models = list(dict.fromkeys(result.model for result in results))
 
     def place(result: Result) -> tuple[object, ...]:
-        part = result.protocol.get
-        model = models.index(result.model)
-        return model, int(part("refine", "0")), int(part("eot", "0")), part("grad", "")
+        model, part = models.index(result.model), result.protocol.get
+        steps = int(part("refine", "0"))
+        chains = int(part("eot", "0"))
+        return model, steps, chains, part("grad", "")
 
     ordered = sorted(results, key=place)
     protocols = [result.protocol for result in ordered]
@@ -123,8 +132,9 @@ def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
     broken = np.sort(adversarial.LEVELS * distance[found.astype(bool)])
     eps = np.unique(np.append(broken, 0.0))
     standing = len(distance) - np.searchsorted(broken, eps, side="right")
-    intervals = 100 * np.array([wilson(count, len(distance)) for count in standing.tolist()])
-    return Accuracy(eps, 100 * standing / len(distance), intervals[:, 0], intervals[:, 1])
+    images = len(distance)
+    intervals = np.array([wilson(count, images) for count in standing.tolist()])
+    return Accuracy(eps, 100 * standing / images, *(100 * intervals.T))
 
 
 def curves(title: str, of_models: Sequence[Curve]) -> Drawing:
@@ -140,14 +150,15 @@ def curves(title: str, of_models: Sequence[Curve]) -> Drawing:
     lines = sum(1 + label.count("\n") for label in labels)
     columns = 3 if len(of_norms) > 1 and lines == len(labels) else 1
     height = 2.6 + 0.16 * -(-lines // columns)
-    figure, panels = drawing.panels(title, height, len(of_norms), len(of_norms), sharey=True)
+    count = len(of_norms)
+    figure, panels = drawing.panels(title, height, count, count, sharey=True)
     for axes, (norm, of_norm) in zip(panels, of_norms.items(), strict=True):
         _draw(axes, of_norm, list(colours))
         axes.set(title=adversarial.NORMS[norm], xlabel="ε, 1/255")
     panels[0].set_ylabel("accuracy, %")
-    for index, (label, colour) in enumerate(zip(labels, colours.values(), strict=True)):
+    for index, colour in enumerate(colours.values()):
         # also of a curve in another panel alone
-        panels[0].plot([], [], label=label, **drawing.line(index, colour))
+        legend_entry(panels[0], labels[index], **drawing.line(index, colour))
     drawing.legend_below(figure, panels[0], columns=columns)
     rows: list[dict[str, Any]] = []
     for model, norm, images, steps, _ in of_models:
@@ -163,12 +174,13 @@ def _draw(axes: Axes, of_norm: Sequence[Curve], models: Sequence[str]) -> None:
     for curve in of_norm:
         index = models.index(curve.model)
         look = drawing.line(index, curve.colour)
-        eps = np.append(curve.steps.eps, end)
-        accuracy, low, high = (np.append(values, values[-1]) for values in curve.steps[1:])
+        steps = np.stack(curve.steps)
+        eps, accuracy, low, high = np.append(steps, steps[:, -1:], axis=1)
+        eps[-1] = end
         band = {"color": look["color"], "alpha": 0.15, "linewidth": 0}
         axes.fill_between(eps, low, high, step="post", **band)
-        # some of the points have markers, in each curve others
-        axes.step(eps, accuracy, where="post", markevery=(0.02 * index, 0.15), **look)
+        marked = (0.02 * index, 0.15)  # of the points, in each curve others
+        axes.step(eps, accuracy, where="post", markevery=marked, **look)
     axes.set(xlim=(0, end), ylim=(-1, 101))
 
 
@@ -178,4 +190,6 @@ def _end(steps: Accuracy) -> float:
     The last ones are in the CSV.
     """
     few = steps.eps[steps.accuracy <= FEW]
-    return float(few[0] if len(few) else steps.eps[-1])
+    if len(few):
+        return float(few[0])
+    return float(steps.eps[-1])

@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -26,6 +27,7 @@ from jembench.report.figures.base import (
     Planned,
     colours_of,
     dataset_of,
+    legend_entry,
     model_of,
     planned,
     title_of,
@@ -106,7 +108,8 @@ def curves_of(
                 trainings.append((model_of(fit, names), fit.seed, history))
         measured: dict[str, None] = {}
         for row in itertools.chain(*(history for _, _, history in trainings)):
-            measured |= dict.fromkeys(name for name, value in row.items() if math.isfinite(value))
+            finite = [name for name, value in row.items() if math.isfinite(value)]
+            measured |= dict.fromkeys(finite)
         for name, columns in _quantities(measured).items():
             shown = {column: words for column, words in columns.items() if column in measured}
             if shown:
@@ -148,30 +151,32 @@ def curves(
         colours: of the models.
     """
     figure, (axes,) = drawing.panels(title, 2.3)
+    fields = ("iteration", "attempt", *columns)
     rows: list[dict[str, Any]] = []
     for model, seed, history in trainings:
         for row in history:
             if not columns.keys().isdisjoint(row):
-                numbers = {name: row.get(name, "") for name in ("iteration", "attempt", *columns)}
+                numbers = {name: row.get(name, "") for name in fields}
                 rows.append({"model": model, "seed": seed, **numbers})
     trained = {(row["model"], row["seed"]) for row in rows}
     seeds = Counter(model for model, _ in trained)
     styles = {name: drawing.look(index).line for index, name in enumerate(columns)}
     values: list[float] = []
-    for line in grouped(rows, lambda row: (row["model"], row["seed"], row["attempt"])):
+    for line in grouped(rows, operator.itemgetter("model", "seed", "attempt")):
         first = line[0]
         colour = colours[first["model"]]
         width = 1.2 if seeds[first["model"]] == 1 else 0.6
+        look = {"color": colour, "linewidth": width}
         for name, style in styles.items():
-            values += _draw(axes, line, name, color=colour, linestyle=style, linewidth=width)
+            values += _draw(axes, line, name, linestyle=style, **look)
         if first["attempt"] > 0:
             mark = axes.axvline(first["iteration"], color=colour, linestyle=":")
             mark.set_linewidth(drawing.HAIR)
     for model in dict.fromkeys(row["model"] for row in rows):
-        axes.plot([], [], color=colours[model], label=model)
+        legend_entry(axes, model, color=colours[model])
     if len(styles) > 1:
         for name, style in styles.items():
-            axes.plot([], [], color=drawing.BLACK, linestyle=style, label=columns[name])
+            legend_entry(axes, columns[name], color=drawing.BLACK, linestyle=style)
     _scale(axes, np.array(values))
     axes.set(xlabel="iteration", ylabel=drawing.beside(label))
     drawing.legend_below(figure, axes, columns=4)
@@ -185,8 +190,9 @@ def _draw(axes: Axes, line: Sequence[Mapping[str, Any]], name: str, **look: Any)
     """
     measured = [row for row in line if row[name] != ""]
     values = [row[name] for row in measured]
-    finite = np.pad(np.isfinite(np.array(values, dtype=float)), 1)
-    alone = finite[1:-1] & ~finite[:-2] & ~finite[2:]
+    finite = np.isfinite(np.array(values, dtype=float))
+    around = np.pad(finite, 1)
+    alone = finite & ~(around[:-2] | around[2:])
     iterations = [row["iteration"] for row in measured]
     axes.plot(iterations, values, marker="o", markevery=alone.tolist(), **look)
     return values
@@ -194,8 +200,11 @@ def _draw(axes: Axes, line: Sequence[Mapping[str, Any]], name: str, **look: Any)
 
 def _scale(axes: Axes, values: Numbers) -> None:
     """Make the scale logarithmic if the values span decades."""
-    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
-    low = float(np.percentile(sizes, 10)) if sizes.size else math.inf
+    finite = values[np.isfinite(values)]
+    sizes = np.abs(finite[finite != 0])
+    low = math.inf
+    if sizes.size:
+        low = float(np.percentile(sizes, 10))
     if sizes.max(initial=0) > _SPAN * low:
         if (values < 0).any():
             # a power of ten, so that the ticks beside 0 are apart from it
@@ -252,7 +261,8 @@ def buffers(title: str, folder: Path) -> Drawing:
             labels.append(samples.labels[:count].numpy())
         unknown = np.full(count, math.nan)
         ages.append(unknown if samples.ages is None else samples.ages[:count].numpy())
-    arrays = {"images": np.concatenate(images), "shown": np.arange(len(kept) * count)}
+    shown = np.arange(len(kept) * count)
+    arrays = {"images": np.concatenate(images), "shown": shown}
     classes = np.concatenate(labels) if len(labels) == len(kept) else None
     score = np.concatenate(ages)
     panels = []

@@ -10,6 +10,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from jembench import drawing
 from jembench.report.figures.base import Drawing, Planned, Result, figure_of, rows_of
 from jembench.report.figures.generation import curves_over
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 def seeds(results: Sequence[Result]) -> Iterator[Planned]:
     """Plan a figure for each metric and dataset with a model of several seeds."""
     for group in grouped(results, _alike):
-        if max(map(len, grouped(group, lambda result: result.fit.names))) > 1:
+        models = {result.fit.names for result in group}
+        if len(models) < len(group):
             first = group[0]
             options = [f"{key} {value}" for key, value in first.options.items()]
             title = f"{', '.join([in_words(first.metric), *options])} on {first.dataset}"
@@ -46,38 +49,36 @@ def strips(title: str, results: Sequence[Result]) -> Drawing:
     of_models = grouped(results, lambda result: result.model)
     labels = [drawing.wrapped(group[0].model, 1.3) for group in of_models]
     columns = min(2, len(units))
-    height = 0.45 + -(-len(units) // columns) * (0.6 + 0.42 * len(labels))
+    height_of_panel = 0.6 + 0.42 * len(labels)
+    height = 0.45 + -(-len(units) // columns) * height_of_panel
     figure, panels = drawing.panels(title, height, len(units), columns, sharey=True)
     room = figure.get_figwidth() / drawing.fitting(columns)
     rows = []
     for axes, (label, unit) in zip(panels, units.items(), strict=True):
         name = ", ".join(filter(None, (in_words(label), unit)))
         for place, group in enumerate(of_models):
-            numbers = _numbers_of(label, group)
-            rows += rows_of(numbers, label=name, model=group[0].model)
-            look = drawing.line(place, group[0].colour)
-            _draw_seeds(axes, place, numbers["value"], look)
+            by_seed: dict[int, float] = {}
+            for result in group:
+                if label in result.values:
+                    by_seed[result.fit.seed] = result.values[label].value
+            seeds = sorted(by_seed)
+            values = [by_seed[seed] for seed in seeds]
+            model, look = group[0].model, drawing.line(place, group[0].colour)
+            rows += rows_of({"seed": seeds, "value": values}, label=name, model=model)
+            _draw_seeds(axes, place, values, look)
         axes.set_yticks(range(len(labels)), labels)
-        axes.set(xlabel=name, ylim=(len(labels) - 0.5, -0.5))
+        axes.set_xlabel(name)
+        axes.set_ylim(len(labels) - 0.5, -0.5)
         axes.locator_params(axis="x", nbins=5 if room > 2 else 3)
     return Drawing(figure, rows)
-
-
-def _numbers_of(label: str, results: Sequence[Result]) -> dict[str, list[float]]:
-    """Return the values of a label by seed, in the order of the seeds."""
-    by_seed: dict[float, float] = {}
-    for result in results:
-        if label in result.values:
-            by_seed[result.fit.seed] = result.values[label].value
-    seeds = sorted(by_seed)
-    return {"seed": seeds, "value": [by_seed[seed] for seed in seeds]}
 
 
 def _draw_seeds(axes: Axes, place: int, values: Sequence[float], look: dict[str, Any]) -> None:
     """Draw the values of a model in a line, with their mean and standard deviation."""
     count = len(values)
-    spread = [place + 0.5 * ((index + 0.5) / count - 0.5) for index in range(count)]
-    axes.plot(values, spread, **look | {"linestyle": "none"}, alpha=0.6, markersize=3)
+    shares = (np.arange(count) + 0.5) / count - 0.5
+    points = {**look, "linestyle": "none", "alpha": 0.6}
+    axes.plot(values, place + 0.5 * shares, **points, markersize=3)
     if count > 1 and all(map(math.isfinite, values)):
         mean, deviation = statistics.mean(values), statistics.stdev(values)
         bar: dict[str, Any] = {"color": drawing.BLACK, "marker": "|", "markersize": 12}
