@@ -118,9 +118,7 @@ _DARK = 16
 def _split(images: Array, labels: Array | None) -> Split:
     import torch
 
-    if labels is None:
-        return Split(torch.from_numpy(images), None)
-    return Split(torch.from_numpy(images), torch.from_numpy(labels))
+    return Split(torch.from_numpy(images), None if labels is None else torch.from_numpy(labels))
 
 
 def _labels_of(splits: Mapping[SplitName, Split]) -> dict[SplitName, Tensor | None]:
@@ -140,9 +138,7 @@ def _pair(name: str, pair: Any) -> Sequence[Any]:
         return tensors
     if isinstance(pair, Mapping):
         raise SpecError(f"The part {name} has the keys {', '.join(map(str, pair))}. {ADVICE}")
-    if isinstance(pair, tuple | list) and len(pair) == 2:
-        return pair
-    return pair, None
+    return pair if isinstance(pair, tuple | list) and len(pair) == 2 else (pair, None)
 
 
 def _array(what: str, values: Any) -> Array:

@@ -180,7 +180,7 @@ def _made(metric: type[Made], **options: Any) -> Made:
 
 
 def _of_logits(
-    kind: type[classification.Classification], logits: Array, labels: Array, **options: int
+    kind: type[classification.Classification], logits: Array, labels: Array, **options: Any
 ) -> Value:
     from jembench import seeds
 

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 import numpy as np
 
@@ -94,11 +94,11 @@ def intervals_hold_their_values(subject: MetricSubject) -> None:
     for label, (value, low, high, *_) in _values(subject):
         if low is None and high is None:
             continue
-        right = _is_finite(low) and _is_finite(high) and low <= value <= high and low < high  # type: ignore[operator]
+        right = _is_finite(low) and _is_finite(high) and low <= value <= high and low < high
         require(right, f"{label} is {value}, with an interval from {low} to {high}.")
 
 
-def _is_finite(number: Any) -> bool:
+def _is_finite(number: Any) -> TypeGuard[float]:
     return isinstance(number, Real) and math.isfinite(number)
 
 
