@@ -55,10 +55,7 @@ class Outlook(NamedTuple):
             reason = self.reason(cell)
             if reason and not isinstance(reason, NotApplicable):
                 lacking[str(reason)].append(cell.metric.component.name)
-        reasons = []
-        for text, metrics in lacking.items():
-            reasons.append(f"{', '.join(dict.fromkeys(metrics))}: {text}")
-
+        reasons = [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in lacking.items()]
         if self.absent:
             raise Unavailable(" ".join([*self.absent.values(), *reasons]))
         if reasons and not skip_missing:

@@ -126,9 +126,11 @@ class Dispatch:
         if jobs:
             self.executor.submit(jobs)
 
-    def _send_ending(self, unit: str, how: str, text: str = "", worker: str = "") -> None:
-        event = Event(kind="ended", values={"how": how}, text=text, worker=worker)
+    def _send(self, unit: str, event: Event) -> None:
         self.events.send(event, self.units[unit].fit, unit)
+
+    def _send_ending(self, unit: str, how: str, text: str = "", worker: str = "") -> None:
+        self._send(unit, Event(kind="ended", values={"how": how}, text=text, worker=worker))
 
     def _can_start(self, unit: str) -> bool:
         """Return whether a unit is to be submitted now: all units that must end before it have."""
@@ -139,7 +141,7 @@ class Dispatch:
         """Note that a unit is to be submitted after a pause in seconds."""
         self._open[unit] = time.monotonic() + pause
         if self.units[unit].kind != "check":
-            self.events.send(Event(kind="queued", text=reason), self.units[unit].fit, unit)
+            self._send(unit, Event(kind="queued", text=reason))
 
     def _record(self, ended: Ended) -> None:
         """Record the ending of a unit.
@@ -264,15 +266,14 @@ class Dispatch:
         self._next_read = now + max(POLL, (now - start) / SHARE)
 
     def _send_status(self, unit: str, status: WorkStatus, before: WorkStatus) -> None:
-        fit = self.units[unit].fit
         if status.state == "queued" and status.text:
-            self.events.send(Event(kind="queued", text=status.text), fit, unit)
+            self._send(unit, Event(kind="queued", text=status.text))
         elif status.state == "running":
             at = Event(kind="progress", worker=status.worker, time=status.since, text=status.text)
-            progress = replace(at, done=status.done, total=status.total)
-            self.events.send(replace(progress, values={"unit": status.counted}), fit, unit)
+            values = {"unit": status.counted}
+            self._send(unit, replace(at, done=status.done, total=status.total, values=values))
             for note in status.notes[len(before.notes) :]:
-                self.events.send(replace(at, kind="warning", text=note), fit, unit)
+                self._send(unit, replace(at, kind="warning", text=note))
 
 
 def is_done(work: Work, store: Store) -> bool:

@@ -90,7 +90,8 @@ class TrainedFit:
     used: set[Component] = field(default_factory=set)
     code: str = ""
     share: tuple[int, int] = (0, 1)
-    # caches: images by their names, quantities by the content of images, and samples
+    # caches: images by their names, where those of the dataset are not meant or are drawn before;
+    # quantities by the content of images; and samples
     parts: dict[str, Split] = field(default_factory=dict)
     readings: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict)
     drawn: dict[Source, Samples] = field(default_factory=dict)

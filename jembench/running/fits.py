@@ -116,23 +116,24 @@ class FitWork:
         self.report(Event(kind="warning", text=text))
 
     def _train(self, model: Any, blank: FitRecord, folder: Path) -> FitRecord:
-        group, size = processes.group, self.fit.recipe.processes
+        fit, bank, group = self.fit, self.bank, processes.group
+        size = fit.recipe.processes
         if size != group.size:
             raise SpecError(
-                f"{self.fit} is trained by {size} processes together, and here there are "
+                f"{fit} is trained by {size} processes together, and here there are "
                 f"{group.size}: another number gives another model. `jembench run --set "
                 f"processes={size} --executor processes` starts them on this machine."
             )
         about: dict[str, Any] = dict(blank.provenance)
-        if self.fit.recipe.start_from:
+        if fit.recipe.start_from:
             about |= self._start(model, begins=age(folder) < 0)
         with progress.phase("building the model"):
-            trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, model)
+            trainer = make_trainer(fit, bank.dataset, bank.device, model)
 
         # train with the other processes of the group
-        check = functools.partial(self.store.check_lease, self.fit.key.id)
-        with group.leading(self.fit.key.id):
-            select = selector(self.fit, self.bank, trainer)
+        check = functools.partial(self.store.check_lease, fit.key.id)
+        with group.leading(fit.key.id):
+            select = selector(fit, bank, trainer)
             fitted = train(
                 trainer, folder, self.report, deadline=self.deadline, check=check, select=select
             )

@@ -4,37 +4,18 @@ A metric on validation images decides. The chains are those that generate images
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from jembench.catalog import registry
 from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 from jembench.experiment.plan import FitPlan
 from jembench.experiment.recipe import Recipe
-from jembench.interfaces import Dataset, DataSpec, Split
-from jembench.interfaces.data import SplitName
 from jembench.interfaces.metrics import Metric
 from jembench.models import execution
 from jembench.running.caches import FeatureBank
 from jembench.running.evaluation import TrainedFit
 from jembench.training.choice import Selected
 from jembench.training.loop import Trainer
-
-
-class HeldOut(NamedTuple):
-    """A dataset whose test images are the validation images of a training."""
-
-    dataset: Dataset
-    validation: Split
-
-    @property
-    def spec(self) -> DataSpec:
-        """The description of the images."""
-        return self.dataset.spec
-
-    def split(self, name: SplitName) -> Split:
-        """Return the whole training split, or the validation images."""
-        return self.validation if name == "test" else self.dataset.split(name)
 
 
 def metrics(recipe: Recipe) -> dict[int | None, Metric]:
@@ -71,7 +52,8 @@ def selector(fit: FitPlan, bank: FeatureBank, trainer: Trainer) -> Callable[[], 
             measured = TrainedFit(
                 model=trainer.model,
                 sampler=trainer.chains.sampler,
-                dataset=HeldOut(bank.dataset, validation),
+                dataset=bank.dataset,
+                parts={"test": validation},
                 device=trainer.device,
                 seed=fit.seed,
                 bank=bank,
