@@ -12,6 +12,7 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import itertools
 import re
 import sys
 import sysconfig
@@ -114,11 +115,11 @@ def _imported_files(file: Path, module: str) -> dict[str, Path]:
     while waiting:
         path, name = waiting.pop()
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        for other in _imports(path.read_bytes(), package):
-            beside = _beside(root, other)
-            if beside and beside not in imported.values() and not _is_installed(beside, other):
+        for name in _imports(path.read_bytes(), package):
+            beside = _beside(root, name)
+            if beside and beside not in imported.values() and not _is_installed(beside, name):
                 imported[beside.relative_to(root).as_posix()] = beside
-                waiting.append((beside, other))
+                waiting.append((beside, name))
     return dict(sorted(imported.items()))
 
 
@@ -126,13 +127,9 @@ def _beside(root: Path, module: str) -> Path | None:
     """Return the file of a module below a folder."""
     place = root.joinpath(*module.split("."))
     suffixes = (".py", *EXTENSION_SUFFIXES)
-    for path in (
-        place / "__init__.py",
-        *(place.with_name(place.name + suffix) for suffix in suffixes),
-    ):
-        if path.is_file():
-            return path
-    return None
+    candidates = [place / "__init__.py"]
+    candidates += [place.with_name(place.name + suffix) for suffix in suffixes]
+    return next(filter(Path.is_file, candidates), None)
 
 
 @functools.lru_cache(maxsize=1000)
@@ -155,14 +152,14 @@ def _imports(source: bytes, package: str) -> tuple[str, ...]:
                 # of a loader by path
                 case ast.Constant(value=str(name)) if re.fullmatch(r"[\w/]+\.py", name):
                     names.append("." + name.removesuffix(".py").replace("/", "."))
-    found: dict[str, None] = {}
+    modules: dict[str, None] = {}
     for name in names:
         level = len(name) - len(name.lstrip("."))  # 1: of the package itself
         folders = package.split(".")
         parents = folders[: len(folders) + 1 - level] if level else []
         parts = [part for part in (*parents, *name.split(".")) if part]
-        found |= dict.fromkeys(".".join(parts[: end + 1]) for end in range(len(parts)))
-    return tuple(found)
+        modules |= dict.fromkeys(itertools.accumulate(parts, "{}.{}".format))
+    return tuple(modules)
 
 
 def _hash(files: Mapping[str, Path], digest: Callable[[bytes], str]) -> str:
@@ -189,13 +186,12 @@ def _records(folder: Path) -> tuple[str, ...]:
 
     A line break precedes each line.
     """
-    found = importlib.metadata.distributions(path=[str(folder)])
-    versioned = [
-        one
-        for one in found
-        if not re.search(r'"editable":\s*true', one.read_text("direct_url.json") or "")
-    ]
-    return tuple(f"\n{one.read_text('RECORD') or ''}" for one in versioned)
+    records = []
+    for distribution in importlib.metadata.distributions(path=[str(folder)]):
+        origin = distribution.read_text("direct_url.json") or ""
+        if not re.search(r'"editable":\s*true', origin):
+            records.append(f"\n{distribution.read_text('RECORD') or ''}")
+    return tuple(records)
 
 
 @functools.lru_cache(maxsize=1000)

@@ -33,22 +33,22 @@ def content(files: Mapping[str, Path]) -> str:
     state = []
     for name, path in sorted(files.items()):
         status = path.stat()
-        state.append(
-            (name, str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        )
+        times = (status.st_mtime_ns, status.st_ctime_ns)
+        state.append((name, str(path.absolute()), status.st_size, *times))
     cache = cache_folder() / "contents" / hashlib.sha256(json.dumps(state).encode()).hexdigest()
     with suppress(OSError, UnicodeDecodeError):
-        known, end, rest = cache.read_text(encoding="ascii").partition("\n")
+        cached, end, rest = cache.read_text(encoding="ascii").partition("\n")
         if end and not rest:
-            return known
+            return cached
     from concurrent.futures import ThreadPoolExecutor  # imported here, since few commands need it
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing releases the GIL
         digests = list(pool.map(digest, (path for _, path in sorted(files.items()))))
-    lines = map(json.dumps, zip(sorted(files), digests, strict=True))
-    hashed = (
-        digests[0] if list(files) == [""] else hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    )
+    if list(files) == [""]:
+        hashed = digests[0]
+    else:
+        lines = map(json.dumps, zip(sorted(files), digests, strict=True))
+        hashed = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     with suppress(StoreError):  # a cache that cannot be written only costs time
         write_atomically(cache, f"{hashed}\n".encode())
     return hashed

@@ -83,20 +83,15 @@ def catalogue() -> Catalogue:
 
     They are read again after ``catalogue.cache_clear()``.
     """
-    found: list[Component] = list(added)
+    readable: list[Component] = list(added)
     unreadable: list[Unreadable] = []
     # without "", the current folder, which is no installation
     for distribution in importlib.metadata.distributions(path=list(filter(None, sys.path))):
         parser = entrypoints.CaseSensitiveConfigParser(delimiters=("=",), interpolation=None)
         try:
             parser.read_string(distribution.read_text("entry_points.txt") or "")
-            api = max(
-                map(
-                    int,
-                    parser.options("jembench.api") if parser.has_section("jembench.api") else (),
-                ),
-                default=0,
-            )
+            stated = parser.options("jembench.api") if "jembench.api" in parser else []
+            api = max(map(int, stated), default=0)
             kinds, problem = [kind for kind in KINDS if f"jembench.{kind}" in parser], ""
         except (configparser.Error, ValueError) as error:  # also for bytes that are no text
             kinds, problem = [], " ".join(str(error).split())
@@ -105,35 +100,25 @@ def catalogue() -> Catalogue:
         name, version = "(without a name)", ""
         # damaged, or of an interrupted installation
         with suppress(UnicodeDecodeError, FileNotFoundError, KeyError):
-            name, version = (
-                distribution.metadata["Name"] or name,
-                distribution.metadata["Version"] or "",
-            )
+            name = distribution.metadata["Name"] or name
+            version = distribution.metadata["Version"] or ""
         if problem:
             unreadable.append(Unreadable(name, problem))
-        for kind, (key, target) in (
-            (each, entry) for each in kinds for entry in parser[f"jembench.{each}"].items()
-        ):
+        entries = [(kind, *entry) for kind in kinds for entry in parser[f"jembench.{kind}"].items()]
+        for kind, key, target in entries:
             try:
                 point = entrypoints.EntryPoint.from_string(target, key)
             except entrypoints.BadEntryPoint:
-                unreadable.append(
-                    Unreadable(name, f"{key} = {target} in jembench.{kind} is not module:attribute")
-                )
+                problem = f"{key} = {target} in jembench.{kind} is not module:attribute"
+                unreadable.append(Unreadable(name, problem))
                 continue
-            found.append(
-                Component(
-                    kind,
-                    key,
-                    _normalised(name),
-                    version,
-                    point.module_name,
-                    point.object_name or "",
-                    api,
-                )
-            )
-    # the first one of a distribution that is on sys.path twice
-    first = {(KINDS.index(one.kind), one.name, one.distribution): one for one in reversed(found)}
+            place = (point.module_name, point.object_name or "")
+            readable.append(Component(kind, key, _normalised(name), version, *place, api))
+    # of a distribution that is on sys.path twice, the first one counts
+    first: dict[tuple[int, str, str], Component] = {}
+    for component in readable:
+        key_of = (KINDS.index(component.kind), component.name, component.distribution)
+        first.setdefault(key_of, component)
     return Catalogue(tuple(first[key] for key in sorted(first)), tuple(unreadable))
 
 
@@ -169,19 +154,20 @@ def find(kind: Kind, name: str) -> Component:
         return Component(kind, name, "", "", module, attribute)
     distribution, _, bare = name.rpartition("/")
     wanted = _normalised(distribution)
-    matches = [
-        c
-        for c in components(kind)
-        if c.name == bare and wanted in ("", _normalised(c.distribution))
-    ]
+    matches = []
+    for component in components(kind):
+        if component.name == bare and wanted in ("", _normalised(component.distribution)):
+            matches.append(component)
     if not matches:
-        known = {f"{c.distribution}/{c.name}" if distribution else c.name for c in components(kind)}
         if kind in ("datasets", "ood_sets") and os.path.isdir(name):  # noqa: PTH112, also for a name that is too long
             raise SpecError(
                 f"There is no {singular(kind)} named {name!r}. For its images write "
                 f"imagefolder:root={name}."
             )
-        raise plugin_of(kind, bare) or unknown(singular(kind), name, known, f"jembench list {kind}")
+        names = {component.name for component in components(kind)}
+        if distribution:
+            names = {f"{component.distribution}/{component.name}" for component in components(kind)}
+        raise plugin_of(kind, bare) or unknown(singular(kind), name, names, f"jembench list {kind}")
     if len(matches) > 1:
         candidates = ", ".join(f"{c.distribution}/{c.name} ({c.target})" for c in matches)
         raise SpecError(
@@ -201,14 +187,11 @@ def plugin_of(kind: str, name: str) -> SpecError | None:
         kind: of components, or "recipes".
         name: of a component, a suite or a recipe.
     """
-    table = (
-        importlib.resources.files("jembench.catalog")
-        .joinpath("first_party.toml")
-        .read_text("utf-8")
-    )
-    plugins = tomllib.loads(table).get(kind, {})
+    table = importlib.resources.files("jembench.catalog").joinpath("first_party.toml")
+    plugins = tomllib.loads(table.read_text("utf-8")).get(kind, {})
     plugin = next((plugin for plugin, names in plugins.items() if name in names), "")
-    if not plugin or plugin in {_normalised(each.distribution) for each in catalogue().components}:
+    installed = {_normalised(component.distribution) for component in catalogue().components}
+    if not plugin or plugin in installed:
         return None
     return SpecError(
         f"The {singular(kind)} {name!r} is in the plugin {plugin}, which is not installed here. "
@@ -232,18 +215,17 @@ def _check_defined(component: Component, module: Any) -> None:
     first = component.attribute.partition(".")[0]
     if component.distribution or hasattr(module, first):
         return
-    own = {
-        name
-        for name, value in vars(module).items()
-        if getattr(value, "__module__", "") == module.__name__
-    }
-    known = sorted(
-        name for name in own if not name.startswith("_") and callable(vars(module)[name])
-    )
-    nearest = difflib.get_close_matches(first, known, n=1)
-    write = f" Write {component.module}:{(nearest or known)[0]}." if known else ""
+    defined = []
+    for name, value in sorted(vars(module).items()):
+        is_own = getattr(value, "__module__", "") == module.__name__
+        if is_own and callable(value) and not name.startswith("_"):
+            defined.append(name)
+    if not defined:
+        raise PluginError(f"{component.module} defines no {first}; it defines nothing.")
+    nearest = difflib.get_close_matches(first, defined, n=1) or defined
     raise PluginError(
-        f"{component.module} defines no {first}; it defines {', '.join(known) or 'nothing'}.{write}"
+        f"{component.module} defines no {first}; it defines {', '.join(defined)}. Write "
+        f"{component.module}:{nearest[0]}."
     )
 
 
@@ -256,13 +238,13 @@ def load(component: Component) -> Any:
             and the entry point.
     """
     if component.api != API:
-        stated = (
-            f"was written for version {component.api}" if component.api else "states no version"
-        )
+        stated = "states no version"
+        if component.api:
+            stated = f"was written for version {component.api}"
+        older = "jembench" if component.api > API else component.distribution
         raise Incompatible(
             f"{component.distribution} {component.version} {stated} of jembench's plugin "
-            f"interface, and this jembench has version {API}. Update "
-            f"{'jembench' if component.api > API else component.distribution}, or uninstall "
+            f"interface, and this jembench has version {API}. Update {older}, or uninstall "
             f"{component.distribution}."
         )
     try:
@@ -279,11 +261,9 @@ def load(component: Component) -> Any:
         of, remedy = "", "Check the path; the package must be importable from here."
         if component.distribution:
             of = f" of {component.distribution} {component.version}"
-            remedy = (
-                "Correct the file."
-                if component in added
-                else f"Update or uninstall {component.distribution}."
-            )
+            remedy = f"Update or uninstall {component.distribution}."
+        if component in added:
+            remedy = "Correct the file."
         raise PluginError(
             f"The {singular(component.kind)} {component.name!r}{of} cannot be loaded from "
             f"{component.target}: {error_text(error).rstrip('.: ')}. {remedy}"

@@ -210,7 +210,8 @@ class _Walk:
         Modules that it imports are added as well.
         """
         instructions = list(_instructions(function.__code__))
-        names = {each.argval for each in instructions if each.opname in _LOADS}
+        names = {step.argval for step in instructions if step.opname in _LOADS}
+        modules = {step.argval for step in instructions if step.opname == "IMPORT_NAME"}
         words = _words(function.__code__)
         if {"environ", "getenv"} & {*words}:
             self.note([(word, os.environ[word]) for word in words if word in os.environ])
@@ -221,7 +222,7 @@ class _Walk:
             elif name in _DYNAMIC:
                 self.unknown[f"{place} -> {name}()"] = None
         package = function.__globals__.get("__package__") or ""
-        for name in sorted({each.argval for each in instructions if each.opname == "IMPORT_NAME"}):
+        for name in sorted(modules):
             for module in (name, f"{package}.{name}"):
                 if code_identity.code(module):  # the function would import it
                     with suppress(Exception):
@@ -253,14 +254,15 @@ class _Walk:
         """Add the class and the state of an object."""
         cls = type(value)
         self.add(cls, place)
-        reduces = [
-            base for base in cls.__mro__[:-1] if {"__reduce__", "__reduce_ex__"} & vars(base).keys()
-        ]
+        methods = {"__reduce__", "__reduce_ex__"}
+        reduces = [base for base in cls.__mro__[:-1] if methods & vars(base).keys()]
         has_own = bool(reduces) and not _is_installed(reduces[0])
         if not reduces or not _is_installed(cls):
             state = dict(getattr(value, "__dict__", {}))
-            slots = [name for name in copyreg._slotnames(cls) if hasattr(value, name)]  # type: ignore[attr-defined]
-            self.named({**state, **{name: getattr(value, name) for name in slots}}, place)
+            for name in copyreg._slotnames(cls):  # type: ignore[attr-defined]
+                if hasattr(value, name):
+                    state[name] = getattr(value, name)
+            self.named(state, place)
         if not has_own:
             of_class = copyreg.dispatch_table.get(cls)
             reduced: Any = of_class(value) if of_class else value.__reduce_ex__(4)
@@ -302,13 +304,8 @@ class _Walk:
     def _tensor(self, tensor: Any, place: str) -> None:
         import torch
 
-        self.note(
-            "tensor",
-            str(tensor.dtype),
-            tuple(tensor.shape),
-            tensor.requires_grad,
-            str(tensor.layout),
-        )
+        kind = (str(tensor.dtype), tuple(tensor.shape), tensor.requires_grad, str(tensor.layout))
+        self.note("tensor", *kind)
         self.add(type(tensor), place)
         self.named(dict(getattr(tensor, "__dict__", {})), place)
         plain = tensor.detach().cpu()
@@ -316,9 +313,11 @@ class _Walk:
             self.note(str(plain.qscheme()))
             self.each((plain.int_repr(), plain.dequantize()), place)
             return
-        plain = plain.to_dense() if plain.layout is not torch.strided else plain
+        if plain.layout is not torch.strided:
+            plain = plain.to_dense()
         plain = plain.resolve_conj().resolve_neg()
-        plain = torch.view_as_real(plain) if plain.is_complex() else plain
+        if plain.is_complex():
+            plain = torch.view_as_real(plain)
         self.hash.update(plain.contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
     def _module(self, module: Any, place: str) -> None:
@@ -332,37 +331,36 @@ class _Walk:
             self._script(copy.deepcopy(module).eval())
             return
         self.add(type(module), place)
-        attributes = {
-            name: value for name, value in vars(module).items() if name not in _OF_MODULES
-        }
-        hooks = {name: attributes.pop(name) for name in sorted(attributes) if "_hooks" in name}
-        numbers = sorted(
-            {key for values in hooks.values() if isinstance(values, dict) for key in values}
-        )
+        attributes, hooks = dict[str, Any](), dict[str, dict[int, Any]]()
+        for name, value in sorted(vars(module).items()):
+            if "_hooks" not in name and name not in _OF_MODULES:
+                attributes[name] = value
+            elif "_hooks" in name and isinstance(value, dict):
+                hooks[name] = value
+        numbers = sorted(set().union(*hooks.values()))
         for name, values in hooks.items():
-            if isinstance(values, dict):
-                self.note(name)
-                self.each(
-                    ((numbers.index(key), hook) for key, hook in values.items()), f"{place}.{name}"
-                )
+            self.note(name)
+            ordered = [(numbers.index(key), hook) for key, hook in values.items()]
+            self.each(ordered, f"{place}.{name}")
         self.named(attributes, place)
 
     def _script(self, script: Any) -> None:
         """Add the code and the values of a script, with its classes in order."""
         with zipfile.ZipFile(io.BytesIO(script.save_to_buffer())) as archive:
-            parts = [(name.encode(), archive.read(name)) for name in archive.namelist()]
-        parts = [part for part in parts if not re.search(rb"debug_pkl|serialization_id", part[0])]
-        numbers = {
-            int(number) for part in parts for text in part for number in _MANGLED.findall(text)
-        }
+            parts = {}
+            for name in archive.namelist():
+                if not re.search("debug_pkl|serialization_id", name):
+                    parts[name.encode()] = archive.read(name)
+        numbers = set[int]()
+        for text in (*parts.keys(), *parts.values()):
+            numbers.update(map(int, _MANGLED.findall(text)))
         order = sorted(numbers)
-        for part in sorted(parts):
-            self.note(
-                *(
-                    _MANGLED.sub(lambda found: b"%d" % order.index(int(found[1])), text)
-                    for text in part
-                )
-            )
+
+        def counted(text: bytes) -> bytes:
+            return _MANGLED.sub(lambda match: b"%d" % order.index(int(match[1])), text)
+
+        for part, content in sorted(parts.items()):
+            self.note(counted(part), counted(content))
 
 
 def _unwrapped(value: Any) -> Any:
@@ -384,7 +382,8 @@ def _instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
 
 def _words(code: types.CodeType) -> list[str]:
     """Return the names and texts in the instructions of a function and its inner ones."""
-    return sorted({each.argval for each in _instructions(code) if isinstance(each.argval, str)})
+    values = {step.argval for step in _instructions(code)}
+    return sorted(value for value in values if isinstance(value, str))
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -405,10 +404,10 @@ def _is_installed(value: Any) -> bool:
         value.__globals__.get("__name__")
     ):
         return False
-    found: Any = sys.modules[value.__module__]
+    namesake: Any = sys.modules[value.__module__]
     for part in value.__qualname__.split("."):
-        found = vars(found).get(part) if hasattr(found, "__dict__") else None
-    return getattr(found, "__func__", found) is value
+        namesake = vars(namesake).get(part) if hasattr(namesake, "__dict__") else None
+    return getattr(namesake, "__func__", namesake) is value
 
 
 def _is_replaced(member: Any) -> bool:

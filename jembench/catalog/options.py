@@ -98,13 +98,14 @@ class Option(NamedTuple):
 
         This concerns options of executors, trackers and formats.
         """
-        parts = (self.hint, *get_args(self.hint))
-        marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
+        for part in (self.hint, *get_args(self.hint)):
+            marks = getattr(part, "__metadata__", ())
+            if any(isinstance(mark, NotInFiles) for mark in marks):
+                return False
         is_union = get_origin(self.annotation) in (typing.Union, types.UnionType)
         kinds = get_args(self.annotation) if is_union else (self.annotation,)
         plain = (int, float, bool, types.NoneType)
-        is_plain = all(kind in plain or get_origin(kind) is Literal for kind in kinds)
-        return is_plain and not any(isinstance(mark, NotInFiles) for mark in marks)
+        return all(kind in plain or get_origin(kind) is Literal for kind in kinds)
 
 
 REQUIRED = inspect.Parameter.empty
@@ -123,30 +124,30 @@ def built_from(
             declares.
         defaults: of the part's options, where they differ from its own.
     """
-    takes = sum(
-        one.kind is one.POSITIONAL_OR_KEYWORD for one in inspect.signature(part).parameters.values()
-    )
-    options = {
-        name: inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=defaults.get(name, option.default),
-            annotation=option.hint,
+    kinds = [parameter.kind for parameter in inspect.signature(part).parameters.values()]
+    takes = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    options = {}
+    for name, option in options_of(part).items():
+        default = defaults.get(name, option.default)
+        options[name] = inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=option.hint
         )
-        for name, option in options_of(part).items()
-    }
 
     def decorate(factory: Callable[..., Component]) -> Callable[..., Component]:
         @functools.wraps(factory)
         def build(*context: Any, **arguments: Any) -> Component:
-            given = {name: arguments.pop(name, option.default) for name, option in options.items()}
-            return factory(*context, part(*context[:takes], **given), **arguments)
+            of_part = {}
+            for name, option in options.items():
+                of_part[name] = arguments.pop(name, option.default)
+            return factory(*context, part(*context[:takes], **of_part), **arguments)
 
         signature = inspect.signature(factory)
-        own = list(signature.parameters.values())
-        before = [one for one in own if one.kind is not one.KEYWORD_ONLY][:-1]
-        after = [one for one in own if one.kind is one.KEYWORD_ONLY]
-        build.__signature__ = signature.replace(parameters=[*before, *options.values(), *after])  # type: ignore[attr-defined]
+        positional, keyword = list[inspect.Parameter](), list[inspect.Parameter]()
+        for parameter in signature.parameters.values():
+            is_keyword = parameter.kind is parameter.KEYWORD_ONLY
+            (keyword if is_keyword else positional).append(parameter)
+        parameters = [*positional[:-1], *options.values(), *keyword]  # without the part
+        build.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return build
 
     return decorate
@@ -169,11 +170,12 @@ def pretrained(factory: Factory) -> Factory:
 
 def marked(factory: Callable[..., Any], kind: type[Mark]) -> dict[str, Mark]:
     """Return the options of a factory that have a mark of one class, with the mark."""
-    known = options_of(factory).items()
-    marks = (
-        (name, mark) for name, option in known for mark in getattr(option.hint, "__metadata__", ())
-    )
-    return {name: mark for name, mark in marks if isinstance(mark, kind)}
+    marks = {}
+    for name, option in options_of(factory).items():
+        for mark in getattr(option.hint, "__metadata__", ()):
+            if isinstance(mark, kind):
+                marks[name] = mark
+    return marks
 
 
 @functools.lru_cache(maxsize=1_000)
@@ -184,8 +186,9 @@ def options_of(factory: Callable[..., Any]) -> Mapping[str, Option]:
         PluginError: if an annotation cannot be read.
     """
     owners = reversed(inspect.getmro(factory)) if inspect.isclass(factory) else [factory]
-    modules = (sys.modules.get(owner.__module__, typing) for owner in owners)
-    namespace = {name: value for module in modules for name, value in vars(module).items()}
+    namespace: dict[str, Any] = {}
+    for owner in owners:
+        namespace |= vars(sys.modules.get(owner.__module__, typing))
     options: dict[str, Option] = {}
     for name, parameter in inspect.signature(factory).parameters.items():
         if parameter.kind is not parameter.KEYWORD_ONLY:

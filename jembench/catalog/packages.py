@@ -19,26 +19,30 @@ def files(folder: str = "") -> dict[str, Traversable]:
     Raises:
         SpecError: if two packages have a file of the same name.
     """
-    found: dict[str, Traversable] = {}
+    files: dict[str, Traversable] = {}
     for component in discovery.components("suites"):
-        brought: dict[str, Traversable] = {}
-        with suppress(JembenchError):  # `jembench list` shows the error
-            if not hasattr(discovery.load(component), "__path__"):
-                continue  # a module, not a package
-            place = importlib.resources.files(component.module).joinpath(*filter(None, [folder]))
-            inside = sorted(place.iterdir(), key=lambda file: file.name) if place.is_dir() else []
-            brought = {
-                file.name.removesuffix(".toml"): file
-                for file in inside
-                if file.name.endswith(".toml")
-            }
-        if both := sorted(found.keys() & brought.keys()):
-            raise SpecError(
-                f"Two packages bring a file of one name: {found[both[0]]} and {brought[both[0]]}. "
-                "Uninstall one of the two, or ask its author for another name."
-            )
-        found |= brought
-    return found
+        for file in _files_of(component, folder):
+            stem = file.name.removesuffix(".toml")
+            if stem in files:
+                raise SpecError(
+                    f"Two packages bring a file of one name: {files[stem]} and {file}. Uninstall "
+                    "one of the two, or ask its author for another name."
+                )
+            files[stem] = file
+    return files
+
+
+def _files_of(component: discovery.Component, folder: str) -> list[Traversable]:
+    """Return the TOML files in a folder of a suite package, by name."""
+    with suppress(JembenchError):  # `jembench list` shows the error
+        is_package = hasattr(discovery.load(component), "__path__")
+        place = importlib.resources.files(component.module) if is_package else None
+        if place and folder:
+            place = place.joinpath(folder)
+        if place and place.is_dir():
+            files = [file for file in place.iterdir() if file.name.endswith(".toml")]
+            return sorted(files, key=lambda file: file.name)
+    return []
 
 
 class Source(NamedTuple):
@@ -63,22 +67,21 @@ def source(kind: str, name: str, folder: str = "") -> Source:
     Raises:
         SpecError: if there is no such file, it is not TOML, or it names code and is not installed.
     """
-    known = files(folder)
-    is_path = name not in known and (name.endswith(".toml") or "/" in name or os.sep in name)
-    file: Traversable | None = Path(name) if is_path else known.get(name)
+    installed = files(folder)
+    is_path = name not in installed and (name.endswith(".toml") or "/" in name or os.sep in name)
+    file: Traversable | None = Path(name) if is_path else installed.get(name)
     if file is None:
-        raise discovery.plugin_of(f"{kind}s", name) or unknown(
-            kind, name, known, f"jembench list {kind}s"
-        )
+        listing = f"jembench list {kind}s"
+        raise discovery.plugin_of(f"{kind}s", name) or unknown(kind, name, installed, listing)
     if not file.is_file():
         raise SpecError(
             f"There is no {kind} file {name}. Check the path, or name one of "
-            f"{', '.join(sorted(known))}."
+            f"{', '.join(sorted(installed))}."
         )
-    found = Source(file.name.removesuffix(".toml"), file.read_bytes(), str(file), not is_path)
-    table = validation.parse(found.content, found.where)
-    if found.is_installed:
-        trust.allow([table])
-    else:
+    content = file.read_bytes()
+    table = validation.parse(content, str(file))
+    if is_path:
         trust.refuse_code([table], f"The {kind} {file}")
-    return found
+    else:
+        trust.allow([table])
+    return Source(file.name.removesuffix(".toml"), content, str(file), not is_path)

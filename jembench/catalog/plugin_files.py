@@ -65,7 +65,8 @@ def add(path: Path) -> None:
             f"The plugin {path} cannot be imported: {error_text(error)}. Correct the file."
         ) from error
     version = f"sha256:{digest(path)[:12]}"
-    discovery.added[:] = [one for one in discovery.added if one.distribution != path.name]
+    others = [component for component in discovery.added if component.distribution != path.name]
+    discovery.added[:] = others
     for kind, names in declared.items():
         for name, attribute in names.items():
             discovery.added.append(Component(kind, name, path.name, version, path.stem, attribute))
@@ -77,8 +78,8 @@ def add(path: Path) -> None:
 def _check_free(path: Path) -> None:
     origin: str | None = "of this program"
     with suppress(ValueError):  # for modules without a spec, such as __main__
-        known = importlib.util.find_spec(path.stem)
-        origin = known.origin if known else None
+        spec = importlib.util.find_spec(path.stem)
+        origin = spec.origin if spec else None
     if origin is not None and not (Path(origin).exists() and path.samefile(origin)):
         raise PluginError(
             f"The plugin {path} has the name of another module, {path.stem} ({origin}). Rename "

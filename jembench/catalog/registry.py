@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -78,12 +78,10 @@ class Resolved:
         Args:
             without: options to leave out.
         """
-        declared = options.options_of(self.factory)
-        changed = {
-            key: value
-            for key, value in self.arguments.items()
-            if value != declared[key].default and key not in without
-        }
+        changed = {}
+        for key, option in options.options_of(self.factory).items():
+            if key not in without and self.arguments[key] != option.default:
+                changed[key] = self.arguments[key]
         return Spec.of(self.name, changed)
 
     @property
@@ -99,16 +97,16 @@ class Resolved:
     @cached_property
     def named(self) -> dict[str, list[Resolved]]:
         """The installed components that its options name, by option."""
-        found: dict[str, list[Resolved]] = {}
+        named: dict[str, list[Resolved]] = {}
         for option, names in options.marked(self.factory, options.Names).items():
+            texts = str(self.arguments[option])
             for kind in names.kinds:
                 with suppress(JembenchError):
-                    if parts := [
-                        resolve(kind, text) for text in split_list(str(self.arguments[option]))
-                    ]:
-                        found[option] = parts
+                    parts = [resolve(kind, text) for text in split_list(texts)]
+                    if parts:
+                        named[option] = parts
                         break
-        return found
+        return named
 
     @property
     def uses(self) -> list[Component]:
@@ -117,16 +115,15 @@ class Resolved:
         Raises:
             SpecError: if the user did not name an import path.
         """
-        found = [self.component]
+        components = [self.component]
         for option, names in options.marked(self.factory, options.Names).items():
             kind: Kind = names.kinds[0] if names.kinds else "models"
-            found += [
-                discovery.find(kind, path) for path in trust.code_in(str(self.arguments[option]))
-            ]
-        found += [
-            component for parts in self.named.values() for part in parts for component in part.uses
-        ]
-        return list(dict.fromkeys(found))
+            paths = trust.code_in(str(self.arguments[option]))
+            components += [discovery.find(kind, path) for path in paths]
+        for parts in self.named.values():
+            for part in parts:
+                components += part.uses
+        return list(dict.fromkeys(components))
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -139,11 +136,9 @@ class Resolved:
             SpecError: if a file cannot be read.
             Unavailable: if files of a dataset are missing; the message says the remedy.
         """
-        arguments: dict[str, Any] = {
-            key: value
-            for key, value in sorted(self.arguments.items())
-            if key not in self.incidental
-        }
+        arguments: dict[str, Any] = dict(sorted(self.arguments.items()))
+        for option in self.incidental:
+            del arguments[option]
         for option in arguments.keys() & self.named.keys():
             parts: list[Any] = list(map(str, self.named[option]))
             # results that need missing files are N/A, and computed when they are there
@@ -156,8 +151,8 @@ class Resolved:
             "arguments": arguments,
             "distribution": self.component.distribution,
         }
-        if found := codes(self.uses):
-            identity["code"] = found
+        if hashes := codes(self.uses):
+            identity["code"] = hashes
         return identity
 
     @cached_property
@@ -168,11 +163,13 @@ class Resolved:
     @cached_property
     def _contents(self) -> dict[str, str]:
         """The hash of the files of each option that is a path."""
-        found = {
-            option: content_of(self.component, option, str(self.arguments[option]), mark.listing)
-            for option, mark in options.marked(self.factory, options.Content).items()
-        }
-        return {option: hashed for option, hashed in found.items() if hashed}
+        contents = {}
+        for option, mark in options.marked(self.factory, options.Content).items():
+            path = str(self.arguments[option])
+            hashed = content_of(self.component, option, path, mark.listing)
+            if hashed:
+                contents[option] = hashed
+        return contents
 
     @property
     def content(self) -> str:
@@ -182,8 +179,8 @@ class Resolved:
     @cached_property
     def code(self) -> str:
         """The hash of all code without a version; "" if there is none."""
-        found = codes(self.uses)
-        return stable_hash(found) if found else ""
+        hashes = codes(self.uses)
+        return stable_hash(hashes) if hashes else ""
 
     @property
     def _advice(self) -> str:
@@ -191,25 +188,25 @@ class Resolved:
         is_own = not self.component.distribution or self.component.distribution.endswith(".py")
         if not (is_own and self.component.kind == "models" and inspect.isclass(self.factory)):
             return ""
-        parameters = [
-            one
-            for one in inspect.signature(self.factory).parameters.values()
-            if one.kind in _POSITIONAL
-        ]
+        parameters = []
+        for parameter in inspect.signature(self.factory).parameters.values():
+            if parameter.kind in _POSITIONAL:
+                parameters.append(parameter)
         first = str(parameters[0]).partition("=")[0] if parameters else ""  # "data: DataSpec"
         if re.search("data|spec", first, re.IGNORECASE):
             return ""
         module, _, name = self.component.target.partition(":")
-        options = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
-        typed = [
-            one if one.annotation is not one.empty else one.replace(annotation=_type(one))
-            for one in options
-        ]
-        head = f"data_spec, *, {', '.join(map(str, typed))}" if typed else "data_spec"
-        call = ", ".join(f"{one.name}={one.name}" for one in typed)
+        head, arguments = ["data_spec"], list[str]()
+        for parameter in parameters:
+            option = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            if option.annotation is option.empty:
+                option = option.replace(annotation=_type(option))
+            head += [str(option)] if arguments else ["*", str(option)]
+            arguments.append(f"{option.name}={option.name}")
         return (
             "A model is given the description of the images as its first argument, which this "
-            f"class does not take. Write beside it `def build({head}): return {name}({call})`, "
+            f"class does not take. Write beside it `def build({', '.join(head)}): return "
+            f"{name}({', '.join(arguments)})`, "
             f"and name {module}:build."
         )
 
@@ -236,33 +233,32 @@ class Resolved:
                 ) from error
         protocol = _PROTOCOLS.get(self.component.kind)
         if protocol and not isinstance(made, protocol):
-            members = {
-                name
-                for name in (*dir(protocol), *protocol.__annotations__)
-                if not name.startswith("_")
-            }
-            lacking = ", ".join(sorted(name for name in members if not hasattr(made, name)))
+            lacking = []
+            for name in sorted({*dir(protocol), *protocol.__annotations__}):
+                if name[0] != "_" and not hasattr(made, name):
+                    lacking.append(name)
             raise PluginError(
                 f"{self} returns an object of type {type(made).__name__}, which is no "
-                f"{protocol.__name__}: it lacks {lacking}. {_ADVICE.format(self.component.kind)}"
+                f"{protocol.__name__}: it lacks {', '.join(lacking)}. "
+                f"{_ADVICE.format(self.component.kind)}"
             )
         return made
 
 
 def _type(parameter: inspect.Parameter) -> type:
-    return (
-        type(parameter.default) if isinstance(parameter.default, bool | int | float | str) else int
-    )
+    if isinstance(parameter.default, bool | int | float | str):
+        return type(parameter.default)
+    return int
 
 
 def codes(components: Iterable[Component]) -> dict[str, str]:
     """Return code hashes of components without a version, by their entry points."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for component in components:
         is_package = bool(component.distribution) and not component.distribution.endswith(".py")
         if code := code_identity.code(component.module, of_package=is_package):
-            found[component.target] = code
-    return dict(sorted(found.items()))
+            hashes[component.target] = code
+    return dict(sorted(hashes.items()))
 
 
 @cache
@@ -291,34 +287,47 @@ def resolve(kind: Kind, text: str) -> Resolved:
     """
     spec = Spec(text)
     component = discovery.find(kind, spec.name)
-    namesakes = [other for other in discovery.components(kind) if other.name == component.name]
-    name = f"{component.distribution}/{component.name}" if len(namesakes) > 1 else component.name
+    name = component.name
+    if [other.name for other in discovery.components(kind)].count(name) > 1:
+        name = f"{component.distribution}/{name}"
     factory = discovery.load(component)
-    known, given = options.options_of(factory), dict(spec.options)
-    if extra := [key for key in given if key not in known]:
-        raise unknown(f"option of {name}", extra[0], known, f"jembench list {kind}")
-    defaults = {
-        key: option.default
-        for key, option in known.items()
-        if option.default is not options.REQUIRED
-    }
-    if missing := sorted(known.keys() - defaults.keys() - given.keys()):
-        kinds = options.marked(factory, options.Names).get(missing[0], options.Names()).kinds
-        names = ", ".join(sorted(each.name for one in kinds for each in discovery.components(one)))
-        lists = ", ".join(f"`jembench list {one}`" for one in kinds)
-        which = f", one of {names} ({lists})." if kinds else ""
-        raise SpecError(f"{name} needs {', '.join(missing)}: write {name}:{missing[0]}=...{which}")
+    declared = options.options_of(factory)
+    unexpected = [key for key in spec.options if key not in declared]
+    if unexpected:
+        raise unknown(f"option of {name}", unexpected[0], declared, f"jembench list {kind}")
+    required = [key for key, option in declared.items() if option.default is options.REQUIRED]
+    missing = sorted(set(required) - spec.options.keys())
+    if missing:
+        raise SpecError(_lacking(name, factory, missing))
+
+    defaults = {key: declared[key].default for key in declared if key not in required}
     trust.allow(defaults.values())
-    arguments = defaults | {
-        key: read_text(value, known[key].hint, f"{key} of {name}") for key, value in given.items()
-    }
-    only_with = options.marked(factory, options.OnlyWith).items()
-    idle = {key for key, only in only_with if arguments[only.option] != only.value}
-    idle |= {
-        key for key in options.marked(factory, options.Neutral) if arguments[key] == defaults[key]
-    }
-    incidental = frozenset(idle | options.marked(factory, options.Incidental).keys())
-    return Resolved(component, factory, name, arguments, incidental)
+    arguments = dict(defaults)
+    for key, value in spec.options.items():
+        arguments[key] = read_text(value, declared[key].hint, f"{key} of {name}")
+
+    incidental = set(options.marked(factory, options.Incidental))
+    for key, only in options.marked(factory, options.OnlyWith).items():
+        if arguments[only.option] != only.value:  # it has no effect
+            incidental.add(key)
+    for key in options.marked(factory, options.Neutral):
+        if arguments[key] == defaults[key]:
+            incidental.add(key)
+    return Resolved(component, factory, name, arguments, frozenset(incidental))
+
+
+def _lacking(name: str, factory: Callable[..., Any], missing: Sequence[str]) -> str:
+    """Return the error for options without a default that a spec leaves out."""
+    first = missing[0]
+    text = f"{name} needs {', '.join(missing)}: write {name}:{first}=..."
+    mark = options.marked(factory, options.Names).get(first)
+    if mark is None or not mark.kinds:
+        return text
+    names, listings = list[str](), list[str]()
+    for kind in mark.kinds:
+        names += [component.name for component in discovery.components(kind)]
+        listings.append(f"`jembench list {kind}`")
+    return f"{text}, one of {', '.join(sorted(names))} ({', '.join(listings)})."
 
 
 def check_of_file(kind: Kind, text: str, where: str) -> None:
@@ -341,15 +350,15 @@ def check_of_file(kind: Kind, text: str, where: str) -> None:
         resolved = resolve(kind, text)
     except JembenchError:
         return
-    allowed = {
-        key for key, option in options.options_of(resolved.factory).items() if option.is_for_files
-    }
+    declared = options.options_of(resolved.factory)
+    allowed = {key for key, option in declared.items() if option.is_for_files}
     if refused := sorted(named - allowed):
         which = discovery.singular(kind)
+        article = "an" if which[0] in "aeio" else "a"
         choices = f" ({', '.join(sorted(allowed))})" if allowed else ""
         raise SpecError(
             f"{where} sets {', '.join(refused)} of the {which} {resolved.name}. A file may choose "
-            f"{'an' if which[0] in 'aeio' else 'a'} {which}, and set its numbers and named "
+            f"{article} {which}, and set its numbers and named "
             f"choices only{choices}. Leave it out of the file, and give the whole spec on the "
             "command line or in the environment."
         )

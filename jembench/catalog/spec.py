@@ -164,9 +164,9 @@ def _advice_for_source(file: Path) -> str:
     """Return the error for a file of Python in the place of a spec, with what it defines."""
     names: list[str] = []
     with suppress(OSError, ValueError, SyntaxError):
-        found = ast.parse(file.read_bytes()).body
-        defined = [part.name for part in found if isinstance(part, ast.FunctionDef | ast.ClassDef)]
-        names = [name for name in defined if not name.startswith("_")]
+        for part in ast.parse(file.read_bytes()).body:
+            if isinstance(part, ast.FunctionDef | ast.ClassDef) and part.name[0] != "_":
+                names.append(part.name)
     defines = f" It defines {', '.join(names)}." if names else ""
     chosen = names[0] if names else "NAME"
     option = "" if len(file.parts) == 1 else f" --plugin {file} and"

@@ -59,10 +59,11 @@ def command(texts: Iterable[str] = ()) -> Iterator[None]:
     global _named, _of_installed
     before, path = (_named, _of_installed), list(sys.path)
     _named, _of_installed = set(), []
-    variables = [
-        words for variable, words in os.environ.items() if variable.startswith("JEMBENCH_")
-    ]
-    for text in [*texts, *(word for words in variables for word in words.split())]:
+    words = list(texts)
+    for variable, value in os.environ.items():
+        if variable.startswith("JEMBENCH_"):
+            words += value.split()
+    for text in words:
         if ":" in text:
             with suppress(SpecError, OSError):  # of a text or a name that is too long
                 _named.update(name for name in code_in(text) if not Path(name).exists())
@@ -116,9 +117,9 @@ def refuse_code(values: Iterable[Any], where: str, typed: Iterable[str] = ()) ->
         SpecError: if an import path is not allowed, or a spec is too long; the message names the
             file.
     """
-    named = {name for text in typed for name in code_in(text)}
-    for name in (name for value in values for name in code_in(value)):
-        if name not in named:
+    typed_names = set(code_in(list(typed)))
+    for name in code_in(list(values)):
+        if name not in typed_names:
             _check(name, where)
 
 
@@ -129,12 +130,10 @@ def _check(name: str, where: str) -> None:
     if name in os.environ.get(VARIABLE, "").split(",") or name in (_named or ()):
         return
     module, _, attributes = name.partition(":")
-    with suppress(AttributeError):  # of a plugin file, only its own definitions
-        if (
-            module in plugin_modules
-            and attrgetter(attributes)(sys.modules[module]).__module__ == module
-        ):
-            return
+    if module in plugin_modules:
+        with suppress(AttributeError):  # of a plugin file, only its own definitions
+            if attrgetter(attributes)(sys.modules[module]).__module__ == module:
+                return
     file = f"{module.rpartition('.')[2]}.py"
     raise SpecError(
         f"{where} names {name}, which runs code that you did not name: a file may name installed "
@@ -170,9 +169,10 @@ def code_in(value: Any, depth: int = 0) -> Iterator[str]:
     try:
         parsed = Spec(text)
     except SpecError:
-        pieces = specs_in(text)
+        pieces, value = specs_in(text), text.partition("=")[2]
         inner = pieces if len(pieces) > 1 else []
-        inner += filter(None, [text.partition("=")[2]])
+        if value:
+            inner.append(value)
         if text.lstrip()[:1] in ('"', "[", "{"):
             with suppress(ValueError, RecursionError):
                 inner.append(json.loads(text))

@@ -46,22 +46,23 @@ class Range:
 
     def holds(self, number: float | None) -> bool:
         """Return whether a number is in the range; None is."""
-        return number is None or (
-            self.least <= number <= self.most and self.above < number < self.below
-        )
+        if number is None:
+            return True
+        return self.least <= number <= self.most and self.above < number < self.below
 
     @property
     def wanted(self) -> str:
         """The limits in words."""
-        limits = {
-            "at least": self.least,
-            "greater than": self.above,
-            "at most": self.most,
-            "below": self.below,
-        }
-        return " and ".join(
-            f"{words} {limit:,.12g}" for words, limit in limits.items() if math.isfinite(limit)
-        )
+        limits = []
+        for words, limit in (
+            ("at least", self.least),
+            ("greater than", self.above),
+            ("at most", self.most),
+            ("below", self.below),
+        ):
+            if math.isfinite(limit):
+                limits.append(f"{words} {limit:,.12g}")
+        return " and ".join(limits)
 
 
 class Rule(NamedTuple):
@@ -185,7 +186,9 @@ def printable_data(value: Any) -> Any:
         return printable(value)
     if isinstance(value, dict):
         return {printable(key): printable_data(item) for key, item in value.items()}
-    return [printable_data(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return list(map(printable_data, value))
+    return value
 
 
 _SHORT = reprlib.Repr()
@@ -216,22 +219,24 @@ class _Reader(NamedTuple):
         if not isinstance(data, Mapping):
             raise self.wrong(data, "a table", path)
         hints, required = _fields(cls)
-        known = hints.keys() - given.keys()
-        if self.form.style != "json" and (extra := [key for key in data if key not in known]):
+        allowed = hints.keys() - given.keys()
+        unexpected = [key for key in data if key not in allowed]
+        if unexpected and self.form.style != "json":
             place = f"{path.removeprefix('.')} of {self.where}" if path else self.where
-            raise self.error(str(unknown(f"key in {place}", extra[0], known, self.listing)))
-        if missing := [
-            f"{path}.{name}".lstrip(".") for name in required if name not in data and name in known
-        ]:
-            raise self.error(f"{self.where} lacks {', '.join(missing)}.")
-        values = {
-            key: self.value(hints[key], data[key], f"{path}.{key}") for key in data if key in known
-        }
+            raise self.error(str(unknown(f"key in {place}", unexpected[0], allowed, self.listing)))
+        missing = [name for name in required if name in allowed and name not in data]
+        if missing:
+            places = [f"{path}.{name}".lstrip(".") for name in missing]
+            raise self.error(f"{self.where} lacks {', '.join(places)}.")
+        values = {}
+        for key in data:
+            if key in allowed:
+                values[key] = self.value(hints[key], data[key], f"{path}.{key}")
         return cls(**given, **values)
 
     def value(self, hint: Any, value: Any, path: str) -> Any:
         """Check and convert a value of a type, whose parts are read first."""
-        origin, arguments, style = get_origin(hint), get_args(hint), self.form.style
+        origin, style = get_origin(hint), self.form.style
         if hint is Any and style != "text":
             return value
         if hint in _SCALARS:
@@ -239,80 +244,97 @@ class _Reader(NamedTuple):
         if hint is Spec:
             return self.spec(value, path)
         if origin is Annotated:
-            if hint == Printed:
-                return self._replace(form=self.form._replace(style="json")).scalar(
-                    float, value, path
-                )
-            if hint == Option:
-                if not isinstance(value, str | int | float):
-                    raise self.wrong(value, "text, a number, true or false", path)
-                return value if isinstance(value, str) else json.dumps(value)
-            found = self.value(arguments[0], value, path)
-            for mark in arguments[1:]:
-                if isinstance(mark, Range | Rule) and not mark.holds(found):
-                    raise self.wrong(found if style == "text" else value, mark.wanted, path)
-            return found
+            return self._annotated(hint, value, path)
         if origin is Literal:
-            for choice in arguments:
-                if value == (format_value(choice) if style == "text" else choice):
-                    return choice
-            raise self.wrong(
-                value,
-                f"one of {', '.join(str(choice) or repr(choice) for choice in arguments)}",
-                path,
-            )
-        kinds = [each for each in arguments if each is not types.NoneType]
-        if origin in (Union, types.UnionType) and (style != "text" or len(kinds) == 1):
-            if len(kinds) < len(arguments) and (
-                value.lower() == "none" if style == "text" else value is None
-            ):
-                return None
-            for kind in kinds[:-1]:
-                with suppress(self.form.error):
-                    return self.value(kind, value, path)
-            # whose error it is, if no type allows the value
-            return self.value(kinds[-1], value, path)
+            return self._choice(get_args(hint), value, path)
+        if origin in (Union, types.UnionType):
+            kinds = [kind for kind in get_args(hint) if kind is not types.NoneType]
+            if style != "text" or len(kinds) == 1:
+                return self._union(kinds, value, path, optional=types.NoneType in get_args(hint))
         if style == "text":
-            given = "no type" if hint is inspect.Parameter.empty else f"the type {hint!r}"
-            allowed = "int, float, bool, str, Literal[...] or one of these | None"
-            raise PluginError(f"{path} has {given}; options are {allowed}.")
+            stated = "no type" if hint is inspect.Parameter.empty else f"the type {hint!r}"
+            types_of_options = "int, float, bool, str, Literal[...] or one of these | None"
+            raise PluginError(f"{path} has {stated}; options are {types_of_options}.")
         if origin in (tuple, Sequence):
-            length = len(arguments) if origin is tuple and arguments[-1] is not Ellipsis else None
-            if not isinstance(value, list | tuple) or length not in (None, len(value)):
-                raise self.wrong(value, f"a list of {length}" if length else "a list", path)
-            return tuple(
-                self.value(arguments[0], item, f"{path}[{number}]")
-                for number, item in enumerate(value)
-            )
+            return self._sequence(hint, value, path)
         if origin is Mapping:
-            if not isinstance(value, Mapping):
-                raise self.wrong(value, "a table", path)
-            of_key, of_item = arguments
-            return {
-                self.value(of_key, key, path): self.value(of_item, item, f"{path}.{key}")
-                for key, item in value.items()
-            }
+            return self._mapping(hint, value, path)
         return self.table(hint, value, path, {})
+
+    def _annotated(self, hint: Any, value: Any, path: str) -> Any:
+        """Check a value of a type with ranges and rules."""
+        if hint == Printed:
+            return self._replace(form=self.form._replace(style="json")).scalar(float, value, path)
+        if hint == Option:
+            if not isinstance(value, str | int | float):
+                raise self.wrong(value, "text, a number, true or false", path)
+            return value if isinstance(value, str) else json.dumps(value)
+        kind, *marks = get_args(hint)
+        converted = self.value(kind, value, path)
+        for mark in marks:
+            if isinstance(mark, Range | Rule) and not mark.holds(converted):
+                shown = converted if self.form.style == "text" else value
+                raise self.wrong(shown, mark.wanted, path)
+        return converted
+
+    def _choice(self, choices: Sequence[Any], value: Any, path: str) -> Any:
+        """Return the choice that a value names."""
+        for choice in choices:
+            if value == (format_value(choice) if self.form.style == "text" else choice):
+                return choice
+        names = [str(choice) or repr(choice) for choice in choices]
+        raise self.wrong(value, f"one of {', '.join(names)}", path)
+
+    def _union(self, kinds: Sequence[Any], value: Any, path: str, *, optional: bool) -> Any:
+        """Check a value of the first type that allows it."""
+        is_none = value.lower() == "none" if self.form.style == "text" else value is None
+        if optional and is_none:
+            return None
+        for kind in kinds[:-1]:
+            with suppress(self.form.error):
+                return self.value(kind, value, path)
+        # if no type allows the value, the error is that of the last one
+        return self.value(kinds[-1], value, path)
+
+    def _sequence(self, hint: Any, value: Any, path: str) -> tuple[Any, ...]:
+        """Check a list, of any length or of that of a tuple of types."""
+        arguments = get_args(hint)
+        has_length = get_origin(hint) is tuple and arguments[-1] is not Ellipsis
+        length = len(arguments) if has_length else None
+        if not isinstance(value, list | tuple) or length not in (None, len(value)):
+            raise self.wrong(value, f"a list of {length}" if length else "a list", path)
+        items = []
+        for number, item in enumerate(value):
+            items.append(self.value(arguments[0], item, f"{path}[{number}]"))
+        return tuple(items)
+
+    def _mapping(self, hint: Any, value: Any, path: str) -> dict[Any, Any]:
+        """Check a table whose keys are not fixed."""
+        if not isinstance(value, Mapping):
+            raise self.wrong(value, "a table", path)
+        of_key, of_item = get_args(hint)
+        table = {}
+        for key, item in value.items():
+            table[self.value(of_key, key, path)] = self.value(of_item, item, f"{path}.{key}")
+        return table
 
     def scalar(self, kind: Any, value: Any, path: str) -> Any:
         """Check and convert a number, a boolean or a text."""
-        found, style = value, self.form.style
+        scalar, is_json = value, self.form.style == "json"
+        takes_float = type(value) is int or (is_json and value in ("nan", "inf", "-inf"))
         with suppress(KeyError, ValueError, ZeroDivisionError, OverflowError):
-            if style == "text":
-                found = _SCALARS[kind][1](value)
-            elif kind is float and (
-                type(value) is int or (style == "json" and value in ("nan", "inf", "-inf"))
-            ):
-                found = float(value)
+            if self.form.style == "text":
+                scalar = _SCALARS[kind][1](value)
+            elif kind is float and takes_float:
+                scalar = float(value)
         # a Spec is text as well; True is no number
-        is_kind = isinstance(found, str) if kind is str else type(found) is kind
-        if not is_kind or (kind is float and style != "json" and not math.isfinite(found)):
-            raise self.wrong(
-                value, "a number" if kind is float and style == "json" else _SCALARS[kind][0], path
-            )
-        if kind is int and not -(2**63) <= found < 2**63:
+        is_kind = isinstance(scalar, str) if kind is str else type(scalar) is kind
+        if not is_kind or (kind is float and not is_json and not math.isfinite(scalar)):
+            wanted = "a number" if kind is float and is_json else _SCALARS[kind][0]
+            raise self.wrong(value, wanted, path)
+        if kind is int and not -(2**63) <= scalar < 2**63:
             raise self.wrong(value, "a whole number of at most 63 bits", path)
-        return found
+        return scalar
 
     def spec(self, value: Any, path: str) -> Spec:
         """Check and parse a spec."""
