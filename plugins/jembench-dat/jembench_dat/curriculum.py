@@ -57,14 +57,14 @@ class Curriculum(ShortRun):
         self._seen += torch.stack([seen, torch.ones_like(seen)])
 
     def adapt(self) -> None:
-        """Add a step if the mean AUROC of the window reached the threshold."""
+        """Add a step if the window's mean AUROC reached the threshold."""
         total, count = self._seen.tolist()
         if count and total / count >= self.threshold:
             self._steps = min(self._steps + 1, self.most)
         self._seen.zero_()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the number of steps, and the AUROCs of the window so far."""
+        """Return the number of steps, and the AUROCs of the window."""
         return {"steps": torch.tensor(self._steps), "seen": self._seen}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:

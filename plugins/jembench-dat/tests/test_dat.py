@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
-from torch import nn
+from torch import Generator, nn
+from torch.testing import assert_close
 
 from jembench import seeds
 from jembench.catalog import registry
@@ -19,7 +20,8 @@ from jembench.training.loop import Trainer
 from jembench.training.optimizers import make_optimizer
 from jembench_dat.curriculum import auroc
 
-DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, bounds=(-0.5, 1.5))
+SHAPE = (1, 4, 4)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=3, bounds=(-0.5, 1.5))
 RECIPE = Recipe(
     name="r",
     title="",
@@ -40,8 +42,8 @@ def make(options="", data=DATA):
 
 
 def images(n=6, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(n, *DATA.shape, generator=generator) * 2 - 0.5
+    generator = Generator().manual_seed(seed)
+    return torch.rand(n, *SHAPE, generator=generator) * 2 - 0.5
 
 
 def batch():
@@ -104,9 +106,9 @@ def test_loss_and_gradient_are_those_of_plain_torch(options, logit, weight, step
         logit=logit, weight=weight, eps=0.5, steps=steps, step_size=0.1, clean=clean,
     )  # fmt: skip
     expected.backward()
-    torch.testing.assert_close(loss.total, expected)
+    assert_close(loss.total, expected)
     for gradient, weight in zip(gradients, model.parameters(), strict=True):
-        torch.testing.assert_close(gradient, weight.grad, rtol=1e-3, atol=1e-5)
+        assert_close(gradient, weight.grad, rtol=1e-3, atol=1e-5)
 
 
 def test_outliers_and_curriculum_have_another_energy_than_the_loss_of_the_code():
@@ -122,7 +124,7 @@ def test_outliers_and_curriculum_have_another_energy_than_the_loss_of_the_code()
     pairs = [(loss.of_chains, of_pairs), (loss.energies, of_images)]
     for energies, expected in pairs:
         for measured, values in zip(energies, expected, strict=True):
-            torch.testing.assert_close(measured.detach().double(), values, rtol=1e-5, atol=1e-5)
+            assert_close(measured.detach().double(), values, rtol=1e-5, atol=1e-5)
     labels = [0] * len(rows) + [1] * len(rows)
     ranked = roc_auc_score(labels, torch.cat(of_pairs))
     assert ranked != roc_auc_score(labels, torch.cat(of_images))
@@ -159,8 +161,8 @@ def test_recipes_of_the_code_have_nesterov_momentum(name):
 
 
 def split(n=12):
-    generator = torch.Generator().manual_seed(2)
-    values = torch.randint(256, (n, *DATA.shape), generator=generator, dtype=torch.uint8)
+    generator = Generator().manual_seed(2)
+    values = torch.randint(256, (n, *SHAPE), generator=generator, dtype=torch.uint8)
     return Split(values, torch.arange(n) % 3)
 
 
@@ -182,7 +184,7 @@ def test_a_step_of_training_is_that_of_plain_sgd_with_ascended_outliers_of_the_s
         shown.append((batch, negatives))
         return loss(batch, negatives)
 
-    run._losses = {"": record}
+    run.functions.losses = {"": record}
     start = run.chains.sampler.starts.draw
     drawn = []
 
@@ -202,14 +204,14 @@ def test_a_step_of_training_is_that_of_plain_sgd_with_ascended_outliers_of_the_s
     length = x.grad.flatten(1).norm(dim=1)
     step = x.grad / length[:, None, None, None]
     expected = (drawn[0] + 2 * 0.3 * step).clamp(-0.5, 1.5)
-    torch.testing.assert_close(negatives.x, expected)
+    assert_close(negatives.x, expected)
     plain.zero_grad()
     options = {"logit": "code", "weight": 0.5, "eps": 0.5, "steps": 2, "step_size": 0.1}
     by_hand(plain, labelled.x, y, negatives.x, y, **options).backward()
     pairs = zip(run.model.net.parameters(), plain.parameters(), strict=True)
     for new, old in pairs:
         expected = old - 0.1 * old.grad
-        torch.testing.assert_close(new, expected, rtol=1e-4, atol=1e-5)
+        assert_close(new, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_frozen_batch_norm_keeps_its_statistics_and_learns_its_scales():
@@ -246,7 +248,7 @@ def curriculum(options):
 
 
 def seen(*aurocs):
-    """Yield energies of one image and as many samples as give an AUROC, in tenths."""
+    """Yield energies with each AUROC, of one image and ten samples."""
     for value in aurocs:
         right = round(10 * value)
         samples = torch.tensor([1.0] * right + [-1.0] * (10 - right))

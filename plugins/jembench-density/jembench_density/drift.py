@@ -244,7 +244,7 @@ class ChainDrift(Metric):
 
 
 def reported(arrays: Arrays) -> list[int]:
-    """Return the places of a training's chain and of the longest among the steps."""
+    """Return the places of the training's length and of the longest."""
     times = arrays["times"].tolist()
     trained = times.index(int(arrays["trained"]))
     return sorted({trained, len(times) - 1})

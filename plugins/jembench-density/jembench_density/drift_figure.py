@@ -4,15 +4,20 @@ With ``chain-drift:at=5+10+20+50+100`` it is Figure 3 of the reproducibility rep
 al. (2020).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jembench import drawing
 from jembench.data.grid import sheet
-from jembench.report.figures.base import Arrays, Drawing, Planned, Result, rows_of
+from jembench.report.figures.base import Arrays, Drawing, Numbers, Planned, Result, rows_of
 from jembench.report.figures.images import draw_sheet
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _CURVES = {
     "energy": ("mean E(x) above that of test images", "nats"),
@@ -32,7 +37,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def drift(title: str, arrays: Arrays) -> Drawing:
-    """Draw a panel for each quantity, and a strip of images for each start."""
+    """Draw a panel per quantity, and a strip of images per start."""
     from matplotlib.ticker import NullLocator
 
     starts = [start for start in _STARTS if f"moved-{start}" in arrays]
@@ -72,13 +77,18 @@ def drift(title: str, arrays: Arrays) -> Drawing:
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xticks(places, texts)
     for axes, start in zip(panels[4:], starts, strict=True):
-        images = arrays[f"images-{start}"][:, :_CHAINS].swapaxes(0, 1)
-        chains, count, *shape = images.shape
-        picture_places = np.arange(chains * count).reshape(chains, count)
-        picture = sheet(images.reshape(-1, *shape), picture_places)
-        draw_sheet(axes, picture)
-        middles = np.arange(len(times)) + 0.5
-        axes.set_xticks(middles * picture.shape[1] / len(times), texts)
+        _draw_strip(axes, arrays[f"images-{start}"][:, :_CHAINS], texts)
         axes.set(title=_STARTS[start], xlabel="steps")
     drawing.legend_below(figure, panels[0], columns=4)
     return Drawing(figure, rows)
+
+
+def _draw_strip(axes: Axes, images: Numbers, texts: list[str]) -> None:
+    """Draw images (T, N, C, H, W) with a row per chain and a column per text."""
+    by_chain = images.swapaxes(0, 1)
+    chains, count, *shape = by_chain.shape
+    places = np.arange(chains * count).reshape(chains, count)
+    picture = sheet(by_chain.reshape(-1, *shape), places)
+    draw_sheet(axes, picture)
+    middles = np.arange(count) + 0.5
+    axes.set_xticks(middles * picture.shape[1] / count, texts)

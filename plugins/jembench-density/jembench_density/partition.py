@@ -255,7 +255,7 @@ def effective_sizes(forward: Array, reverse: Array) -> tuple[float, float]:
 
 
 def not_converged(forward: Array, reverse: Array, least: int) -> str:
-    """Return why the bounds of estimates (B,) have not converged; empty if they have.
+    """Return why the bounds of estimates (B,) have not converged, if so.
 
     By the delta method, the variance of a bound is 1 / ESS - 1 / B. It is too small where the
     largest weights were not drawn, so that a least ESS is required as well.

@@ -127,7 +127,7 @@ def known(data: Data | Planned) -> Truth:
 
 
 def all_cells(shape: tuple[int, int, int]) -> Tensor:
-    """Return each image of a shape with one or two numbers, uint8 (M, C, H, W).
+    """Return all images of a shape with one or two numbers.
 
     The last number changes fastest.
     """
@@ -139,7 +139,7 @@ def all_cells(shape: tuple[int, int, int]) -> Tensor:
 
 
 def _log_joint(truth: Truth, images: Tensor, data: DataSpec) -> Tensor:
-    """Return the true log p(x, k) of images (N, C, H, W): float64 (N, K), nats."""
+    """Return the true log p(x, k), float64 (N, K), in nats."""
     from jembench.data.pixels import to_float
 
     x = to_float(images.cpu(), data.bounds)
@@ -147,7 +147,7 @@ def _log_joint(truth: Truth, images: Tensor, data: DataSpec) -> Tensor:
 
 
 def _of_cells(arrays: Arrays) -> dict[str, Value]:
-    """Return the sums over all cells; none for images of more than two numbers."""
+    """Return the sums over all cells, if there are cells."""
     import numpy as np
     from scipy.special import xlogy
 

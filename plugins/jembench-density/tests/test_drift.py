@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 from fake_evaluation import FakeDataset, FakeEvaluation, random_images
+from numpy.testing import assert_allclose
 from scipy.linalg import sqrtm
 from scipy.spatial.distance import cdist
+from torch import Generator
 
 from jembench.data.pixels import to_float, to_uint8
 from jembench.errors import NotApplicable, SpecError
@@ -20,7 +22,7 @@ RATE = 0.02
 
 
 class Quadratic:
-    """E(x) = sum x^2 / 2, on which a step without noise multiplies x by 1 - RATE."""
+    """An energy on which a step multiplies x by 1 - RATE."""
 
     chains = "marginal"
 
@@ -34,7 +36,7 @@ def evaluation():
     test = random_images(40, 2)
     langevin = Langevin(steps=4, step_size=RATE, noise=0.0)
     sampler = PersistentChains(FakeEvaluation().spec, langevin, buffer_size=30, reinit=0.0)
-    sampler.init(1, generator=torch.Generator().manual_seed(3))
+    sampler.init(1, generator=Generator().manual_seed(3))
     energies = Quadratic().energy(to_float(test, (-1, 1)))
     splits = {"train": Split(train, None), "test": Split(test, None)}
     made = FakeEvaluation(model=Quadratic(), sampler=sampler, test_energies=energies)
@@ -65,7 +67,7 @@ def test_every_value_of_a_contracting_chain(evaluation):
             begin = measurement.arrays["energy-noise"][0]
             measured = measurement.arrays["energy-noise"][3]
             contracted = begin * (1 - RATE) ** 60
-            np.testing.assert_allclose(measured, contracted, rtol=1e-4)
+            assert_allclose(measured, contracted, rtol=1e-4)
             continue
         for place, steps in enumerate((0, 4, 10, 30)):
             at = x * (1 - RATE) ** steps
@@ -77,7 +79,7 @@ def test_every_value_of_a_contracting_chain(evaluation):
             for quantity, values in expected.items():
                 got = measurement.arrays[f"{quantity}-{start}"][place]
                 values = np.sort(values)
-                np.testing.assert_allclose(np.sort(got), values, atol=1e-5)
+                assert_allclose(np.sort(got), values, atol=1e-5)
             fid = frechet((shown[:, :8] + 1) / 2, (train[:, :8] + 1) / 2)
             assert measurement.arrays[f"fid-{start}"][place] == pytest.approx(fid, abs=1e-6)
         energy = at.square().flatten(1).sum(1) / 2
@@ -103,7 +105,7 @@ def test_chains_do_not_depend_on_batches_and_leave_the_buffer_alone(evaluation, 
     ends = {name.rpartition("-")[2] for name in measurement.arrays}
     assert ends == {"times", "trained", "test", "buffer"}
     for name, values in measurement.arrays.items():
-        np.testing.assert_allclose(again.arrays[name], values, atol=1e-5)
+        assert_allclose(again.arrays[name], values, atol=1e-5)
     assert measurement.arrays["times"].tolist() == [0, 1, 4, 5]
     assert torch.equal(evaluation.sampler.kept().x, before)
 

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from scipy import stats
 from sklearn.model_selection import GridSearchCV, LeaveOneOut
 from sklearn.neighbors import KernelDensity as Reference
+from torch import Generator
 
 from jembench.interfaces import DataSpec
 from jembench.plugin import SpecError
@@ -16,7 +18,7 @@ LINE = DataSpec(name="line", shape=(1, 1, 1), num_classes=3)
 
 
 def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
+    return Generator().manual_seed(seed)
 
 
 def fitted(data, x):
@@ -28,7 +30,7 @@ def fitted(data, x):
 
 @pytest.fixture(scope="module")
 def inner():
-    """Fit images so far from the bounds that no kernel is cut off."""
+    """Fit images far from the bounds, which cut off no kernel."""
     images = 0.1 * torch.randn(200, 2, generator=seeded())
     return fitted(PLANE, images)
 
@@ -39,7 +41,7 @@ def test_far_from_the_bounds_it_is_that_of_scikit_learn_with_its_bandwidth(inner
     x = 0.2 * torch.randn(50, 2, 1, 1, generator=seeded(2))
     reference = Reference(bandwidth=h).fit(images)
     expected = reference.score_samples(x.flatten(1))
-    np.testing.assert_allclose(inner.log_prob(x), expected, atol=1e-4)
+    assert_allclose(inner.log_prob(x), expected, atol=1e-4)
     near = [h * factor for factor in (0.9, 0.97, 1, 1.03, 1.1)]
     search = GridSearchCV(Reference(), {"bandwidth": near}, cv=LeaveOneOut())
     assert search.fit(images).best_params_["bandwidth"] == h
@@ -56,7 +58,7 @@ def test_at_the_bounds_kernels_are_truncated_normal_distributions_and_samples_ex
     densities = [kernel.pdf(at) for kernel in kernels]
     expected = np.log(np.mean(densities, axis=0))
     measured = model.log_prob(x.view(-1, 1, 1, 1))
-    np.testing.assert_allclose(measured, expected, atol=1e-5)
+    assert_allclose(measured, expected, atol=1e-5)
     drawn = model.sample(2000, generator=seeded(3)).flatten().numpy()
     assert np.abs(drawn).max() <= 1
 

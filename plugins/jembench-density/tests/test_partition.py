@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 from fake_evaluation import FakeEvaluation
+from numpy.testing import assert_allclose
 from scipy.special import logsumexp
 from scipy.stats import kstest, norm, truncnorm
+from torch import Generator
 
 from jembench.data.dequantisation import bits_per_dim
 from jembench.data.pixels import to_uint8
@@ -24,7 +26,7 @@ LOG_Z = -2 * math.log(TRUNCATED.pdf(MEAN))  # E(MEAN) is 0, so that p(MEAN) is 1
 
 
 class Gaussian:
-    """A Gaussian that the walls of the box cut off, with exact samples."""
+    """A Gaussian cut off by a box, with exact samples."""
 
     def energy(self, x, y=None):
         scaled = (x - MEAN) / SCALE
@@ -50,7 +52,7 @@ class Banana:
 
 
 def of_plane(model, **options):
-    generator = torch.Generator().manual_seed(5)
+    generator = Generator().manual_seed(5)
     x = UniformStart(PLANE).draw(300, None, generator)
     images = to_uint8(x, PLANE.bounds)
     sets = {"test": images}
@@ -96,14 +98,14 @@ def test_an_integral_by_quadrature_from_samples_of_chains(monkeypatch):
     again = metric.compute(of_plane(Banana()))
     for way in ("forward", "reverse"):
         expected = measurement.arrays[way]
-        np.testing.assert_allclose(again.arrays[way], expected, atol=1e-4)
+        assert_allclose(again.arrays[way], expected, atol=1e-4)
 
 
 def test_the_integral_of_a_mixture_on_64_pixels():
     shape = (1, 8, 8)
     data = DataSpec(name="mixture", shape=shape, num_classes=0)
     scale = 0.5
-    generator = torch.Generator().manual_seed(0)
+    generator = Generator().manual_seed(0)
     signs = torch.randn(3, 64, generator=generator).sign()
     means = torch.linspace(-0.3, 0.3, 3)[:, None] * signs
     above = norm.cdf((1 - means) / scale)
@@ -129,7 +131,7 @@ def test_the_integral_of_a_mixture_on_64_pixels():
             x = truncnorm.rvs(low, high, centre, scale, random_state=rng)
             return torch.from_numpy(x).float().view(n, 1, 8, 8)
 
-    generator = torch.Generator().manual_seed(5)
+    generator = Generator().manual_seed(5)
     x = UniformStart(data).draw(100, None, generator)
     model = Mixture()
     evaluation = FakeEvaluation(model=model, spec=data, test_energies=model.energy(x))
@@ -172,7 +174,7 @@ def test_bounds_of_few_effective_chains_have_not_converged_even_if_they_agree(wa
 
 
 def test_a_mode_that_chains_from_noise_miss_is_seen_from_test_images():
-    """Nine tenths of the mass lie in a well that no chain finds, nor the samples."""
+    """A well with nine tenths of the mass escapes chains and samples."""
 
     class Well:
         def energy(self, x, y=None):
@@ -186,7 +188,7 @@ def test_a_mode_that_chains_from_noise_miss_is_seen_from_test_images():
 
     shape = (1, 1, 4)
     data = DataSpec(name="well", shape=shape, num_classes=0)
-    generator = torch.Generator().manual_seed(0)
+    generator = Generator().manual_seed(0)
     draws = torch.randn(300, 1, 1, 4, generator=generator)
     broad = to_uint8(0.3 * draws - 0.2, data.bounds)
     narrow = to_uint8(0.01 * draws + 0.8, data.bounds)
@@ -202,7 +204,7 @@ def test_a_mode_that_chains_from_noise_miss_is_seen_from_test_images():
 
 
 def test_of_100_simulations_at_least_95_intervals_cover_log_z(monkeypatch):
-    generator = torch.Generator().manual_seed(1)
+    generator = Generator().manual_seed(1)
     metric = LogZ(chains=50, resamples=300)
     evaluation = of_plane(Gaussian())
     energy = grad_energy(Gaussian())
@@ -230,7 +232,7 @@ def test_of_100_simulations_at_least_95_intervals_cover_log_z(monkeypatch):
 
 @pytest.mark.parametrize("leapfrog", [1, 4])
 def test_transitions_keep_the_density_up_to_the_walls(leapfrog):
-    generator = torch.Generator().manual_seed(2)
+    generator = Generator().manual_seed(2)
     energy = grad_energy(Gaussian())
     path = Annealing(energy, PLANE.bounds, temperatures=15, leapfrog=leapfrog)
     path.steps[:] = 0.9
@@ -259,5 +261,5 @@ def test_paths_are_reflected_as_often_as_they_hit_a_wall():
     from_low = (measurement - low).abs()
     from_high = (measurement - high).abs()
     inside = (from_low > 1e-9) & (from_high > 1e-9)
-    np.testing.assert_allclose(measurement, place, atol=1e-12)
+    assert_allclose(measurement, place, atol=1e-12)
     assert torch.equal(momentum[inside], speed[inside])

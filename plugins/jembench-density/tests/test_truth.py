@@ -18,8 +18,9 @@ TEST = LEVELS.view(-1, 2, 1, 1)
 
 
 class Gaussian:
-    """An energy and a density of one mode, up to rounding of its tails normalised within the
-    bounds.
+    """An energy and a density of one mode.
+
+    Up to rounding of its tails it is normalised within the bounds.
     """
 
     shares = (1.0,)
@@ -38,7 +39,7 @@ class Gaussian:
 
 
 class Exact:
-    """The energy of a toy, up to a constant, and its test images as samples."""
+    """The energy of a toy, with test images as samples."""
 
     def __init__(self, dataset):
         self.truth = dataset.truth

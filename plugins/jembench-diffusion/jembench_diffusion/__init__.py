@@ -45,6 +45,5 @@ def diffusion(
             f"neither may exceed the timesteps, {timesteps}."
         )
     made = DiffusionDensity if weighting == "bound" else DiffusionClassifier
-    return made(
-        data, build(net, data, timesteps), timesteps, schedule, evaluations, sampling_steps, eta
-    )
+    network = build(net, data, timesteps)
+    return made(data, network, timesteps, schedule, evaluations, sampling_steps, eta)

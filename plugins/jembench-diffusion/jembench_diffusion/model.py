@@ -39,20 +39,21 @@ def log_noise_to_signal(schedule: str, timesteps: int) -> Float[Tensor, " T"]:
     if schedule == "log-snr":
         return torch.linspace(-7, 6, timesteps, dtype=torch.float64)
     if schedule == "linear":
-        betas = torch.linspace(1e-4, 0.02, timesteps, dtype=torch.float64) * (1000 / timesteps)
+        betas = torch.linspace(1e-4, 0.02, timesteps, dtype=torch.float64)
+        betas = betas * (1000 / timesteps)
     else:
-        angles = (
-            (torch.linspace(0, 1, timesteps + 1, dtype=torch.float64) + 0.008)
-            / 1.008
-            * (math.pi / 2)
-        )
-        betas = 1 - angles.cos().square()[1:] / angles.cos().square()[:-1]
+        places = torch.linspace(0, 1, timesteps + 1, dtype=torch.float64)
+        angles = (places + 0.008) / 1.008 * (math.pi / 2)
+        squared = angles.cos().square()
+        betas = 1 - squared[1:] / squared[:-1]
     signal = (1 - betas.clamp(max=0.999)).cumprod(0)
     return ((1 - signal) / signal).log()
 
 
 class DiffusionClassifier(nn.Module):
-    """A network that predicts noise, trained on its mean squared error, with logits -mean_t e_t(y).
+    """A network that predicts noise, trained on its mean squared error.
+
+    Its logits are -mean_t e_t(y).
 
     Li et al. (2023), arXiv:2303.16203. The M pairs of t and eps are the same for all classes and
     images, with t drawn from M equal parts of 0 .. T-1, so that logits are deterministic.
@@ -91,13 +92,11 @@ class DiffusionClassifier(nn.Module):
         self.sampling_steps = sampling_steps
         self.eta = eta
         gamma = log_noise_to_signal(schedule, timesteps)
-        weight = torch.cat([torch.full((1,), 0.5, dtype=gamma.dtype), gamma.diff().expm1() / 2])
-        constants = {
-            "alpha": gamma.neg().sigmoid().sqrt(),
-            "sigma": gamma.sigmoid().sqrt(),
-            "weight": weight,
-        }
-        for name, values in constants.items():
+        first = torch.full((1,), 0.5, dtype=gamma.dtype)
+        weight = torch.cat([first, gamma.diff().expm1() / 2])
+        alpha = gamma.neg().sigmoid().sqrt()
+        sigma = gamma.sigmoid().sqrt()
+        for name, values in (("alpha", alpha), ("sigma", sigma), ("weight", weight)):
             self.register_buffer(name, values.float(), persistent=False)
 
     def predict(self, x: Tensor, t: Int[Tensor, " B"], y: Int[Tensor, " B"]) -> Tensor:
@@ -108,7 +107,9 @@ class DiffusionClassifier(nn.Module):
 
     def noised(self, x: Tensor, t: Int[Tensor, " B"], noise: Tensor) -> Tensor:
         """Return x_t."""
-        return self.alpha[t][:, None, None, None] * x + self.sigma[t][:, None, None, None] * noise
+        alpha = self.alpha[t][:, None, None, None]
+        sigma = self.sigma[t][:, None, None, None]
+        return alpha * x + sigma * noise
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return the mean squared error of the predicted noise at random t.
@@ -116,45 +117,51 @@ class DiffusionClassifier(nn.Module):
         Ho et al. (2020), equation 14.
         """
         x, y = batch.x_labelled, batch.y_labelled
-        t = torch.randint(self.timesteps, (len(x),), device=x.device)
+        size = (len(x),)
+        t = torch.randint(self.timesteps, size, device=x.device)
         noise = torch.randn_like(x)
-        error = (self.predict(self.noised(x, t, noise), t, y) - noise).square().mean()
+        predicted = self.predict(self.noised(x, t, noise), t, y)
+        error = (predicted - noise).square().mean()
         return Loss(error, {"error": error.detach()})
 
     def errors(self, x: Float[Tensor, "B C H W"]) -> Iterator[tuple[int, Float[Tensor, "B K"]]]:
         """Yield t and e_t of every class, M times."""
         generator = seeds.generator(0, "diffusion/evaluations")
-        offsets = torch.rand(self.evaluations, generator=generator, device="cpu").tolist()
-        y = torch.arange(self.data.num_classes, device=x.device).repeat(len(x))
-        for part, offset in enumerate(offsets):
-            place = min(
-                int((part + offset) * self.timesteps / self.evaluations), self.timesteps - 1
-            )
+        offsets = torch.rand(self.evaluations, generator=generator, device="cpu")
+        classes = self.data.num_classes
+        y = torch.arange(classes, device=x.device).repeat(len(x))
+        for part, offset in enumerate(offsets.tolist()):
+            # one time in each of M equal parts
+            place = int((part + offset) * self.timesteps / self.evaluations)
+            place = min(place, self.timesteps - 1)
             noise = torch.randn(self.data.shape, generator=generator, device="cpu").to(x)
             t = torch.full((len(x),), place, device=x.device)
-            noisy = self.noised(x, t, noise).repeat_interleave(self.data.num_classes, dim=0)
-            predicted = self.predict(noisy, t.repeat_interleave(self.data.num_classes), y)
-            yield place, (predicted - noise).flatten(1).square().sum(dim=1).view(len(x), -1)
+            noisy = self.noised(x, t, noise).repeat_interleave(classes, dim=0)
+            predicted = self.predict(noisy, t.repeat_interleave(classes), y)
+            squared = (predicted - noise).flatten(1).square()
+            yield place, squared.sum(dim=1).view(len(x), -1)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return minus the mean squared error of every class."""
-        logits: Tensor = -sum(error for _, error in self.errors(x)) / self.evaluations
+        total = sum(error for _, error in self.errors(x))
+        logits: Tensor = -total / self.evaluations
         return logits
 
     def sample(
         self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator
     ) -> Float[Tensor, "N C H W"]:
-        """Draw n images of the classes y, or of random ones, on the generator's device."""
+        """Draw n images of the classes y, or of random ones."""
         if y is None:
-            y = torch.randint(
-                self.data.num_classes, (n,), generator=generator, device=generator.device
-            )
+            size = (n,)
+            classes = self.data.num_classes
+            y = torch.randint(classes, size, generator=generator, device=generator.device)
         return self.draw(y, generator)
 
     @torch.no_grad()
     def draw(self, y: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
         """Draw an image of each of the classes y, within the bounds."""
-        return torch.cat([self._denoised(part, generator) for part in y.split(_SAMPLES_PER_PASS)])
+        passes = y.split(_SAMPLES_PER_PASS)
+        return torch.cat([self._denoised(part, generator) for part in passes])
 
     def _denoised(self, y: Tensor, generator: Generator) -> Tensor:
         """Return images of the classes y, with x_0 clamped to the bounds.
@@ -164,22 +171,23 @@ class DiffusionClassifier(nn.Module):
         shape = (len(y), *self.data.shape)
         device = generator.device
         x = torch.randn(shape, generator=generator, device=device)
-        times = torch.linspace(self.timesteps - 1, 0, self.sampling_steps).round().long().tolist()
+        low, high = self.data.bounds
+        last = self.timesteps - 1
+        times = torch.linspace(last, 0, self.sampling_steps).round().long().tolist()
         pairs = zip(times, [*times[1:], None], strict=True)
         for t, s in pairs:
-            noise = self.predict(x, torch.full((len(y),), t, device=device), y)
-            clean = ((x - self.sigma[t] * noise) / self.alpha[t]).clamp(*self.data.bounds)
+            at = torch.full((len(y),), t, device=device)
+            noise = self.predict(x, at, y)
+            clean = ((x - self.sigma[t] * noise) / self.alpha[t]).clamp(low, high)
             if s is None:
                 return clean
             noise = (x - self.alpha[t] * clean) / self.sigma[t]
             ratio = (self.alpha[t] / self.alpha[s]).square()
-            variance = self.eta**2 * (self.sigma[s] / self.sigma[t]).square() * (1 - ratio)
+            smaller = (self.sigma[s] / self.sigma[t]).square()
+            variance = self.eta**2 * smaller * (1 - ratio)
             fresh = torch.randn(shape, generator=generator, device=device)
-            x = (
-                self.alpha[s] * clean
-                + (self.sigma[s].square() - variance).sqrt() * noise
-                + variance.sqrt() * fresh
-            )
+            kept = (self.sigma[s].square() - variance).sqrt()
+            x = self.alpha[s] * clean + kept * noise + variance.sqrt() * fresh
         raise AssertionError("there is a last step")
 
 
@@ -196,16 +204,13 @@ class DiffusionDensity(densities.ByBayes, DiffusionClassifier):
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return the bound of log p(x|y) of every class, in nats."""
         scale = self.timesteps / self.evaluations
-        error: Tensor = sum(
-            (scale * self.weight[t] * e for t, e in self.errors(x)),
-            torch.zeros((), device=x.device),
-        )
+        error = torch.zeros((), device=x.device)
+        for t, error_at in self.errors(x):
+            error = error + scale * self.weight[t] * error_at
         alpha = self.alpha[-1]
         sigma = self.sigma[-1]
-        to_prior = (sigma.square() + (alpha * x).square() - 1 - 2 * sigma.log()).flatten(1).sum(
-            dim=1
-        ) / 2
-        decoder = self.data.dimensions * (
-            math.log(2 * math.pi) / 2 + (self.sigma[0] / self.alpha[0]).log()
-        )
+        squared = sigma.square() + (alpha * x).square()
+        to_prior = (squared - 1 - 2 * sigma.log()).flatten(1).sum(dim=1) / 2
+        log_width = (self.sigma[0] / self.alpha[0]).log()
+        decoder = self.data.dimensions * (math.log(2 * math.pi) / 2 + log_width)
         return -(error + to_prior[:, None] + decoder)

@@ -32,7 +32,8 @@ def build(text: str, data: DataSpec, timesteps: int) -> nn.Module:
         width = int(match[2])
         if kind == "mlp":
             return Perceptron(data, width, timesteps)
-        if width % _GROUPS or any(size % 4 for size in data.shape[1:]):
+        is_divisible = all(size % 4 == 0 for size in data.shape[1:])
+        if width % _GROUPS or not is_divisible:
             raise SpecError(
                 f"{text} for images of {data.name} cannot be built: the width must be a multiple "
                 f"of {_GROUPS}, and height and width of the images of 4. Write mlp-256, which "
@@ -59,30 +60,37 @@ class Condition(nn.Module):
         super().__init__()
         self.size = size
         self.scale = 1000 / timesteps
-        self.time = nn.Sequential(nn.Linear(size, size), nn.SiLU(), nn.Linear(size, size))
+        first = nn.Linear(size, size)
+        self.time = nn.Sequential(first, nn.SiLU(), nn.Linear(size, size))
         self.classes = nn.Embedding(data.num_classes, size)
 
     def forward(self, t: Tensor, y: Tensor) -> Tensor:
         half = self.size // 2
-        rates = torch.exp(-math.log(10_000) / half * torch.arange(half, device=t.device))
+        places = torch.arange(half, device=t.device)
+        rates = torch.exp(-math.log(10_000) / half * places)
         angles = self.scale * t[:, None] * rates
-        waves = F.pad(torch.cat([angles.sin(), angles.cos()], dim=1), (0, self.size - 2 * half))
+        waves = torch.cat([angles.sin(), angles.cos()], dim=1)
+        waves = F.pad(waves, (0, self.size - 2 * half))
         return F.silu(self.time(waves) + self.classes(y))
 
 
 class Perceptron(nn.Module):
-    """Three residual layers on all pixels, each scaled and shifted by the condition."""
+    """Three residual layers on all pixels, scaled and shifted by the condition."""
 
     def __init__(self, data: DataSpec, width: int, timesteps: int) -> None:
         super().__init__()
         self.condition = Condition(data, width, timesteps)
-        self.first, self.last = nn.Linear(data.dimensions, width), nn.Linear(width, data.dimensions)
+        self.first = nn.Linear(data.dimensions, width)
+        self.last = nn.Linear(width, data.dimensions)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
-        self.modulations = nn.ModuleList(nn.Linear(width, 2 * width) for _ in range(3))
-        self.layers = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, width), nn.SiLU(), _zero(nn.Linear(width, width)))
-            for _ in range(3)
-        )
+        self.modulations = nn.ModuleList()
+        for _ in range(3):
+            self.modulations.append(nn.Linear(width, 2 * width))
+        self.layers = nn.ModuleList()
+        for _ in range(3):
+            inner = nn.Linear(width, width)
+            layer = nn.Sequential(inner, nn.SiLU(), _zero(nn.Linear(width, width)))
+            self.layers.append(layer)
 
     def forward(self, x: Tensor, t: Tensor, y: Tensor) -> Tensor:
         condition = self.condition(t, y)
@@ -103,26 +111,26 @@ class Block(nn.Module):
 
     def __init__(self, inside: int, outside: int, condition: int) -> None:
         super().__init__()
-        self.norm1, self.conv1 = (
-            nn.GroupNorm(_GROUPS, inside),
-            nn.Conv2d(inside, outside, 3, padding=1),
-        )
-        self.norm2, self.conv2 = (
-            nn.GroupNorm(_GROUPS, outside),
-            _zero(nn.Conv2d(outside, outside, 3, padding=1)),
-        )
+        self.norm1 = nn.GroupNorm(_GROUPS, inside)
+        self.conv1 = nn.Conv2d(inside, outside, 3, padding=1)
+        self.norm2 = nn.GroupNorm(_GROUPS, outside)
+        self.conv2 = _zero(nn.Conv2d(outside, outside, 3, padding=1))
         self.modulation = nn.Linear(condition, 2 * outside)
-        self.shortcut = nn.Conv2d(inside, outside, 1) if inside != outside else nn.Identity()
+        self.shortcut: nn.Module = nn.Identity()
+        if inside != outside:
+            self.shortcut = nn.Conv2d(inside, outside, 1)
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
-        scale, shift = self.modulation(condition)[:, :, None, None].chunk(2, dim=1)
-        hidden = self.norm2(self.conv1(F.silu(self.norm1(x)))) * (1 + scale) + shift
+        modulation = self.modulation(condition)[:, :, None, None]
+        scale, shift = modulation.chunk(2, dim=1)
+        hidden = self.conv1(F.silu(self.norm1(x)))
+        hidden = self.norm2(hidden) * (1 + scale) + shift
         out: Tensor = self.shortcut(x) + self.conv2(F.silu(hidden))
         return out
 
 
 class UNet(nn.Module):
-    """A U-Net without attention: two blocks at three scales of w, 2w and 2w channels."""
+    """A U-Net without attention, with two blocks at each of three scales."""
 
     def __init__(self, data: DataSpec, width: int, timesteps: int) -> None:
         super().__init__()
@@ -133,31 +141,34 @@ class UNet(nn.Module):
         pairs = list(zip((width, *channels), channels, strict=False))
         self.down = nn.ModuleList(Block(inside, outside, size) for inside, outside in pairs)
         self.middle = Block(channels[-1], channels[-1], size)
-        self.up = nn.ModuleList(
-            Block(2 * outside, inside, size) for inside, outside in reversed(pairs)
-        )
-        self.last = nn.Sequential(
-            nn.GroupNorm(_GROUPS, width), nn.SiLU(), nn.Conv2d(width, data.shape[0], 3, padding=1)
-        )
+        self.up = nn.ModuleList()
+        for inside, outside in reversed(pairs):
+            self.up.append(Block(2 * outside, inside, size))
+        norm = nn.GroupNorm(_GROUPS, width)
+        last = nn.Conv2d(width, data.shape[0], 3, padding=1)
+        self.last = nn.Sequential(norm, nn.SiLU(), last)
 
     def forward(self, x: Tensor, t: Tensor, y: Tensor) -> Tensor:
         condition = self.condition(t, y)
         hidden = self.first(x)
         kept = []
         for level, block in enumerate(self.down):
-            hidden = block(hidden if level == 0 else F.avg_pool2d(hidden, 2), condition)
+            if level:
+                hidden = F.avg_pool2d(hidden, 2)
+            hidden = block(hidden, condition)
             kept.append(hidden)
         hidden = self.middle(hidden, condition)
         for level, block in enumerate(self.up):
             if level:
                 hidden = F.interpolate(hidden, scale_factor=2.0)
-            hidden = block(torch.cat([hidden, kept.pop()], dim=1), condition)
+            both = torch.cat([hidden, kept.pop()], dim=1)
+            hidden = block(both, condition)
         noise: Tensor = self.last(hidden)
         return noise
 
 
 def _zero(layer: nn.Module) -> nn.Module:
-    """Set a layer to zero, so that its residual block begins as the identity."""
+    """Set a layer to zero, so that its block begins as the identity."""
     for weight in layer.parameters():
         nn.init.zeros_(weight)
     return layer

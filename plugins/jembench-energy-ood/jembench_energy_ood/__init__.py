@@ -40,4 +40,5 @@ def energy_finetuned(
     """
     from jembench_energy_ood.model import EnergyFinetuned, Margins
 
-    return EnergyFinetuned(net, Margins(m_in, m_out, quantile_in, quantile_out), weight=weight)
+    margins = Margins(m_in, m_out, quantile_in, quantile_out)
+    return EnergyFinetuned(net, margins, weight=weight)

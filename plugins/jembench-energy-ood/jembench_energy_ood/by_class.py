@@ -38,7 +38,7 @@ class ClassOffset(Metric):
     reads: ClassVar[frozenset[Quantity]] = frozenset({"logits", "energy"})
 
     def arrays(self, evaluation: Evaluation) -> Arrays:
-        """Return log p(x) in nats and the predicted class of each test image (N,)."""
+        """Return log p(x) in nats and the predicted classes of test images."""
         return {"log-px": log_px(evaluation), "predicted": classified(evaluation)["predicted"]}
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
@@ -49,11 +49,12 @@ class ClassOffset(Metric):
         def eta_squared(drawn: Indices) -> Array:
             return variance_between(scores[drawn], classes[drawn])
 
-        return {self.name: Estimate(Resampling(eta_squared, (len(scores),), (0.0, 1.0)))}
+        share = Resampling(eta_squared, (len(scores),), (0.0, 1.0))
+        return {self.name: Estimate(share)}
 
 
 class GivenClass(NamedTuple):
-    """Log p(x) minus the mean log p(x) of held-out images of the same predicted class.
+    """Log p(x) minus its mean over held-out images of the predicted class.
 
     A :class:`~jembench.interfaces.metrics.FittedScore`. A class that is predicted for no held-out
     image has the mean of all of them.
@@ -64,34 +65,37 @@ class GivenClass(NamedTuple):
     reads: frozenset[Quantity] = frozenset({"logits", "energy"})
 
     def fit(self, evaluation: Evaluation, noise: float) -> tuple[GivenClass, dict[str, str | int]]:
-        """Return the score with the offsets of the model, and the parts of the protocol."""
+        """Return the score with the model's offsets, and parts of the protocol."""
         import torch
 
         images = held_out(evaluation)
-        energy, logits = (
-            evaluation.predictions.read(each, images, noise).cpu() for each in ("energy", "logits")
-        )
+        read = evaluation.predictions.read
+        energy = read("energy", images, noise).cpu()
+        logits = read("logits", images, noise).cpu()
         log_px = -energy.double()
         predicted = logits.argmax(dim=1)
-        offsets = torch.full(
-            (evaluation.data.spec.num_classes,), float(log_px.mean()), dtype=torch.float64
-        )
+        size = (evaluation.data.spec.num_classes,)
+        # a class without images has the mean of all
+        offsets = torch.full(size, float(log_px.mean()), dtype=torch.float64)
         offsets.scatter_reduce_(0, predicted, log_px, "mean", include_self=False)
-        return self._replace(offsets=offsets), {"fitted_on": images, "fitted_images": len(log_px)}
+        parts = {"fitted_on": images, "fitted_images": len(log_px)}
+        return self._replace(offsets=offsets), parts
 
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
         """Return the score of each image, float64 (N,)."""
-        return self.of(lambda quantity: evaluation.predictions.read(quantity, images, noise).cpu())
+        read = evaluation.predictions.read
+        return self.of(lambda quantity: read(quantity, images, noise).cpu())
 
     def of(self, read: Callable[[Quantity], Tensor]) -> Tensor:
-        """Return the score of each image, float64 (N,), from its energy and logits."""
+        """Return the score of each image, float64 (N,)."""
         assert self.offsets is not None, "fit comes first"
         predicted = read("logits").argmax(dim=1)
-        return -read("energy").double() - self.offsets.to(predicted.device)[predicted]
+        offsets = self.offsets.to(predicted.device)
+        return -read("energy").double() - offsets[predicted]
 
 
 def held_out(evaluation: Evaluation) -> Literal["validation", "train"]:
-    """Return the part that a score is fitted on: ``train`` without validation images."""
+    """Return the part that a score is fitted on: validation, else ``train``."""
     try:
         evaluation.data.part("validation")
     except NotApplicable:
@@ -100,7 +104,7 @@ def held_out(evaluation: Evaluation) -> Literal["validation", "train"]:
 
 
 def log_px_given_class() -> GivenClass:
-    """Log p(x) minus its mean over held-out images of the same predicted class.
+    """Log p(x) minus its mean over held-out images of the predicted class.
 
     They are validation images, or training images where none are held out.
     """

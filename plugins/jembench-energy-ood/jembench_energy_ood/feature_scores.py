@@ -39,7 +39,7 @@ Function = Callable[[LastLayer, "Tensor"], "Tensor"]
 
 
 class FeatureScore(NamedTuple):
-    """A fitted score that is a function of the features and the last layer."""
+    """A score of features and the last layer."""
 
     function: Function | None = None  # None: not fitted
     # of training images: features, labels
@@ -72,7 +72,7 @@ class FeatureScore(NamedTuple):
 
 
 def features_of(evaluation: Evaluation, images: str, noise: float) -> tuple[LastLayer, Tensor]:
-    """Return a model's last layer and the features of images, float64 (N, D) on the CPU.
+    """Return a model's last layer and the features of images, float64 (N, D).
 
     Raises:
         NotApplicable: if the logits are not the output of a linear layer.
@@ -93,24 +93,22 @@ def features_of(evaluation: Evaluation, images: str, noise: float) -> tuple[Last
             return layer_and_input(evaluation.model, x if noise else to_float(x, data.bounds))
 
         with torch.no_grad():
-            passes = predictions.in_parts(one_pass, len(pixels), evaluation.device, data.shape)
+            device = evaluation.device
+            passes = predictions.in_parts(one_pass, len(pixels), device, data.shape)
             layer = passes[0][0]
             features = torch.cat([features for _, features in passes])
             bias = layer(torch.zeros_like(features[:1]))[0]  # which the layer may lack
-        return {
-            "weight": layer.weight.detach().cpu(),
-            "bias": bias.cpu(),
-            "features": features.cpu(),
-        }
+            weight = layer.weight.detach().cpu()
+            return {"weight": weight, "bias": bias.cpu(), "features": features.cpu()}
 
-    kept = evaluation.services.remembered(
-        f"last-layer-{content_hash(pixels)}-noise={noise:g}", compute
-    )
-    return LastLayer(kept["weight"].double(), kept["bias"].double()), kept["features"].double()
+    name = f"last-layer-{content_hash(pixels)}-noise={noise:g}"
+    kept = evaluation.services.remembered(name, compute)
+    weight, bias, features = (kept[key].double() for key in ("weight", "bias", "features"))
+    return LastLayer(weight, bias), features
 
 
 def layer_and_input(model: Any, x: Tensor) -> tuple[nn.Linear, Tensor]:
-    """Return the last linear layer, and its input (N, D) for images (N, C, H, W).
+    """Return the last linear layer, and its input (N, D) for images.
 
     Raises:
         NotApplicable: if there is none.
@@ -118,11 +116,12 @@ def layer_and_input(model: Any, x: Tensor) -> tuple[nn.Linear, Tensor]:
     import torch
     from torch.nn.modules.module import register_module_forward_hook
 
-    calls: list[tuple[nn.Module, tuple[Tensor, ...], Tensor]] = []
+    calls: list[tuple[nn.Module, tuple[Tensor, ...], Tensor]] = []  # module, inputs, output
     with register_module_forward_hook(lambda *call: calls.append(call)):
         logits = model.logits(x)
     for layer, inputs, output in calls:
-        if isinstance(layer, torch.nn.Linear) and (output is logits or torch.equal(output, logits)):
+        is_logits = output is logits or torch.equal(output, logits)
+        if isinstance(layer, torch.nn.Linear) and is_logits:
             return layer, inputs[0]
     raise NotApplicable(
         f"{type(model).__name__}.logits does not end with an nn.Linear layer, whose input it needs."
@@ -133,8 +132,9 @@ def layer_and_input(model: Any, x: Tensor) -> tuple[nn.Linear, Tensor]:
 
 
 def knn(*, k: Count = 50) -> FeatureScore:
-    """Minus the distance of the normalised features to those of the ``k``-th nearest training
-    image.
+    """Minus the distance of normalised features to the ``k``-th nearest.
+
+    Features of training images are compared.
 
     Sun et al. (2022), arXiv:2204.06507, section 3. The authors' code takes k = 50 on CIFAR-10 and
     200 on CIFAR-100, and squared distances, which rank images alike.
@@ -149,13 +149,17 @@ def knn(*, k: Count = 50) -> FeatureScore:
                 f"k of knn is {k:,}, and there are {len(train):,} training images. Choose a "
                 "smaller k."
             )
-        known = normalize(train)
-        return lambda layer, features: torch.cat(  # 200 MB of distances to 50,000 images at a time
-            [
-                -torch.cdist(part, known).kthvalue(k, dim=1).values
-                for part in torch.split(normalize(features), 500)
-            ]
-        )
+        normalised_train = normalize(train)
+
+        def score(layer: LastLayer, features: Tensor) -> Tensor:
+            nearness = []
+            # 200 MB of distances to 50,000 images at a time
+            for part in torch.split(normalize(features), 500):
+                distances = torch.cdist(part, normalised_train)
+                nearness.append(-distances.kthvalue(k, dim=1).values)
+            return torch.cat(nearness)
+
+        return score
 
     return FeatureScore(estimate=estimate)
 
@@ -176,7 +180,8 @@ def vim(*, dim: OptionalCount = None) -> FeatureScore:
         import torch
 
         size = train.shape[1]
-        principal = dim or (1000 if size >= 2048 else 512 if size > 512 else size // 2)
+        by_size = 1000 if size >= 2048 else 512 if size > 512 else size // 2
+        principal = dim or by_size
         if principal >= size:
             raise SpecError(
                 f"dim of vim is {principal:,}; it must be less than the number of features, "
@@ -184,17 +189,22 @@ def vim(*, dim: OptionalCount = None) -> FeatureScore:
             )
         origin: Tensor = -torch.linalg.pinv(layer.weight) @ layer.bias
         # the eigenvalues ascend
-        null: Tensor = torch.linalg.eigh((train - origin).T @ (train - origin)).eigenvectors[
-            :, : size - principal
-        ]
+        centred = train - origin
+        eigenvectors = torch.linalg.eigh(centred.T @ centred).eigenvectors
+        null: Tensor = eigenvectors[:, : size - principal]
 
         def residual(features: Tensor) -> Tensor:
-            return ((features - origin) @ null).square().sum(dim=1).sqrt()
+            in_null = (features - origin) @ null
+            return in_null.square().sum(dim=1).sqrt()
 
-        alpha = layer.logits(train).amax(dim=1).mean() / residual(train).mean()
-        return lambda layer, features: (
-            layer.logits(features).logsumexp(dim=1) - alpha * residual(features)
-        )
+        largest = layer.logits(train).amax(dim=1)
+        alpha = largest.mean() / residual(train).mean()
+
+        def score(layer: LastLayer, features: Tensor) -> Tensor:
+            density = layer.logits(features).logsumexp(dim=1)
+            return density - alpha * residual(features)
+
+        return score
 
     return FeatureScore(estimate=estimate)
 
@@ -213,15 +223,20 @@ def mahalanobis() -> FeatureScore:
 
         members = torch.nn.functional.one_hot(labels)
         members = members[:, members.any(dim=0)].double()  # of the classes that occur
-        means = (members.T @ train) / members.sum(dim=0)[:, None]
+        counts = members.sum(dim=0)[:, None]
+        means = (members.T @ train) / counts
         centred = train - members @ means
-        precision = torch.linalg.pinv(centred.T @ centred / len(train), hermitian=True)
+        covariance = centred.T @ centred / len(train)
+        precision = torch.linalg.pinv(covariance, hermitian=True)
 
-        return lambda layer, features: (
-            -torch.stack(
-                [((x @ precision) * x).sum(dim=1) for x in (features - mean for mean in means)]
-            ).amin(dim=0)
-        )
+        def score(layer: LastLayer, features: Tensor) -> Tensor:
+            distances = []
+            for mean in means:
+                x = features - mean
+                distances.append(((x @ precision) * x).sum(dim=1))
+            return -torch.stack(distances).amin(dim=0)
+
+        return score
 
     return FeatureScore(estimate=estimate)
 
@@ -236,7 +251,12 @@ def react(*, percentile: Percentile = 90.0) -> FeatureScore:
         import numpy as np
 
         highest = float(np.percentile(train.numpy(), percentile))
-        return lambda layer, features: layer.logits(features.clamp(max=highest)).logsumexp(dim=1)
+
+        def score(layer: LastLayer, features: Tensor) -> Tensor:
+            logits = layer.logits(features.clamp(max=highest))
+            return logits.logsumexp(dim=1)
+
+        return score
 
     return FeatureScore(estimate=estimate)
 
@@ -254,22 +274,21 @@ def ash(*, percentile: Percentile = 90.0) -> FeatureScore:
     """
 
     def score(layer: LastLayer, features: Tensor) -> Tensor:
+        import torch
+
         size = features.shape[1]
-        largest, places = features.topk(max(1, size - round(size * percentile / 100)), dim=1)
-        scale = (
-            (features.sum(dim=1, keepdim=True) / largest.sum(dim=1, keepdim=True))
-            .exp()
-            .nan_to_num()
-        )
-        return layer.logits(
-            features.new_zeros(features.shape).scatter(1, places, largest * scale)
-        ).logsumexp(dim=1)
+        kept = max(1, size - round(size * percentile / 100))
+        largest, places = features.topk(kept, dim=1)
+        share = features.sum(dim=1, keepdim=True) / largest.sum(dim=1, keepdim=True)
+        scale = share.exp().nan_to_num()
+        pruned = torch.zeros_like(features).scatter(1, places, largest * scale)
+        return layer.logits(pruned).logsumexp(dim=1)
 
     return FeatureScore(score)
 
 
 def kl_grad_norm() -> FeatureScore:
-    """GradNorm: the L1 norm of a gradient with respect to the last layer's weights.
+    """GradNorm: the L1 norm of the gradient of the last layer's weights.
 
     The gradient is that of KL(uniform || p(y|x)).
 
@@ -279,8 +298,8 @@ def kl_grad_norm() -> FeatureScore:
     """
 
     def score(layer: LastLayer, features: Tensor) -> Tensor:
-        return features.abs().sum(dim=1) * (
-            layer.logits(features).softmax(dim=1) - 1 / len(layer.bias)
-        ).abs().sum(dim=1)
+        p = layer.logits(features).softmax(dim=1)
+        distance = (p - 1 / len(layer.bias)).abs().sum(dim=1)
+        return features.abs().sum(dim=1) * distance
 
     return FeatureScore(score)

@@ -23,7 +23,7 @@ from jembench.parts import LogitModel, execution, marginal_energy
 
 
 class Margins(NamedTuple):
-    """The margins in nats; None: by the energies of the training images at the start."""
+    """The margins in nats; None: quantiles of training images' energies."""
 
     inside: float | None
     outside: float | None
@@ -32,7 +32,9 @@ class Margins(NamedTuple):
 
 
 class EnergyFinetuned(LogitModel):
-    """A classifier trained by cross-entropy and by squared hinge losses of E(x) = -logsumexp f(x).
+    """A classifier trained by cross-entropy and squared hinge losses of E(x).
+
+    E(x) = -logsumexp f(x).
 
     Args:
         net: (B, C, H, W) -> (B, K).
@@ -54,30 +56,31 @@ class EnergyFinetuned(LogitModel):
     def prepare(self, batches: Iterable[Float[Tensor, "B C H W"]]) -> None:
         """Set the margins by the energies of the training images."""
         inside, outside, *quantiles = self.rule
-        energies = torch.cat([self.energy(x) for x in batches]).double().cpu()
+        energies = torch.cat([self.energy(x) for x in batches])
+        energies = energies.double().cpu()
         measured = energies.quantile(energies.new_tensor(quantiles)).tolist()
-        given = [inside, outside]
-        self.margins.copy_(
-            torch.tensor(
-                [at if one is None else one for one, at in zip(given, measured, strict=True)]
-            )
-        )
+        margins = []
+        for margin, quantile in zip((inside, outside), measured, strict=True):
+            margins.append(quantile if margin is None else margin)
+        self.margins.copy_(torch.tensor(margins))
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the loss of images and outliers in one pass, as in the authors' code.
+        """Return the loss of images and outliers in one pass.
 
         Batch norm sees both together.
         """
         assert negatives is not None
         sizes = [len(batch.x_labelled), len(negatives.x)]
-        logits, outside = torch.split(
-            self.logits(torch.cat([batch.x_labelled, negatives.x])), sizes
-        )
-        energies = marginal_energy(logits), marginal_energy(outside)
-        hinge = F.relu(energies[0] - self.margins[0]).square().mean()
-        hinge = hinge + F.relu(self.margins[1] - energies[1]).square().mean()
+        together = self.logits(torch.cat([batch.x_labelled, negatives.x]))
+        logits, of_outliers = torch.split(together, sizes)
+        inside = marginal_energy(logits)
+        outside = marginal_energy(of_outliers)
+        m_in, m_out = self.margins
+        hinge = F.relu(inside - m_in).square().mean()
+        hinge = hinge + F.relu(m_out - outside).square().mean()
         cross_entropy = F.cross_entropy(execution.at_least_float32(logits), batch.y_labelled)
         parts = {"cross_entropy": cross_entropy, "hinge": hinge}
-        parts |= {"energy_data": energies[0].mean(), "energy_outliers": energies[1].mean()}
+        parts |= {"energy_data": inside.mean(), "energy_outliers": outside.mean()}
         total = cross_entropy + self.weight * hinge
-        return Loss(total, {name: part.detach() for name, part in parts.items()})
+        detached = {name: part.detach() for name, part in parts.items()}
+        return Loss(total, detached)

@@ -44,18 +44,15 @@ class Selective(ScoredClasses):
         """Score and classify the test images."""
         scorer, fitted = self.fitted(evaluation)
         logits, labels = labelled_logits(evaluation, "test", self.data_noise)
-        arrays = {
-            "score": self.scores_of(scorer, evaluation, "test", self.data_noise),
-            "correct": (logits.argmax(dim=1) == labels).numpy(),
-        }
-        parts = describe_test_images(len(labels), self.data_noise) | {
-            "coverage": self.coverage,
-            **fitted,
-        }
+        correct = logits.argmax(dim=1) == labels
+        score = self.scores_of(scorer, evaluation, "test", self.data_noise)
+        arrays = {"score": score, "correct": correct.numpy()}
+        parts = describe_test_images(len(labels), self.data_noise)
+        parts |= {"coverage": self.coverage, **fitted}
         return self.measurement(evaluation, arrays, parts=parts)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the areas, their excess over the optimum, and the risk at the coverage, in %."""
+        """Return the areas, their excess, and the risk at the coverage, in %."""
         ranks = ranks_of(arrays["score"])
         wrong = ~arrays["correct"].astype(bool)
         n = len(ranks)
@@ -64,14 +61,17 @@ class Selective(ScoredClasses):
             def percent(drawn: Indices) -> Array:
                 import numpy as np
 
-                found = np.array([value(curve(ranks[row], wrong[row])) for row in drawn])
-                return 100 * (
-                    found - [value(best_curve(wrong[row])) for row in drawn] if excess else found
-                )
+                values = []
+                for row in drawn:
+                    risk = value(curve(ranks[row], wrong[row]))
+                    least = value(best_curve(wrong[row])) if excess else 0.0
+                    values.append(risk - least)
+                return 100 * np.array(values)
 
-            return Estimate(Resampling(percent, (n,), (0.0, 100.0)), "%", "lower")
+            resampling = Resampling(percent, (n,), (0.0, 100.0))
+            return Estimate(resampling, "%", "lower")
 
-        risk = of(lambda found: found.selective_at(self.coverage))
+        risk = of(lambda risks: risks.selective_at(self.coverage))
         # images, each of which is an error or not
         trials = math.ceil(self.coverage * n)
         kept = risk.resampling._replace(trials=trials)
@@ -115,7 +115,7 @@ def _area(risk: Array, coverage: Array) -> float:
 
 
 def ranks_of(score: Array) -> Array:
-    """Return the rank of each score (N,), from 0 for the highest; equal scores share one."""
+    """Return the rank of each score (N,), 0 for the highest."""
     import numpy as np
 
     ranks: Array = np.unique(-score, return_inverse=True)[1]
@@ -123,15 +123,17 @@ def ranks_of(score: Array) -> Array:
 
 
 def curve(ranks: Array, wrong: Array) -> Curve:
-    """Return the curve of images that are withdrawn from the last rank on."""
+    """Return the curve of images withdrawn from the last rank on."""
     import numpy as np
 
     counts = np.bincount(ranks)
-    kept, errors = (sums[counts > 0].cumsum() for sums in (counts, np.bincount(ranks, wrong)))
+    occurs = counts > 0
+    kept = counts[occurs].cumsum()
+    errors = np.bincount(ranks, wrong)[occurs].cumsum()
     selective = errors / kept
-    return Curve(
-        np.r_[0, kept] / kept[-1], np.r_[selective[0], selective], np.r_[0, errors] / kept[-1]
-    )
+    coverage = np.r_[0, kept] / kept[-1]
+    generalised = np.r_[0, errors] / kept[-1]
+    return Curve(coverage, np.r_[selective[0], selective], generalised)
 
 
 def best_curve(wrong: Array) -> Curve:

@@ -16,9 +16,11 @@ _RISKS = ("selective", "generalised")
 
 def plan(results: list[Result]) -> Iterator[Planned]:
     """Plan the curves of all models for each score."""
-    for group in grouped(
-        results, lambda result: (result.place, result.protocol_without(("coverage",)))
-    ):
+
+    def shown_together(result: Result) -> tuple[Any, ...]:
+        return result.place, result.protocol_without(("coverage",))
+
+    for group in grouped(results, shown_together):
         yield figure_of(group, f"risk-coverage-{group[0].protocol['score']}", curves, group)
 
 
@@ -33,20 +35,21 @@ def curves(results: Sequence[Result]) -> Drawing:
     rows: list[dict[str, Any]] = []
     for index, result in enumerate(results):
         wrong = ~result.arrays["correct"].astype(bool)
-        found = curve(ranks_of(result.arrays["score"]), wrong)
+        risks = curve(ranks_of(result.arrays["score"]), wrong)
         best = best_curve(wrong)
         style = {**drawing.line(index, result.colour), "marker": ""}
         first = None if index else "errors withdrawn first"
         for axes, risk in zip(panels, _RISKS, strict=True):
-            axes.plot(found.coverage, 100 * getattr(found, risk), label=result.model, **style)
-            axes.plot(best.coverage, 100 * getattr(best, risk), label=first, **optimum)
-        columns = {
-            "coverage": found.coverage,
-            "selective_risk": found.selective,
-            "generalised_risk": found.generalised,
-        }
+            percent = 100 * getattr(risks, risk)
+            axes.plot(risks.coverage, percent, label=result.model, **style)
+            least = 100 * getattr(best, risk)
+            axes.plot(best.coverage, least, label=first, **optimum)
+        columns = {"coverage": risks.coverage}
+        for risk in _RISKS:
+            columns[f"{risk}_risk"] = getattr(risks, risk)
         rows += rows_of(columns, model=result.model)
     for axes, risk in zip(panels, _RISKS, strict=True):
-        axes.set(xlabel="coverage", ylabel=f"{risk} risk, %", xlim=(0, 1.01), ylim=(0, None))
+        axes.set(xlabel="coverage", xlim=(0, 1.01), ylim=(0, None))
+        axes.set_ylabel(f"{risk} risk, %")
     drawing.legend_below(figure, panels[0], columns=4)
     return Drawing(figure, rows)

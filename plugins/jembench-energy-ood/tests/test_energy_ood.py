@@ -5,7 +5,10 @@ is not.
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
+from torch import Generator
 from torch.nn import functional as F
+from torch.testing import assert_close
 
 from jembench.catalog import registry
 from jembench.experiment import recipe as recipes
@@ -15,7 +18,8 @@ from jembench.models.capabilities import capabilities
 from jembench.testing import check_model, parametrize
 from jembench.training.loop import Trainer
 
-DATA = DataSpec(name="toy", shape=(1, 8, 8), num_classes=4)
+SHAPE = (1, 8, 8)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=4)
 CPU = torch.device("cpu")
 
 
@@ -27,8 +31,8 @@ def make(options="", seed=0):
 
 
 def images(n, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(n, *DATA.shape, generator=generator) * 2 - 1
+    generator = Generator().manual_seed(seed)
+    return torch.rand(n, *SHAPE, generator=generator) * 2 - 1
 
 
 @parametrize(check_model("energy-finetuned:net=small-4"))
@@ -52,29 +56,33 @@ def test_the_loss_and_a_step_by_hand(norm):
     x = images(4)
     y = torch.tensor([0, 3, 1, 1])
     outliers = images(6, 1)
-    loss = model.train().training_loss(Batch(x, x, y), Negatives(outliers, None))
+    batch = Batch(x, x, y)
+    loss = model.train().training_loss(batch, Negatives(outliers, None))
 
     logits = again.train().net(torch.cat([x, outliers]))
     energy = -torch.logsumexp(logits, 1)
-    hinges = (F.relu(energy[:4] + 1.5) ** 2).mean() + (F.relu(1 - energy[4:]) ** 2).mean()
+    inside = F.relu(energy[:4] + 1.5) ** 2
+    outside = F.relu(1 - energy[4:]) ** 2
+    hinges = inside.mean() + outside.mean()
     total = F.cross_entropy(logits[:4], y) + 0.1 * hinges
-    torch.testing.assert_close(loss.total, total)
+    assert_close(loss.total, total)
     assert loss.energies is None
     assert float(loss.parts["hinge"]) > 0
-    for one, value in ((model, loss.total), (again, total)):
-        optimizer = torch.optim.SGD(one.parameters(), 0.01, momentum=0.9, nesterov=True)
+    for trained, value in ((model, loss.total), (again, total)):
+        optimizer = torch.optim.SGD(trained.parameters(), 0.01, momentum=0.9, nesterov=True)
         value.backward()
         optimizer.step()
     pairs = zip(model.parameters(), again.parameters(), strict=True)
-    for one, other in pairs:
-        torch.testing.assert_close(one, other)
+    for trained, same in pairs:
+        assert_close(trained, same)
 
 
 @pytest.mark.parametrize(
     ("given", "expected"), [("", (0.25, 0.75)), ("m_in=-25", (-25, 0.75)), ("m_out=-7", (0.25, -7))]
 )
 def test_margins_are_given_or_quantiles_of_the_energies_when_training_starts(given, expected):
-    train = Split((images(20) * 127 + 128).to(torch.uint8), torch.arange(20) % 4)
+    levels = (images(20) * 127 + 128).to(torch.uint8)
+    train = Split(levels, torch.arange(20) % 4)
     options = [
         "data.validation=4",
         "optimizer.average=0.5",
@@ -88,11 +96,12 @@ def test_margins_are_given_or_quantiles_of_the_energies_when_training_starts(giv
     trainer.prepare()
     seen, _ = trainer.batches.sources["marginal"]
     with torch.no_grad():
-        energies = -model.net(seen.float() / 127.5 - 1).logsumexp(1).numpy()
+        x = seen.float() / 127.5 - 1
+        energies = -model.net(x).logsumexp(1).numpy()
     quantiles = [np.quantile(energies, at) if 0 < at < 1 else at for at in expected]
     assert len(seen) == 16  # without the validation images
-    np.testing.assert_allclose(model.margins.numpy(), quantiles, rtol=1e-5)
-    torch.testing.assert_close(trainer.weights()["margins"], model.margins)
+    assert_allclose(model.margins.numpy(), quantiles, rtol=1e-5)
+    assert_close(trainer.weights()["margins"], model.margins)
     before = model.margins.clone()
     trainer.window(2)
     assert torch.equal(model.margins, before)

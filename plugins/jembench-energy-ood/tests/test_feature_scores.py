@@ -24,8 +24,9 @@ SCORES = [*FITTED, "ash:percentile=60", "kl-grad-norm"]
 
 @pytest.fixture
 def evaluation():
-    """16 pixels, 9 features, 3 classes, of which the training images have two."""
-    net = nn.Sequential(nn.Flatten(), nn.Linear(16, 9), nn.ReLU(), nn.Linear(9, 3))
+    """Return an evaluation of 9 features and 3 classes, one absent."""
+    hidden = nn.Linear(16, 9)
+    net = nn.Sequential(nn.Flatten(), hidden, nn.ReLU(), nn.Linear(9, 3))
     nn.init.constant_(net[1].bias, 0.5)
     sets = {
         "train": random_images(150, 1),
@@ -33,12 +34,8 @@ def evaluation():
         "inverted": random_images(15, 3, high=200),
     }
     labels = torch.arange(150) % 2 * 2
-    return FakeEvaluation(
-        model=LogitModel(net),
-        sets=sets,
-        set_labels={"train": labels},
-        labels=torch.zeros(20, dtype=torch.long),
-    )
+    labels = {"set_labels": {"train": labels}, "labels": torch.zeros(20, dtype=torch.long)}
+    return FakeEvaluation(model=LogitModel(net), sets=sets, **labels)
 
 
 @pytest.fixture
@@ -47,8 +44,9 @@ def features(evaluation):
     first = evaluation.model.net[1]
 
     def of(name):
-        pixels = to_float(evaluation.sets[name], (-1, 1)).flatten(1)
-        return (pixels @ first.weight.T + first.bias).clamp(min=0).detach().double().numpy()
+        pixels = to_float(evaluation.sets[name], (-1, 1))
+        hidden = pixels.flatten(1) @ first.weight.T + first.bias
+        return hidden.clamp(min=0).detach().double().numpy()
 
     return of
 
@@ -57,8 +55,10 @@ def by_hand(score, h, train, labels, weight, bias):
     """The papers' formulas, with scikit-learn where it has them."""
     name = score.partition(":")[0]
     if name == "knn":
-        unit, known = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (h, train))
-        return -NearestNeighbors(n_neighbors=5).fit(known).kneighbors(unit)[0][:, -1]
+        unit, references = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (h, train))
+        neighbours = NearestNeighbors(n_neighbors=5).fit(references)
+        distances, _ = neighbours.kneighbors(unit)
+        return -distances[:, -1]
     if name == "mahalanobis":
         groups = [train[labels == label] for label in (0, 2)]
         centred = np.concatenate([group - group.mean(axis=0) for group in groups])
@@ -74,51 +74,59 @@ def by_hand(score, h, train, labels, weight, bias):
         principal = np.linalg.svd(train - origin)[2][:4]
 
         def residual(x):
-            return np.linalg.norm((x - origin) - (x - origin) @ principal.T @ principal, axis=1)
+            centred = x - origin
+            return np.linalg.norm(centred - centred @ principal.T @ principal, axis=1)
 
-        alpha = (train @ weight.T + bias).max(axis=1).sum() / residual(train).sum()
-        return logsumexp(h @ weight.T + bias, axis=1) - alpha * residual(h)
+        largest = (train @ weight.T + bias).max(axis=1)
+        alpha = largest.sum() / residual(train).sum()
+        density = logsumexp(h @ weight.T + bias, axis=1)
+        return density - alpha * residual(h)
     if name == "react":
-        return logsumexp(np.minimum(h, np.quantile(train, 0.8)) @ weight.T + bias, axis=1)
+        clipped = np.minimum(h, np.quantile(train, 0.8))
+        return logsumexp(clipped @ weight.T + bias, axis=1)
     if name == "ash":
-        kept = np.stack(
-            [
-                np.where(np.argsort(np.argsort(-x, kind="stable")) < 9 - round(9 * 0.6), x, 0)
-                for x in h
-            ]
-        )
-        scaled = kept * np.exp(h.sum(axis=1) / kept.sum(axis=1))[:, None]
+        kept = np.zeros_like(h)
+        for row, x in zip(kept, h, strict=True):
+            largest = np.argsort(-x, kind="stable")[: 9 - round(9 * 0.6)]
+            row[largest] = x[largest]
+        scale = np.exp(h.sum(axis=1) / kept.sum(axis=1))
+        scaled = kept * scale[:, None]
         return logsumexp(scaled @ weight.T + bias, axis=1)
     norms = []
     for x in torch.from_numpy(h):
         w = torch.from_numpy(weight).requires_grad_()
-        divergence = -(w @ x + torch.from_numpy(bias)).log_softmax(0).mean() - np.log(3)
-        norms.append(torch.autograd.grad(divergence, w)[0].abs().sum().item())
+        log_p = (w @ x + torch.from_numpy(bias)).log_softmax(0)
+        divergence = -log_p.mean() - np.log(3)
+        (slope,) = torch.autograd.grad(divergence, w)
+        norms.append(slope.abs().sum().item())
     return np.array(norms)
 
 
 @pytest.mark.parametrize("score", SCORES)
 def test_a_score_is_that_of_its_paper(evaluation, features, score):
     last = evaluation.model.net[3]
-    weight, bias = (parameter.detach().double().numpy() for parameter in (last.weight, last.bias))
-    found = OutOfDistribution(set="inverted", score=score, resamples=0).compute(evaluation)
+    weight = last.weight.detach().double().numpy()
+    bias = last.bias.detach().double().numpy()
+    metric = OutOfDistribution(set="inverted", score=score, resamples=0)
+    measurement = metric.compute(evaluation)
     labels = evaluation.set_labels["train"].numpy()
     for array, images in (("inside", "test"), ("outside", "inverted")):
-        expected = by_hand(score, features(images), features("train"), labels, weight, bias)
+        train = features("train")
+        expected = by_hand(score, features(images), train, labels, weight, bias)
         assert np.ptp(expected) > 1e-3
-        assert found.arrays[array] == pytest.approx(expected, rel=1e-4, abs=1e-5)
-    assert ("fitted_images=150,fitted_on=train" in found.protocol) == (score in FITTED)
+        assert measurement.arrays[array] == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    assert ("fitted_images=150,fitted_on=train" in measurement.protocol) == (score in FITTED)
 
 
 def test_the_images_have_the_noise_of_the_protocol_and_features_are_kept(evaluation):
     metric = OutOfDistribution(set="inverted", score="knn:k=5", resamples=0)
     plain = metric.compute(evaluation)
     assert len(evaluation.memory) == 3
-    assert np.array_equal(metric.compute(evaluation).arrays["inside"], plain.arrays["inside"])
+    again = metric.compute(evaluation)
+    assert np.array_equal(again.arrays["inside"], plain.arrays["inside"])
     assert len(evaluation.memory) == 3
-    noisy = OutOfDistribution(set="inverted", score="knn:k=5", data_noise=0.1, resamples=0).compute(
-        evaluation
-    )
+    options = {"set": "inverted", "score": "knn:k=5", "resamples": 0}
+    noisy = OutOfDistribution(**options, data_noise=0.1).compute(evaluation)
     assert not np.allclose(noisy.arrays["inside"], plain.arrays["inside"])
 
 

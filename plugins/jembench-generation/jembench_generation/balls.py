@@ -48,14 +48,13 @@ def precision_recall(
         prc_features_to_metric,
     )
 
-    values = prc_features_to_metric(
-        generated, reference, prc_neighborhood=neighbours, save_cpu_ram=True, verbose=False
-    )
+    options = {"prc_neighborhood": neighbours, "save_cpu_ram": True, "verbose": False}
+    values = prc_features_to_metric(generated, reference, **options)
     return values[KEY_METRIC_PRECISION], values[KEY_METRIC_RECALL]
 
 
 class Balls:
-    """Balls around M images, each up to its k-th nearest other image, and the N points inside them.
+    """Balls around M images up to their k-th nearest, and N points.
 
     A resample holds copies, at distance 0, which would shrink the balls around their neighbours.
     The k-th neighbour is therefore the k-th nearest *other image* that was drawn. The spread of the
@@ -72,20 +71,23 @@ class Balls:
         self.others, self.indices = nearest_others(centres, _KEPT_PER_NEIGHBOUR * neighbours)
         smallest = self.others[:, neighbours - 1]
         largest = self.others[:, -1]
-        self.always = np.empty((len(points), len(centres)), dtype=bool)  # inside in every resample
+        # inside in every resample
+        self.always = np.empty((len(points), len(centres)), dtype=bool)
         undecided = []
         for rows in self._blocks():
             distance = torch.cdist(points[rows], centres).numpy()
             self.always[rows] = self.within(distance, smallest)
-            point, centre = np.nonzero(self.within(distance, largest) & ~self.always[rows])
-            undecided.append((rows.start + point, centre, distance[point, centre]))
-        self.point, self.centre, self.distance = (
-            np.concatenate(parts) for parts in zip(*undecided, strict=True)
-        )
+            possible = self.within(distance, largest) & ~self.always[rows]
+            point, centre = np.nonzero(possible)
+            pairs = (rows.start + point, centre, distance[point, centre])
+            undecided.append(pairs)
+        columns = [np.concatenate(parts) for parts in zip(*undecided, strict=True)]
+        self.point, self.centre, self.distance = columns
 
     def _blocks(self) -> list[slice]:
         """Return blocks of points, whose distances fit into memory."""
-        return [slice(start, start + _BLOCK) for start in range(0, len(self.always), _BLOCK)]
+        starts = range(0, len(self.always), _BLOCK)
+        return [slice(start, start + _BLOCK) for start in starts]
 
     def within(self, distance: Matrix, radius: Matrix) -> Matrix:
         """Return whether points at these distances are inside balls of these radii."""
@@ -93,11 +95,12 @@ class Balls:
         return inside
 
     def precision(self) -> Statistic:
-        """Return the share of points inside a ball, in %: Kynkäänniemi et al. (2019), (2)."""
+        """Return the share of points inside a ball, in %, equation (2)."""
 
         def precision(points: Matrix, balls: Matrix) -> Matrix:
             covered = points * (self.balls_around(balls) > 0)
-            share: Matrix = 100 * covered.sum(axis=1, dtype=float) / points.sum(axis=1, dtype=float)
+            count = points.sum(axis=1, dtype=float)
+            share: Matrix = 100 * covered.sum(axis=1, dtype=float) / count
             return share
 
         return self.statistic(precision)
@@ -111,46 +114,52 @@ class Balls:
 
         def values(drawn_points: Indices, drawn_centres: Indices) -> Matrix:
             points, balls = map(multiplicities, (drawn_points, drawn_centres), self.always.shape)
-            return value(points.astype(np.float32), balls.astype(np.float32))  # exact up to 2^24
+            # exact up to 2^24
+            return value(points.astype(np.float32), balls.astype(np.float32))
 
         return values
 
     def balls_around(self, balls: Matrix) -> Matrix:
-        """Count the balls around each point, (R, N), each as often as it was drawn (R, M)."""
-        around = np.concatenate(
-            [balls @ self.always[rows].T.astype(np.float32) for rows in self._blocks()], axis=1
-        )
+        """Count the balls around each point, (R, N), with multiplicities."""
+        blocks = []
+        for rows in self._blocks():
+            always = self.always[rows].T.astype(np.float32)
+            blocks.append(balls @ always)
+        around = np.concatenate(blocks, axis=1)
         triples = zip(around, balls, self._decided(balls), strict=True)
         for sums, drawn, (point, centre) in triples:
             sums += np.bincount(point, drawn[centre], len(sums))
         return around
 
     def points_inside(self, points: Matrix, balls: Matrix) -> Matrix:
-        """Count the points inside each drawn ball, (R, M), as often as both were drawn."""
+        """Count the points inside each drawn ball, (R, M), with multiplicities."""
         inside = np.zeros_like(balls)
         for rows in self._blocks():
-            inside += points[:, rows] @ self.always[rows].astype(np.float32)
+            always = self.always[rows].astype(np.float32)
+            inside += points[:, rows] @ always
         triples = zip(inside, points, self._decided(balls), strict=True)
         for sums, drawn, (point, centre) in triples:
             sums += np.bincount(centre, drawn[point], len(sums))
         return inside
 
     def _decided(self, balls: Matrix) -> Iterator[tuple[Matrix, Matrix]]:
-        """Yield the undecided pairs of points and balls that are inside, for each resample."""
+        """Yield the undecided pairs that are inside, for each resample."""
         for drawn in progress.track(list(balls > 0), "", "resamples"):
-            inside = self.within(self.distance, self.radii(drawn)[self.centre])
+            radius = self.radii(drawn)[self.centre]
+            inside = self.within(self.distance, radius)
             yield self.point[inside], self.centre[inside]
 
     def radii(self, drawn: NDArray[np.bool_]) -> Matrix:
-        """Return the radius of each ball (M,) among the images drawn (M,); -1: not drawn."""
+        """Return the radius of each ball (M,) that was drawn, else -1."""
         reached = drawn[self.indices].cumsum(axis=1) >= self.neighbours
         # -1: the last one kept, if fewer are drawn
         position = np.where(reached[:, -1], reached.argmax(axis=1), -1)
-        return np.where(drawn, self.others[np.arange(len(position)), position], -1.0)
+        radius = self.others[np.arange(len(position)), position]
+        return np.where(drawn, radius, -1.0)
 
 
 class OpenBalls(Balls):
-    """Balls without the points at their border, as in the code of Naeem et al. (2020)."""
+    """Balls without their borders, as in the code of Naeem et al. (2020)."""
 
     def within(self, distance: Matrix, radius: Matrix) -> Matrix:
         """Return whether points at these distances are inside balls of these radii."""
@@ -164,37 +173,41 @@ class OpenBalls(Balls):
         """
 
         def density(points: Matrix, balls: Matrix) -> Matrix:
-            pairs = (points * self.balls_around(balls)).sum(axis=1, dtype=float)
-            number = (
-                points.sum(axis=1, dtype=float) * balls.sum(axis=1, dtype=float) * self.neighbours
-            )
+            around = points * self.balls_around(balls)
+            pairs = around.sum(axis=1, dtype=float)
+            count = points.sum(axis=1, dtype=float)
+            number = count * balls.sum(axis=1, dtype=float) * self.neighbours
             density: Matrix = pairs * (balls > 0).sum(axis=1) / number
             return density
 
         return self.statistic(density)
 
     def coverage(self) -> Statistic:
-        """Return the share of balls that hold a point, in %: Naeem et al. (2020), Section 3."""
+        """Return the share of balls that hold a point, in % (Section 3)."""
 
         def coverage(points: Matrix, balls: Matrix) -> Matrix:
             holding = balls * (self.points_inside(points, balls) > 0)
-            share: Matrix = 100 * holding.sum(axis=1, dtype=float) / balls.sum(axis=1, dtype=float)
+            count = balls.sum(axis=1, dtype=float)
+            share: Matrix = 100 * holding.sum(axis=1, dtype=float) / count
             return share
 
         return self.statistic(coverage)
 
 
 def nearest_others(features: Float[Tensor, "M D"], count: int) -> tuple[Matrix, Matrix]:
-    """Return distances and indices (M, T) of the nearest other images of each image.
+    """Return distances and indices (M, T) of images nearest to each image.
 
     T is ``count``, or M - 1 if that is smaller.
     """
-    parts = []
+    kept = min(count + 1, len(features))
+    distances = []
+    indices = []
     for start in range(0, len(features), _BLOCK):
         block = torch.cdist(features[start : start + _BLOCK], features)
         itself = torch.arange(len(block))
         # first in the order despite rounding, then left out
         block[itself, start + itself] = -torch.inf
-        parts.append(block.topk(min(count + 1, len(features)), largest=False))
-    distance, indices = (torch.cat(part)[:, 1:].numpy() for part in zip(*parts, strict=True))
-    return distance, indices
+        distance, index = block.topk(kept, largest=False)
+        distances.append(distance[:, 1:])
+        indices.append(index[:, 1:])
+    return torch.cat(distances).numpy(), torch.cat(indices).numpy()

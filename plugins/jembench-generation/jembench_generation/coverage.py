@@ -45,15 +45,14 @@ class PRC(ReferenceMetric):
         def inside(value: float, judged: Tensor, manifold: Tensor) -> Estimate:
             balls = Balls(judged, manifold, self.neighbours)
             n = len(judged)
-            resampling = Resampling(balls.precision(), (n, len(manifold)), (0.0, 100.0), n)
+            sizes = (n, len(manifold))
+            resampling = Resampling(balls.precision(), sizes, (0.0, 100.0), n)
             return Estimate(resampling, "%", "higher", n, 100 * value)
 
         images = sample.features.pool
         precision, recall = precision_recall(images, real, self.neighbours)
-        estimates = {
-            "precision": inside(precision, images, real),
-            "recall": inside(recall, real, images),
-        }
+        of_generated = inside(precision, images, real)
+        estimates = {"precision": of_generated, "recall": inside(recall, real, images)}
         return Scores(estimates, {"neighbours": self.neighbours})
 
 
@@ -79,6 +78,10 @@ class DensityCoverage(PRC):
 
         sizes = n, m = sample.n, len(real)
         balls = OpenBalls(sample.features.pool, real, self.neighbours)
-        density = Estimate(Resampling(balls.density(), sizes, (0.0, float("inf"))), "", "higher", n)
-        coverage = Estimate(Resampling(balls.coverage(), sizes, (0.0, 100.0), m), "%", "higher", m)
-        return Scores({"density": density, "coverage": coverage}, {"neighbours": self.neighbours})
+        density = Resampling(balls.density(), sizes, (0.0, float("inf")))
+        coverage = Resampling(balls.coverage(), sizes, (0.0, 100.0), m)
+        estimates = {
+            "density": Estimate(density, "", "higher", n),
+            "coverage": Estimate(coverage, "%", "higher", m),
+        }
+        return Scores(estimates, {"neighbours": self.neighbours})

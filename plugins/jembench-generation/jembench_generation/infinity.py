@@ -25,7 +25,7 @@ PARTS = (1, 2, 3)
 
 @dataclass(frozen=True, kw_only=True)
 class FIDInfinity(FID):
-    """Fréchet distance extrapolated to infinitely many images, by a line through FID against 1 / n.
+    """Fréchet distance extrapolated to infinitely many images, along 1 / n.
 
     The line goes through the FID of all images and the mean FIDs of halves and of thirds of both
     sets. Chong & Forsyth (2020), arXiv:1911.07023, reduce the generated images alone. ``features``
@@ -51,13 +51,15 @@ class FIDInfinity(FID):
         sizes = (sample.n, len(real))
         rng = np.random.default_rng(0)
         statistic = extrapolated_fid(sample.features.pool, real)
-        (value,) = statistic(*(rng.permutation(size)[None] for size in sizes))
-        estimate = Estimate(Resampling(statistic, sizes), "", "lower", sample.n, float(value))
+        permutations = [rng.permutation(size)[None] for size in sizes]
+        (value,) = statistic(*permutations)
+        resampling = Resampling(statistic, sizes)
+        estimate = Estimate(resampling, "", "lower", sample.n, float(value))
         return Scores({self.name: estimate}, {"parts": len(PARTS)})
 
 
 def extrapolated_fid(generated: Tensor, reference: Tensor) -> Statistic:
-    """Return FID at infinitely many images as a statistic of index matrices (R, N) and (R, M).
+    """Return FID at infinitely many images as a statistic of index matrices.
 
     The bias of FID is nearly a / N + b / M, so it is k times as large for a k-th of both sets. A
     line in k is fitted to the mean FIDs of both sets divided into k parts in their order, and
@@ -73,11 +75,10 @@ def extrapolated_fid(generated: Tensor, reference: Tensor) -> Statistic:
     def distances(drawn_samples: Indices, drawn_real: Indices) -> Array:
         extrapolated = np.zeros(len(drawn_samples))
         for weight, parts in zip(weights, PARTS, strict=True):
-            cut = zip(
-                *(np.array_split(drawn, parts, axis=1) for drawn in (drawn_samples, drawn_real)),
-                strict=True,
-            )
-            extrapolated += weight * np.mean([fids(*both) for both in cut], axis=0)
+            samples = np.array_split(drawn_samples, parts, axis=1)
+            real = np.array_split(drawn_real, parts, axis=1)
+            of_parts = [fids(*both) for both in zip(samples, real, strict=True)]
+            extrapolated += weight * np.mean(of_parts, axis=0)
         return extrapolated
 
     return distances

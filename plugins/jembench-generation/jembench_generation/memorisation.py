@@ -51,7 +51,7 @@ class Memorisation(FeatureMetric):
     name: ClassVar[str] = "memorisation"
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return more images than all cells may have if each is left out."""
+        """Return more images than all cells may have when left out."""
         return FEW * self.cells + 1, f"more than {FEW} in one of {self.cells} cells"
 
     def compute(self, evaluation: Evaluation) -> Measurement:
@@ -60,23 +60,25 @@ class Memorisation(FeatureMetric):
 
         sample = generated(evaluation, self.features, self)
         device = evaluation.device
-        parts = map(evaluation.data.images, ("train", "test"))
-        train, test = (pool_of(evaluation, self.features, images, "images") for images in parts)
+        pools = []
+        for name in ("train", "test"):
+            images = evaluation.data.images(name)
+            pools.append(pool_of(evaluation, self.features, images, "images"))
+        train, test = pools
         self.require(sample.n, None, "", 0)
-        require_images(
-            len(train), self.cells + 1, "training images", self.name, "one in each cell and another"
-        )
+        least = self.cells + 1
+        of_what = "one in each cell and another"
+        require_images(len(train), least, "training images", self.name, of_what)
         distance, index = nearest(sample.features.pool, train, device)
-        between = nearest_others(train, 1)[0][index, 0]
+        neighbour_distance, _ = nearest_others(train, 1)
+        between = neighbour_distance[index, 0]
         sets = (train, sample.features.pool, test)
         of_samples, of_test = distances_in_cells(*sets, self.cells, self.components, device)
-        arrays = {
-            sample.label("authentic"): between < distance.numpy(),
-            "distance": of_samples.distance,
-            "cell": of_samples.cell,
-            "test-distance": of_test.distance,
-            "test-cell": of_test.cell,
-        }
+        authentic = between < distance.numpy()
+        arrays = {sample.label("authentic"): authentic}
+        for kind, images in (("", of_samples), ("test-", of_test)):
+            arrays[f"{kind}distance"] = images.distance
+            arrays[f"{kind}cell"] = images.cell
         sizes = {"test_images": len(test), "train_images": len(train)}
         sizes |= {"cells": self.cells, "components": self.components}
         return self.measurement(evaluation, arrays, parts={**sample.identity, **sizes})
@@ -84,12 +86,10 @@ class Memorisation(FeatureMetric):
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return C_T and AuthPct."""
         label = next(name for name in arrays if name.startswith("authentic"))
-        of_samples, of_test = (
-            (arrays[f"{kind}distance"], arrays[f"{kind}cell"]) for kind in ("", "test-")
-        )
-        copying = Resampling(
-            data_copying(*of_samples, *of_test), (len(of_samples[0]), len(of_test[0]))
-        )
+        of_samples = InCells(arrays["distance"], arrays["cell"])
+        of_test = InCells(arrays["test-distance"], arrays["test-cell"])
+        sizes = (len(of_samples.cell), len(of_test.cell))
+        copying = Resampling(data_copying(*of_samples, *of_test), sizes)
         return {
             label.replace("authentic", "ct", 1): Estimate(copying),
             label: share(arrays[label], "higher"),
@@ -97,7 +97,7 @@ class Memorisation(FeatureMetric):
 
 
 class InCells(NamedTuple):
-    """The cell of each image, and the distance to its nearest training image in that cell."""
+    """The cell of each image, and its distance to the training images there."""
 
     distance: Array  # float64 (N,)
     cell: Array  # int (N,)
@@ -124,9 +124,11 @@ def distances_in_cells(
     # fewer training images than components span fewer directions
     sets = [features.double().numpy() for features in (train, samples, test)]
     if train.shape[1] > components:
-        projection = PCA(min(components, len(train)), svd_solver="covariance_eigh").fit(sets[0])
+        kept = min(components, len(train))
+        projection = PCA(kept, svd_solver="covariance_eigh").fit(sets[0])
         sets = [projection.transform(features) for features in sets]
-    partition = KMeans(cells, n_init=10, random_state=0).fit(sets[0])
+    partition = KMeans(cells, n_init=10, random_state=0)
+    partition.fit(sets[0])
     of_train = partition.predict(sets[0])
 
     def within(features: Array) -> InCells:
@@ -142,7 +144,7 @@ def distances_in_cells(
 
 
 def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array) -> Statistic:
-    """Return C_T, the mean of the cells' scores, as a statistic of index matrices.
+    """Return C_T, the mean score of the cells, as a statistic.
 
     The matrices are (R, N) and (R, M); cells are weighted by their test images.
 
@@ -156,7 +158,8 @@ def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array)
     """
     import numpy as np
 
-    large = [number for number in np.unique(test_cell) if (cell == number).sum() > FEW]
+    cells = np.unique(test_cell)
+    large = [number for number in cells if (cell == number).sum() > FEW]
     if not large:
         raise NotApplicable(f"No cell with test images has more than {FEW} samples. Lower cells.")
 
@@ -173,9 +176,11 @@ def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array)
             return float(np.average(scores, weights=weights))
         return 0.0
 
-    return lambda drawn, drawn_test: np.array(
-        [mean_score(*rows) for rows in zip(drawn, drawn_test, strict=True)]
-    )
+    def scores(drawn: Indices, drawn_test: Indices) -> Array:
+        pairs = zip(drawn, drawn_test, strict=True)
+        return np.array([mean_score(*rows) for rows in pairs])
+
+    return scores
 
 
 def rank_score(samples: Array, test: Array) -> float:
@@ -190,7 +195,7 @@ def rank_score(samples: Array, test: Array) -> float:
     n = len(samples)
     m = len(test)
     ordered = np.sort(test)
-    larger = (
-        ordered.searchsorted(samples, "left") + ordered.searchsorted(samples, "right")
-    ).sum() / 2
-    return float((larger - n * m / 2 + 0.5) / np.sqrt(n * m * (n + m + 1) / 12))
+    below = ordered.searchsorted(samples, "left")
+    larger = (below + ordered.searchsorted(samples, "right")).sum() / 2
+    deviation = np.sqrt(n * m * (n + m + 1) / 12)
+    return float((larger - n * m / 2 + 0.5) / deviation)

@@ -51,15 +51,14 @@ class Neighbours(FeatureMetric):
     name: ClassVar[str] = "neighbours"
 
     def check(self, planned: Planned) -> None:
-        """Check that the feature network is available, and that there are enough test images."""
+        """Check that features are available, and that test images are enough."""
         foresee(planned, self.features, self)
         self.require_test_images(planned.count("test"))
 
     def require_test_images(self, n: int) -> None:
         """Check that there are at least 100 test images."""
-        require_images(
-            n, 100 // PERCENTILE, "test images", self.name, "whose nearest 1 % set its threshold"
-        )
+        least = 100 // PERCENTILE
+        require_images(n, least, "test images", self.name, "whose nearest 1 % set its threshold")
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure generated images; the arrays hold the nearest pairs as well."""
@@ -70,52 +69,54 @@ class Neighbours(FeatureMetric):
         test = evaluation.data.part("test").images
         self.require_test_images(len(test))
         arrays = self._distances(evaluation, sample, train, test)
-        closest = arrays[sample.label("distance")].argsort(kind="stable")[:SHOWN]
-        shown = train[torch.from_numpy(arrays[sample.label("nearest")][closest])]
+        distance = arrays[sample.label("distance")]
+        closest = distance.argsort(kind="stable")[:SHOWN]
+        neighbours = arrays[sample.label("nearest")][closest]
+        arrays["images"] = sample.images[torch.from_numpy(closest)].numpy()
+        arrays["neighbours"] = train[torch.from_numpy(neighbours)].numpy()
         sizes = {"percentile": PERCENTILE, "test_images": len(test), "train_images": len(train)}
-        pairs = {
-            "images": sample.images[torch.from_numpy(closest)].numpy(),
-            "neighbours": shown.numpy(),
-        }
-        return self.measurement(evaluation, {**arrays, **pairs}, parts={**sample.identity, **sizes})
+        return self.measurement(evaluation, arrays, parts={**sample.identity, **sizes})
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the values of samples and of test images, in each space."""
         estimates: dict[str, Estimate] = {}
-        for space in [
-            name.removeprefix("test-distance")
-            for name in arrays
-            if name.startswith("test-distance")
-        ]:
+        prefix = "test-distance"
+        spaces = [name.removeprefix(prefix) for name in arrays if name.startswith(prefix)]
+        for space in spaces:
             distance = arrays[f"distance{space}"]
             of_test = arrays[f"test-distance{space}"]
             n = len(distance)
             sizes = (len(distance), len(of_test))
-            shares = Resampling(memorised(distance, of_test), sizes, (0.0, 100.0), n)
-            ratios = Resampling(median_ratio(distance, of_test), sizes, (0.0, float("inf")))
+            statistic = memorised(distance, of_test)
+            shares = Resampling(statistic, sizes, (0.0, 100.0), n)
+            statistic = median_ratio(distance, of_test)
+            ratios = Resampling(statistic, sizes, (0.0, float("inf")))
             estimates[f"memorised{space}"] = Estimate(shares, "%", "lower", n)
             estimates[f"nearest-ratio{space}"] = Estimate(ratios, n=n)
         return estimates
 
     def _distances(
         self, evaluation: Evaluation, sample: Generated, train: Tensor, test: Tensor
-    ) -> Arrays:
-        """Return the nearest training image of each sample, and all distances, by space."""
+    ) -> dict[str, Any]:
+        """Return nearest training images and all distances, by space."""
         import numpy as np
 
-        pools = (pool_of(evaluation, self.features, images, "images") for images in (train, test))
+        device = evaluation.device
+
+        of_train = pool_of(evaluation, self.features, train, "images")
+        of_test = pool_of(evaluation, self.features, test, "images")
         spaces = {
-            sample.label(""): (sample.features.pool, *pools),
+            sample.label(""): (sample.features.pool, of_train, of_test),
             "-pixels": (sample.images.flatten(1), train.flatten(1), test.flatten(1)),
         }
         arrays: dict[str, Any] = {}
         for space, (images, of_train, of_test) in spaces.items():
-            distance, index = nearest(images, of_train, evaluation.device)
-            arrays[f"distance{space}"], arrays[f"nearest{space}"] = distance.numpy(), index.numpy()
-            arrays[f"test-distance{space}"] = nearest(
-                of_test, of_train, evaluation.device
-            ).distance.numpy()
-            if np.median(arrays[f"test-distance{space}"]) == 0:
+            distance, index = nearest(images, of_train, device)
+            test_distance, _ = nearest(of_test, of_train, device)
+            arrays[f"distance{space}"] = distance.numpy()
+            arrays[f"nearest{space}"] = index.numpy()
+            arrays[f"test-distance{space}"] = test_distance.numpy()
+            if np.median(test_distance.numpy()) == 0:
                 raise NotApplicable(
                     "More than half of the test images are copies of training images, so that "
                     "they give no distance of new images. Choose a dataset whose test images are "
@@ -149,26 +150,27 @@ def nearest(images: Tensor, train: Tensor, device: torch.device) -> Nearest:
     x = images.to(device).double()
     lowest = torch.full((len(x),), torch.inf, dtype=torch.float64, device=device)
     index = torch.zeros(len(x), dtype=torch.int64, device=device)
-    for start in progress.track(range(0, len(train), _BLOCK), "", "blocks of training images"):
-        block = torch.cdist(x, train[start : start + _BLOCK].to(device).double())
+    starts = range(0, len(train), _BLOCK)
+    for start in progress.track(starts, "", "blocks of training images"):
+        part = train[start : start + _BLOCK].to(device)
+        block = torch.cdist(x, part.double())
         within = block.argmin(dim=1)  # the first of equals, unlike that of min
         distance = block.gather(1, within[:, None])[:, 0]
         nearer = distance < lowest
         lowest = lowest.where(~nearer, distance)
         index = index.where(~nearer, start + within)
     index = index.cpu()
-    distance = torch.cat(
-        [
-            # cdist leaves a rounding error where features are equal
-            (a.double() - train[b].double()).norm(dim=1)
-            for a, b in zip(torch.split(images, _BLOCK), torch.split(index, _BLOCK), strict=True)
-        ]
-    )
-    return Nearest(distance, index)
+    distances = []
+    pairs = zip(torch.split(images, _BLOCK), torch.split(index, _BLOCK), strict=True)
+    for part, places in pairs:
+        # cdist leaves a rounding error where features are equal
+        difference = part.double() - train[places].double()
+        distances.append(difference.norm(dim=1))
+    return Nearest(torch.cat(distances), index)
 
 
 def memorised(distance: Array, of_test: Array) -> Statistic:
-    """Return the share of samples that are as near as the nearest 1 % of test images, in %.
+    """Return the share of samples at most a threshold away, in %.
 
     It is a statistic of index matrices (R, N) and (R, M). The threshold is the smallest distance
     that at least 1 % of the test images do not exceed.
@@ -178,15 +180,16 @@ def memorised(distance: Array, of_test: Array) -> Statistic:
     place = -(-PERCENTILE * len(of_test) // 100) - 1
 
     def shares(drawn: Indices, drawn_test: Indices) -> Array:
-        threshold = np.partition(of_test[drawn_test], place, axis=1)[:, place]
-        percent: Array = 100 * (distance[drawn] <= threshold[:, None]).mean(axis=1)
+        ordered = np.partition(of_test[drawn_test], place, axis=1)
+        near = distance[drawn] <= ordered[:, place, None]
+        percent: Array = 100 * near.mean(axis=1)
         return percent
 
     return shares
 
 
 def median_ratio(distance: Array, of_test: Array) -> Statistic:
-    """Return the ratio of the median distances of samples and of test images.
+    """Return the ratio of the median distances of samples and test images.
 
     It is about 1 for new images.
 
@@ -194,6 +197,8 @@ def median_ratio(distance: Array, of_test: Array) -> Statistic:
     """
     import numpy as np
 
-    return lambda drawn, drawn_test: (
-        np.median(distance[drawn], axis=1) / np.median(of_test[drawn_test], axis=1)
-    )
+    def ratios(drawn: Indices, drawn_test: Indices) -> Array:
+        median: Array = np.median(distance[drawn], axis=1)
+        return median / np.median(of_test[drawn_test], axis=1)
+
+    return ratios

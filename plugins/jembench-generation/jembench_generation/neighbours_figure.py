@@ -23,32 +23,38 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def pairs(title: str, arrays: Arrays) -> Drawing:
-    """Draw the samples nearest to a training image, each left of it, the nearest first.
+    """Draw the samples nearest to a training image, each left of it.
 
     Nearest by the distance of features.
     """
     spaces = _spaces(arrays)
-    by_features = next((space for space in spaces if space != _PIXELS), spaces[0])
-    closest = np.argsort(arrays[f"distance{by_features}"], kind="stable")[: len(arrays["images"])]
+    of_networks = [space for space in spaces if space != _PIXELS]
+    by_features = [*of_networks, *spaces][0]
     images = arrays["images"]
-    between = np.full((*images.shape[:3], max(1, images.shape[3] // 16)), 255, dtype=np.uint8)
+    order = np.argsort(arrays[f"distance{by_features}"], kind="stable")
+    closest = order[: len(images)]
+    # a white strip between a sample and its neighbour
+    width = max(1, images.shape[3] // 16)
+    between = np.full((*images.shape[:3], width), 255, dtype=np.uint8)
     both = np.concatenate([images, between, arrays["neighbours"]], axis=3)
-    places = arranged(np.arange(len(both)), -(-len(both) // _PAIRS_IN_A_ROW), _PAIRS_IN_A_ROW)
+    rows = -(-len(both) // _PAIRS_IN_A_ROW)
+    places = arranged(np.arange(len(both)), rows, _PAIRS_IN_A_ROW)
     picture = sheet(both, places, gap=24)
-    figure, (axes,) = drawing.panels(
-        title, drawing.column() * picture.shape[0] / picture.shape[1] + 0.45
-    )
+    height = drawing.column() * picture.shape[0] / picture.shape[1]
+    figure, (axes,) = drawing.panels(title, height + 0.45)
     draw_sheet(axes, picture)
     axes.set_title("samples, each with its nearest training image")
     fields = [f"{kind}{space}" for space in spaces for kind in ("nearest", "distance")]
     of_fields = {field: arrays[field][closest] for field in fields}
-    return Drawing(figure, rows_of({"rank": range(len(closest)), "index": closest, **of_fields}))
+    columns = {"rank": range(len(closest)), "index": closest, **of_fields}
+    return Drawing(figure, rows_of(columns))
 
 
 def distances(title: str, arrays: Arrays) -> Drawing:
-    """Draw the distances to the nearest training image, a panel for each space."""
+    """Draw distances to the nearest training image, a panel for each space."""
     spaces = _spaces(arrays)
-    figure, axes_of_spaces = drawing.panels(title, 0.6 + 1.6 * len(spaces), len(spaces))
+    count = len(spaces)
+    figure, axes_of_spaces = drawing.panels(title, 0.6 + 1.6 * count, count)
     rows: list[dict[str, Any]] = []
     for axes, space in zip(axes_of_spaces, spaces, strict=True):
         measured = {

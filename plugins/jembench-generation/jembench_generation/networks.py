@@ -26,7 +26,8 @@ def _dinov2(content: bytes) -> Any:
     net = FeatureExtractorDinoV2.__new__(FeatureExtractorDinoV2)
     FeatureExtractorBase.__init__(net, "dinov2-vit-l-14", ["dinov2"])
     net.feature_extractor_internal_dtype = torch.float32
-    net.model = _transformer(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
+    weights = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    net.model = _transformer(weights)
     return net.eval()
 
 
@@ -77,22 +78,25 @@ def _transformer(weights: dict[str, Tensor]) -> Any:
     embedding = weights["pos_embed"]
     width = weights["norm.weight"].numel()
     side = math.isqrt(embedding.shape[1])
-    grid = embedding[:, 1:].reshape(1, side, side, width).permute(0, 3, 1, 2)
-    patches = F.interpolate(grid, scale_factor=16.1 / side, mode="bicubic").flatten(2).mT
-    weights["pos_embed"] = torch.cat([embedding[:, :1], patches], dim=1)
+    class_place = embedding[:, :1]
+    grid = embedding[:, 1:].reshape(1, side, side, width)
+    grid = grid.permute(0, 3, 1, 2)
+    patches = F.interpolate(grid, scale_factor=16.1 / side, mode="bicubic")
+    weights["pos_embed"] = torch.cat([class_place, patches.flatten(2).mT], dim=1)
     for old, new in _NAMES.items():
         weights = {name.replace(old, new): tensor for name, tensor in weights.items()}
     with torch.device("meta"):
-        net = VisionTransformer(224, 14, len(gammas) // 2, width // 64, width, 4 * width)
+        depth = len(gammas) // 2
+        net = VisionTransformer(224, 14, depth, width // 64, width, 4 * width)
     net.heads = torch.nn.Identity()
     net.load_state_dict(weights, assign=True)
     return net
 
 
 _DINOV2 = "https://dl.fbaipublicfiles.com/dinov2/dinov2_vitl14/dinov2_vitl14_pretrain.pth"
-_CLIP = "https://openaipublic.azureedge.net/clip/models/{}/ViT-B-32.pt"
 _VIT_L_14 = "d5383ea8f4877b2472eb973e0fd72d557c7da5d3611bd527ceeb1d7162cbf428"
 _VIT_B_32 = "40d365715913c9da98579312b702a82c18be219cc2a73407c4526f58eba950af"
+_CLIP = f"https://openaipublic.azureedge.net/clip/models/{_VIT_B_32}/ViT-B-32.pt"
 
 
 @dataclass(kw_only=True)
@@ -112,7 +116,7 @@ class DinoV2Features(Pretrained):
 
 @dataclass(kw_only=True)
 class ClipFeatures(Pretrained):
-    """CLIP's ViT-B/32, as used by Kynkäänniemi et al. (2023); needs 354 MB of weights.
+    """CLIP's ViT-B/32 as in Kynkäänniemi et al. (2023), of 354 MB.
 
     Its 512 features are the image embedding. ``weights`` and ``download``: as for ``inception``.
     """
@@ -120,6 +124,4 @@ class ClipFeatures(Pretrained):
     identity: str = field(default="clip-vit-b-32", init=False)
     name: ClassVar[str] = "clip"
     dimensions: ClassVar[int] = 512
-    published: ClassVar[Weights] = Weights(
-        "CLIP", _clip, "354 MB", _VIT_B_32, _CLIP.format(_VIT_B_32)
-    )
+    published: ClassVar[Weights] = Weights("CLIP", _clip, "354 MB", _VIT_B_32, _CLIP)

@@ -21,7 +21,7 @@ def glow(
     steps: Count = 32,
     hidden: Annotated[int, Range(least=1, most=10_000)] = 512,
 ) -> Glow | ConditionalGlow:
-    """A normalising flow with exact log p(x|y), or with exact log p(x) alone.
+    """A normalising flow with exact log p(x|y), or with log p(x) alone.
 
     Bayes' rule gives p(y|x) from log p(x|y).
 
@@ -38,15 +38,15 @@ def glow(
         )
     _check_levels(data, levels)
     classes = data.num_classes if conditional else 1
-    flow = multiscale_flow(
-        data.shape, levels=levels, steps=steps, hidden=hidden, components=classes
-    )
+    sizes = {"levels": levels, "steps": steps, "hidden": hidden}
+    flow = multiscale_flow(data.shape, **sizes, components=classes)
     return ConditionalGlow(data, flow) if conditional else Glow(data, flow)
 
 
 def _check_levels(data: DataSpec, levels: int) -> None:
     _, height, width = data.shape
-    possible = min((size & -size).bit_length() - 1 for size in (height, width))
+    halvings = [(size & -size).bit_length() - 1 for size in (height, width)]
+    possible = min(halvings)
     if levels > possible:
         remedy = f"Write glow:levels={possible}" + (" or fewer." if possible > 1 else ".")
         raise SpecError(

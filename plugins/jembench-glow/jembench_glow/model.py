@@ -25,7 +25,9 @@ _SAMPLES_PER_PASS = 100
 
 
 class Glow(nn.Module):
-    """A flow with exact log p(x), trained by maximum likelihood on dequantised images.
+    """A flow with exact log p(x), trained by maximum likelihood.
+
+    Images are dequantised.
 
     Only the first training batch initialises the actnorms; evaluation does not change them.
 
@@ -63,10 +65,11 @@ class Glow(nn.Module):
             Diverged: if an image is not finite.
         """
         self._refuse(y)
-        return self.draw(torch.zeros(n, dtype=torch.int64, device=generator.device), generator)
+        k = torch.zeros(n, dtype=torch.int64, device=generator.device)
+        return self.draw(k, generator)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return mean -log p(x) of dequantised images in nats, with ``bits_per_dim`` as a part."""
+        """Return mean -log p(x) of dequantised images, and ``bits_per_dim``."""
         return self._negative_log_likelihood(batch.x, None)
 
     def _negative_log_likelihood(self, x: Tensor, y: Tensor | None) -> Loss:
@@ -76,42 +79,47 @@ class Glow(nn.Module):
                 self._log_prob_by_component(x)
             self.first_batch.end()
         log_prob = self.log_prob(x, y)
-        parts = {
-            "nll": -log_prob.mean(),
-            "bits_per_dim": dequantisation.bits_per_dim(log_prob, self.data).mean(),
-        }
-        return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})
+        nll = -log_prob.mean()
+        bits = dequantisation.bits_per_dim(log_prob, self.data).mean()
+        return Loss(nll, {"nll": nll.detach(), "bits_per_dim": bits.detach()})
 
     def _log_prob_by_component(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return log p(x|k) of each component of the prior, from one pass, in nats."""
+        """Return log p(x|k) of each component from one pass, in nats."""
         # below float32 the flow is not invertible, and its determinant is inaccurate
         with torch.autocast(x.device.type, enabled=False):
-            latents, log_det = self.flow.inverse_and_log_det(
-                dequantisation.to_unit(x, self.data.bounds)
-            )
-            priors = sum(prior.log_prob(z) for prior, z in zip(self.flow.q0, latents, strict=True))
-        log_prob: Tensor = priors + (log_det + dequantisation.log_det_to_unit(self.data))[:, None]
+            unit = dequantisation.to_unit(x, self.data.bounds)
+            latents, log_det = self.flow.inverse_and_log_det(unit)
+            log_det = log_det + dequantisation.log_det_to_unit(self.data)
+            pairs = zip(self.flow.q0, latents, strict=True)
+            priors = sum(prior.log_prob(z) for prior, z in pairs)
+            log_prob: Tensor = priors + log_det[:, None]
         return log_prob
 
     def draw(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
-        """Draw an image from each of the components k, clamped to the bounds.
+        """Draw an image from each component of k, clamped to the bounds.
 
         Raises:
             Diverged: if an image is not finite.
         """
         # all latents are drawn first, so that no image depends on the size of passes
-        latents = [
-            torch.split(prior.sample(k, generator), _SAMPLES_PER_PASS) for prior in self.flow.q0
-        ]
-        passes = [self.flow.forward_and_log_det(list(z))[0] for z in zip(*latents, strict=True)]
+        latents = []
+        for prior in self.flow.q0:
+            z = prior.sample(k, generator)
+            latents.append(torch.split(z, _SAMPLES_PER_PASS))
+        passes = []
+        for part in zip(*latents, strict=True):
+            unit, _ = self.flow.forward_and_log_det(list(part))
+            passes.append(unit)
         x = dequantisation.from_unit(torch.cat(passes), self.data.bounds)
-        bad = int((~x.isfinite()).flatten(1).any(dim=1).sum())
+        infinite = (~x.isfinite()).flatten(1)
+        bad = int(infinite.any(dim=1).sum())
         if bad:
             raise Diverged(
                 f"{bad} of {len(x)} samples of glow are not finite: the model has diverged. Train "
                 "it again with another seed or a lower learning rate."
             )
-        return x.clamp(*self.data.bounds)
+        low, high = self.data.bounds
+        return x.clamp(low, high)
 
     def _refuse(self, y: Tensor | None) -> None:
         if y is not None:

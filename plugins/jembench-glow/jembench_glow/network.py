@@ -49,7 +49,7 @@ class ActNorm(AffineConstFlow):  # type: ignore[misc]
         super().__init__((channels, 1, 1))
 
     def inverse(self, z: Float[Tensor, "B C H W"]) -> tuple[Float[Tensor, "B C H W"], Tensor]:
-        """Return (z - t) exp(-s), and the log determinant from images to latents."""
+        """Return (z - t) exp(-s), and its log determinant."""
         if self.fitting:
             self._fit(z.detach())
         normalised: tuple[Tensor, Tensor] = super().inverse(z)
@@ -57,7 +57,8 @@ class ActNorm(AffineConstFlow):  # type: ignore[misc]
 
     @torch.no_grad()
     def _fit(self, z: Float[Tensor, "B C H W"]) -> None:
-        std, mean = torch.std_mean(z, dim=(0, 2, 3), keepdim=True, correction=0)
+        dim = (0, 2, 3)
+        std, mean = torch.std_mean(z, dim=dim, keepdim=True, correction=0)
         statistics = torch.stack([torch.log(std + _CONSTANT), mean])
         if distributed.is_available() and distributed.is_initialized():
             distributed.broadcast(statistics, src=0)  # so that all processes train the same model
@@ -79,8 +80,9 @@ class BoundedScales(nn.Module):
         self.network = network
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D H W"]:
-        """Return shifts at even channels and log scales at odd ones, as normflows expects."""
-        shifts, scales = self.network(x).unflatten(1, (-1, 2)).unbind(2)
+        """Return shifts at even channels and log scales at odd ones."""
+        pairs = self.network(x).unflatten(1, (-1, 2))
+        shifts, scales = pairs.unbind(2)
         bounded = MAX_LOG_SCALE * torch.tanh(scales / MAX_LOG_SCALE)
         return torch.stack([shifts, bounded], dim=2).flatten(1, 2)
 
@@ -122,7 +124,9 @@ def multiscale_flow(
         channels = 4 * channels
         height = height // 2
         width = width // 2
-        pieces = [piece for _ in range(steps) for piece in _step(channels, hidden)]
+        pieces: list[nn.Module] = []
+        for _ in range(steps):
+            pieces += _step(channels, hidden)
         flows.append([*pieces, Squeeze()])
         channels = channels if level == levels else channels // 2
         priors.append(densities.ClassGaussians((channels, height, width), components))
@@ -135,7 +139,8 @@ def _step(channels: int, hidden: int) -> list[nn.Module]:
 
     The coupling is initialised as the identity.
     """
-    network = ConvNet2d((channels // 2, hidden, hidden, channels), (3, 1, 3), init_zeros=True)
+    widths = (channels // 2, hidden, hidden, channels)
+    network = ConvNet2d(widths, (3, 1, 3), init_zeros=True)
     coupling = AffineCouplingBlock(BoundedScales(network), scale_map="exp")
     with warnings.catch_warnings():
         # normflows 1.7.3 uses a deprecated name for the factorisation of its random rotation

@@ -9,6 +9,7 @@ import pytest
 import torch
 from normflows.flows import Squeeze
 from torch import Generator
+from torch.testing import assert_close
 
 from jembench import seeds
 from jembench.data import dequantisation as units
@@ -24,14 +25,16 @@ from jembench.store.store import Store
 from jembench_glow import glow
 from jembench_glow.network import ActNorm
 
-DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
+SHAPE = (1, 4, 4)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=3)
 CPU = torch.device("cpu")
 
 
 def make(data=DATA, *, wild=0.1, **options):
-    """A small model, every parameter of which is away from where it begins."""
+    """Return a small model without a parameter where it begins."""
     with seeds.drawing(0, "initialisation"):
-        model = glow(data, **{"levels": 2, "steps": 2, "hidden": 4, **options}).eval()
+        small = {"levels": 2, "steps": 2, "hidden": 4}
+        model = glow(data, **{**small, **options}).eval()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(wild * torch.randn(parameter.shape))
@@ -40,14 +43,14 @@ def make(data=DATA, *, wild=0.1, **options):
 
 def draw(n=6, data=DATA, dtype=torch.float32):
     low, high = data.bounds
-    return (
-        torch.rand(n, *data.shape, generator=Generator().manual_seed(1), dtype=dtype) * (high - low)
-        + low
-    )
+    generator = Generator().manual_seed(1)
+    unit = torch.rand(n, *data.shape, generator=generator, dtype=dtype)
+    return unit * (high - low) + low
 
 
 def batch(n=6):
-    return Batch(draw(n), draw(n), torch.arange(n) % DATA.num_classes)
+    labels = torch.arange(n) % DATA.num_classes
+    return Batch(draw(n), draw(n), labels)
 
 
 def actnorms(model):
@@ -71,25 +74,29 @@ def test_log_det_is_that_of_the_jacobian():
     x = draw(2, dtype=torch.float64)
 
     def latents(image):
-        return torch.cat([z.flatten() for z in flow.inverse_and_log_det(image[None])[0]])
+        latents, _ = flow.inverse_and_log_det(image[None])
+        return torch.cat([z.flatten() for z in latents])
 
     pairs = zip(x, flow.inverse_and_log_det(x)[1], strict=True)
     for image, log_det in pairs:
-        jacobian = torch.autograd.functional.jacobian(latents, image).reshape(16, 16)
+        jacobian = torch.autograd.functional.jacobian(latents, image)
+        jacobian = jacobian.reshape(16, 16)
         measured = torch.linalg.slogdet(jacobian).logabsdet
-        torch.testing.assert_close(measured, log_det.detach(), rtol=0, atol=1e-10)
+        assert_close(measured, log_det.detach(), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("conditional", [True, False])
 @torch.no_grad()
 def test_density_integrates_to_one(conditional):
-    data = DataSpec(name="four pixels", shape=(1, 2, 2), num_classes=2, bounds=(0.0, 1.0))
+    shape = (1, 2, 2)
+    data = DataSpec(name="four pixels", shape=shape, num_classes=2, bounds=(0.0, 1.0))
     model = make(data, levels=1, conditional=conditional, wild=0.05).double()
-    proposal = torch.distributions.Normal(torch.tensor(0.5, dtype=torch.float64), 2.0)
-    x = 0.5 + 2.0 * torch.randn(
-        50_000, 1, 2, 2, generator=Generator().manual_seed(0), dtype=torch.float64
-    )
-    weights = (model.log_prob(x) - proposal.log_prob(x).flatten(1).sum(1)).exp()
+    centre = torch.tensor(0.5, dtype=torch.float64)
+    proposal = torch.distributions.Normal(centre, 2.0)
+    generator = Generator().manual_seed(0)
+    x = 0.5 + 2.0 * torch.randn(50_000, *shape, generator=generator, dtype=torch.float64)
+    log_proposal = proposal.log_prob(x).flatten(1).sum(1)
+    weights = (model.log_prob(x) - log_proposal).exp()
     error = weights.std() / math.sqrt(len(weights))
     assert error < 0.02
     assert abs(weights.mean() - 1) < 4 * error
@@ -98,37 +105,43 @@ def test_density_integrates_to_one(conditional):
 @torch.no_grad()
 def test_density_changes_with_the_units_of_x():
     wide = DATA
-    narrow = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, bounds=(0.0, 1.0))
+    shape = (1, 4, 4)
+    narrow = DataSpec(name="toy", shape=shape, num_classes=3, bounds=(0.0, 1.0))
     x = draw(dtype=torch.float64)
-    gain = make(narrow).double().log_prob((x + 1) / 2) - make(wide).double().log_prob(x)
+    of_narrow = make(narrow).double().log_prob((x + 1) / 2)
+    gain = of_narrow - make(wide).double().log_prob(x)
     expected = torch.full_like(gain, 16 * math.log(2))
-    torch.testing.assert_close(gain, expected)
+    assert_close(gain, expected)
 
 
 @torch.no_grad()
 def test_bayes_rule_from_one_evaluation_for_each_class():
     model = make().double()
     x = draw(dtype=torch.float64)
-    each = torch.stack([model.log_prob(x, torch.full((6,), k)) for k in range(3)], dim=1)
-    density = each.exp()
-    assert (each[:, 0] - each[:, 1]).abs().min() > 1e-3
+    by_class = [model.log_prob(x, torch.full((6,), k)) for k in range(3)]
+    log_probs = torch.stack(by_class, dim=1)
+    density = log_probs.exp()
+    assert (by_class[0] - by_class[1]).abs().min() > 1e-3
     measured = model.log_prob(x).exp()
-    torch.testing.assert_close(measured, density.mean(dim=1))
+    assert_close(measured, density.mean(dim=1))
     expected = density / density.sum(1, keepdim=True)
-    torch.testing.assert_close(model.logits(x).softmax(1), expected)
+    assert_close(model.logits(x).softmax(1), expected)
 
 
 def test_first_training_batch_sets_actnorms_and_no_other_does(tmp_path):
     model = make()
     before = [layer.t.clone() for layer in actnorms(model)]
     model.log_prob(draw())
-    assert all(map(torch.equal, before, (layer.t for layer in actnorms(model))))
+    shifts = [layer.t for layer in actnorms(model)]
+    assert all(map(torch.equal, before, shifts))
 
     first = model.train().training_loss(batch(64), None)
-    z, _ = Squeeze().inverse(units.to_unit(draw(64), DATA.bounds))
+    unit = units.to_unit(draw(64), DATA.bounds)
+    z, _ = Squeeze().inverse(unit)
     normalised, _ = model.flow.flows[-1][-2].inverse(z)
-    assert normalised.mean(dim=(0, 2, 3)).abs().max() < 0.01
-    assert (normalised.std(dim=(0, 2, 3)) - 1).abs().max() < 0.02
+    std, mean = torch.std_mean(normalised, dim=(0, 2, 3))
+    assert mean.abs().max() < 0.01
+    assert (std - 1).abs().max() < 0.02
     assert first.total.isfinite()
 
     write(tmp_path / "state", dict(model.state_dict()))
@@ -148,10 +161,11 @@ def test_loss_is_the_mean_negative_log_likelihood_and_trains_every_parameter():
     with seeds.drawing(0, "noise"):
         loss = model.training_loss(batch(), None)
     with torch.no_grad(), seeds.drawing(0, "noise"):
-        log_prob = model.log_prob(units.dequantised(draw(), DATA.bounds), batch().y_labelled)
-    torch.testing.assert_close(loss.total, -log_prob.mean())
+        x = units.dequantised(draw(), DATA.bounds)
+        log_prob = model.log_prob(x, batch().y_labelled)
+    assert_close(loss.total, -log_prob.mean())
     expected = units.bits_per_dim(log_prob, DATA).mean()
-    torch.testing.assert_close(loss.parts["bits_per_dim"], expected)
+    assert_close(loss.parts["bits_per_dim"], expected)
     assert loss.energies is None
     loss.total.backward()
     for parameter in model.parameters():
@@ -163,11 +177,12 @@ def test_samples_follow_the_generator_alone():
     model = make()
     y = torch.tensor([2, 0, 1])
     state = torch.get_rng_state()
-    first, again = (model.sample(3, y, generator=Generator().manual_seed(5)) for _ in range(2))
+    first = model.sample(3, y, generator=Generator().manual_seed(5))
+    again = model.sample(3, y, generator=Generator().manual_seed(5))
     generator = Generator().manual_seed(6)
-    other = model.sample(3, y, generator=generator)
+    another = model.sample(3, y, generator=generator)
     assert torch.equal(first, again)
-    assert not torch.equal(first, other)
+    assert not torch.equal(first, another)
     assert torch.equal(torch.get_rng_state(), state)
     many = model.sample(130, generator=Generator().manual_seed(0))
     assert many.shape == (130, 1, 4, 4)
@@ -179,13 +194,14 @@ def test_samples_follow_the_generator_alone():
 def test_samples_of_a_class_are_likelier_in_it():
     model = make(wild=0.0)
     for prior in model.flow.q0:
-        prior.mean[:] = torch.tensor([-0.3, 0.0, 0.3]).view(3, 1, 1, 1)
+        means = torch.tensor([-0.3, 0.0, 0.3])
+        prior.mean[:] = means.view(3, 1, 1, 1)
         prior.log_scale.fill_(-3.0)
     y = torch.arange(3).repeat(20)
-    x = model.flow.forward_and_log_det(
-        [p.sample(y, Generator().manual_seed(0)) for p in model.flow.q0]
-    )[0]
-    assert torch.equal(model.logits(units.from_unit(x, DATA.bounds)).argmax(1), y)
+    latents = [prior.sample(y, Generator().manual_seed(0)) for prior in model.flow.q0]
+    unit, _ = model.flow.forward_and_log_det(latents)
+    x = units.from_unit(unit, DATA.bounds)
+    assert torch.equal(model.logits(x).argmax(1), y)
 
 
 @torch.no_grad()
@@ -193,9 +209,9 @@ def test_rows_of_a_batch_do_not_depend_on_each_other():
     model = make()
     whole = model.logits(draw())
     expected = model.logits(draw()[2:3])
-    torch.testing.assert_close(whole[2:3], expected, atol=1e-4, rtol=0)
+    assert_close(whole[2:3], expected, atol=1e-4, rtol=0)
     expected = model.logits(draw().flip(0))
-    torch.testing.assert_close(whole.flip(0), expected, atol=1e-4, rtol=0)
+    assert_close(whole.flip(0), expected, atol=1e-4, rtol=0)
 
 
 @torch.no_grad()
@@ -213,20 +229,15 @@ class Noise:
 
     def split(self, name):
         generator = Generator().manual_seed(len(name))
-        images = torch.randint(256, (5, *DATA.shape), dtype=torch.uint8, generator=generator)
+        shape = (5, *SHAPE)
+        images = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
         return Split(images, torch.zeros(5, dtype=torch.int64))
 
 
 def evaluation_of(model):
     bank = FeatureBank(Noise(), Store(Path()), CPU)
-    return TrainedFit(
-        model=model,
-        sampler=None,
-        dataset=Noise(),
-        device=CPU,
-        seed=0,
-        bank=bank,
-    ).evaluation()
+    options = {"dataset": Noise(), "device": CPU, "seed": 0, "bank": bank}
+    return TrainedFit(model=model, sampler=None, **options).evaluation()
 
 
 def test_a_gradient_that_overflows_is_reported_and_not_ranked():
@@ -253,7 +264,8 @@ def test_what_the_models_are():
     assert capabilities(conditional) == {"logits", "energy", "log_prob", "samples"}
     assert capabilities(plain) == {"energy", "log_prob", "samples"}
     assert conditional.chains == plain.chains == "none"
-    assert plain.sample(2, generator=Generator().manual_seed(0)).shape == (2, 1, 4, 4)
+    samples = plain.sample(2, generator=Generator().manual_seed(0))
+    assert samples.shape == (2, 1, 4, 4)
     assert plain.training_loss(batch(), None).total.isfinite()
     with pytest.raises(SpecError, match="glow:conditional=true"):
         plain.log_prob(draw(), batch().y_labelled)

@@ -68,5 +68,6 @@ def igebm_langevin(
     """
     from jembench_igebm.sampler import SharedBufferChains, from_unit
 
-    langevin = from_unit(data.bounds, steps=steps, step_size=step_size, noise=noise, clip=clip)
+    constants = {"step_size": step_size, "noise": noise, "clip": clip}
+    langevin = from_unit(data.bounds, steps=steps, **constants)
     return SharedBufferChains(data, langevin, buffer_size=buffer, reinit=reinit)

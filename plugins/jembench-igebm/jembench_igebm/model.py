@@ -16,20 +16,20 @@ from jembench_igebm.network import EnergyNet
 
 
 def contrastive_loss(energies: Energies, l2: float, prefix: str = "") -> Loss:
-    """Return mean E+ - mean E- + l2 (mean E+^2 + mean E-^2), E+ of data and E- of samples.
+    """Return mean E+ - mean E- + l2 (mean E+^2 + mean E-^2).
+
+    E+ are energies of data, E- those of samples.
 
     Du & Mordatch (2019), section 3.3. The parts are ``energy_data`` and ``energy_samples``, each
     with the prefix, and ``l2`` without its weight.
     """
     data = energies.data.mean()
     samples = energies.samples.mean()
-    squares = energies.data.square().mean() + energies.samples.square().mean()
+    squared = energies.data.square().mean()
+    squares = squared + energies.samples.square().mean()
     parts = {f"{prefix}energy_data": data, f"{prefix}energy_samples": samples, "l2": squares}
-    return Loss(
-        data - samples + l2 * squares,
-        {name: part.detach() for name, part in parts.items()},
-        energies,
-    )
+    detached = {name: part.detach() for name, part in parts.items()}
+    return Loss(data - samples + l2 * squares, detached, energies)
 
 
 class IGEBM(nn.Module):
@@ -68,7 +68,8 @@ class IGEBM(nn.Module):
         """Return the :func:`contrastive_loss` of E(x), data and samples in one pass."""
         assert negatives is not None
         energies = self.energy(torch.cat([batch.x, negatives.x]))
-        split = torch.split(energies, [len(batch.x), len(negatives.x)])
+        sizes = [len(batch.x), len(negatives.x)]
+        split = torch.split(energies, sizes)
         return contrastive_loss(Energies(*split), self.l2)
 
 
@@ -91,13 +92,13 @@ class ConditionalIGEBM(nn.Module):
         self.l2 = l2
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return -E(x, y) for all y, in one pass of K times the images."""
+        """Return -E(x, y) for all y, in one pass."""
         return -self.net.every_class(x)
 
     def energy(
         self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
     ) -> Float[Tensor, " B"]:
-        """Return E(x, y) for labels, else E(x) = -logsumexp_y -E(x, y), in nats.
+        """Return E(x, y) for labels, else E(x) = -logsumexp_y -E(x, y).
 
         E(x) takes K energies.
         """
@@ -114,6 +115,8 @@ class ConditionalIGEBM(nn.Module):
         assert negatives is not None
         assert negatives.y is not None
         x = torch.cat([batch.x_labelled, negatives.x])
-        energies = self.energy(x, torch.cat([batch.y_labelled, negatives.y]))
-        split = torch.split(energies, [len(batch.x_labelled), len(negatives.x)])
+        y = torch.cat([batch.y_labelled, negatives.y])
+        energies = self.energy(x, y)
+        sizes = [len(batch.x_labelled), len(negatives.x)]
+        split = torch.split(energies, sizes)
         return contrastive_loss(Energies(*split), self.l2, "joint_")

@@ -23,7 +23,7 @@ SMALLEST_FOR_PUBLISHED = 32  # pixels
 
 
 class Layer(NamedTuple):
-    """The options of a residual block, and its name in the published checkpoints."""
+    """The options of a residual block, and its published name."""
 
     name: str
     factor: int  # number of its maps, in units of the width
@@ -40,11 +40,13 @@ class Architecture(NamedTuple):
 
 
 def _layers(text: str) -> tuple[Layer, ...]:
-    """Read blocks such as ``"optim:1/ 1:1"``: name, factor, and a slash to pool."""
-    parts = [part.partition(":") for part in text.split()]
-    return tuple(
-        Layer(f"res_{name}", int(rest.rstrip("/")), rest.endswith("/")) for name, _, rest in parts
-    )
+    """Read blocks ``"optim:1/ 1:1"``: name, factor, and a slash to pool."""
+    layers = []
+    for part in text.split():
+        name, _, factor = part.partition(":")
+        pool = factor.endswith("/")
+        layers.append(Layer(f"res_{name}", int(factor.rstrip("/")), pool))
+    return tuple(layers)
 
 
 _LARGE = "optim:1/ 1:1 2:1 3:2/ 4:2 5:2 6:4/ 7:4 8:4"
@@ -63,17 +65,19 @@ ARCHITECTURES = {
 def architecture(
     name: str, data: DataSpec, *, conditional: bool, width: int | None = None
 ) -> Architecture:
-    """Return the architecture of a name, with ``width`` in place of its own if given.
+    """Return the architecture of a name, with another ``width`` if given.
 
     ``auto`` selects one for ``data``.
     """
-    if name == "auto":
-        small = min(data.shape[1:]) < SMALLEST_FOR_PUBLISHED
-        name = "small" if small else "base" if conditional else "large"
+    if name == "auto" and min(data.shape[1:]) < SMALLEST_FOR_PUBLISHED:
+        name = "small"
+    elif name == "auto":
+        name = "base" if conditional else "large"
     layers = ARCHITECTURES[name]
     if width is None:
         return layers
-    return layers._replace(width=width, stem=width if layers.stem == layers.width else layers.stem)
+    stem = width if layers.stem == layers.width else layers.stem
+    return layers._replace(width=width, stem=stem)
 
 
 class ResBlock(nn.Module):
@@ -103,8 +107,9 @@ class ResBlock(nn.Module):
 
         Their height and width are halved if the block pools and both are above 1.
         """
-        inner = F.leaky_relu(self.conv_1(x + of_class(self.bias_1, y)), SLOPE)
-        inner = self.conv_2(inner + of_class(self.bias_2, y)) * of_class(self.gain_2, y)
+        inner = self.conv_1(x + of_class(self.bias_1, y))
+        inner = F.leaky_relu(inner, SLOPE) + of_class(self.bias_2, y)
+        inner = self.conv_2(inner) * of_class(self.gain_2, y)
         maps: Tensor = self.shortcut(x) + inner
         if self.pool and min(maps.shape[2:]) > 1:
             maps = F.avg_pool2d(maps, 2)
@@ -112,8 +117,9 @@ class ResBlock(nn.Module):
 
 
 def of_class(table: Float[Tensor, "K C"], y: Int[Tensor, " B"] | None) -> Float[Tensor, "B C 1 1"]:
-    """Return the row of each image's class, or the only row if there are no classes."""
-    return (table if y is None else table[y])[:, :, None, None]
+    """Return the row of each image's class, or the only row."""
+    rows = table if y is None else table[y]
+    return rows[:, :, None, None]
 
 
 class EnergyNet(nn.Module):
@@ -136,9 +142,10 @@ class EnergyNet(nn.Module):
         self.stem = SpectralConv2d(data.shape[0], layers.stem)
         self.blocks = nn.ModuleDict()
         channels = layers.stem
+        rows = max(self.classes, 1)
         for name, factor, pool in layers.layers:
             width = factor * layers.width
-            self.blocks[name] = ResBlock(channels, width, rows=max(self.classes, 1), pool=pool)
+            self.blocks[name] = ResBlock(channels, width, rows=rows, pool=pool)
             channels = width
         self.head = nn.Linear(channels, 1)
         nn.init.xavier_uniform_(self.head.weight)
@@ -147,7 +154,7 @@ class EnergyNet(nn.Module):
     def forward(
         self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None
     ) -> Float[Tensor, " B"]:
-        """Return E(x, y), or E(x) of an unconditional network, in the precision of the weights."""
+        """Return E(x, y), or E(x) of an unconditional network."""
         return self._energy(self._stem(x), y)
 
     def every_class(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
@@ -156,20 +163,23 @@ class EnergyNet(nn.Module):
         K times the images pass through the blocks, and once through the stem, which has no classes.
         """
         maps = self._stem(x).repeat_interleave(self.classes, 0)
-        y = torch.arange(self.classes, device=x.device).repeat(len(x))
-        return self._energy(maps, y).view(len(x), self.classes)
+        classes = torch.arange(self.classes, device=x.device)
+        energies = self._energy(maps, classes.repeat(len(x)))
+        return energies.view(len(x), self.classes)
 
     def _stem(self, x: Tensor) -> Tensor:
-        return F.leaky_relu(self.stem(to_unit(x, self.bounds)), SLOPE)
+        unit = to_unit(x, self.bounds)
+        return F.leaky_relu(self.stem(unit), SLOPE)
 
     def _energy(self, maps: Tensor, y: Tensor | None) -> Tensor:
         for block in self.blocks.values():
             maps = block(maps, y)
-        features = F.leaky_relu(maps, self.end_slope).sum((2, 3), dtype=self.head.weight.dtype)
+        maps = F.leaky_relu(maps, self.end_slope)
+        features = maps.sum((2, 3), dtype=self.head.weight.dtype)
         return execution.in_full(self.head, features).squeeze(1)
 
 
 def to_unit(x: Float[Tensor, "B C H W"], bounds: tuple[float, float]) -> Float[Tensor, "B C H W"]:
-    """Map ``bounds`` to [0, 1], the range of images in the published networks."""
+    """Map ``bounds`` to [0, 1], the range of the published networks."""
     low, high = bounds
     return (x - low) / (high - low)

@@ -34,22 +34,15 @@ class NoiseFirst(Langevin):
         noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
         z = x.add(noise, alpha=self.noise)
         _, grad = grad_energy(z, state.y)
-        moved = langevin_step(
-            z,
-            grad,
-            step_size=self.step_size,
-            noise=0.0,
-            generator=generator,
-            clip=self.clip,
-            bounds=self.bounds,
-        )
+        options = {"step_size": self.step_size, "clip": self.clip, "bounds": self.bounds}
+        moved = langevin_step(z, grad, noise=0.0, generator=generator, **options)
         return state._replace(x=moved, steps=state.steps + 1)
 
 
 def from_unit(
     bounds: tuple[float, float], *, steps: int, step_size: float, noise: float, clip: float
 ) -> NoiseFirst:
-    """Return the update in the units of ``bounds``, given constants for x in [0, 1].
+    """Return the update within ``bounds`` by constants for [0, 1].
 
     With u = (x - low) / s and s = high - low, dE/du = s dE/dx: a step of size a in u is one of size
     a s^2 in x, and a gradient clipped at c in u is clipped at c / s in x.
@@ -65,7 +58,7 @@ def from_unit(
 
 
 class SharedBufferChains(PersistentChains):
-    """Persistent chains with one buffer for all classes, which may change their class.
+    """Persistent chains with one buffer for all classes, which they may change.
 
     A chain on E(x, y) starts from any slot of the buffer, as in the code of Du & Mordatch (2019):
     an image of one class is then a sample with another label, which training distinguishes. Each
@@ -87,7 +80,7 @@ class SharedBufferChains(PersistentChains):
         super().check_batch(n, conditional=False)
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
-        """Draw n chains from the whole buffer, conditioned on y if given; restart some of them."""
+        """Draw n chains from the whole buffer, conditioned on y; restart some."""
         if y is not None and not self.filled:  # noise may have any class
             self.labels = torch.arange(self.capacity) % self.data.num_classes
         return super().init(n, generator=generator)._replace(y=y)
@@ -100,7 +93,7 @@ class SharedBufferChains(PersistentChains):
         self.labels[state.slots] = NO_CLASS if state.y is None else state.y
 
     def kept(self) -> ChainState | None:
-        """Return a copy of the buffer's chains, ages and last classes; None before the first."""
+        """Return a copy of chains, ages and last classes; None before the first."""
         kept = super().kept()
         if kept is None or bool((self.labels == NO_CLASS).any()):
             return kept

@@ -40,9 +40,11 @@ class SpectralConv2d(nn.Module):
         super().__init__()
         self.at_most = at_most
         self.padding = size // 2
-        self.weight = nn.Parameter(torch.empty(channels_out, channels_in, size, size))
+        shape = (channels_out, channels_in, size, size)
+        self.weight = nn.Parameter(torch.empty(shape))
         nn.init.normal_(self.weight, std=1e-10 if at_most else 1.0)
-        self.register_buffer("u", F.normalize(torch.randn(channels_out), dim=0))
+        start = torch.randn(channels_out)
+        self.register_buffer("u", F.normalize(start, dim=0))
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B O H W"]:
         """Convolve with the normalised kernel."""
@@ -55,7 +57,9 @@ class SpectralConv2d(nn.Module):
         """
         with torch.autocast(self.weight.device.type, enabled=False):
             sigma = self._sigma()
-            return self.weight / (sigma.clamp(min=1.0) if self.at_most else sigma)
+            if self.at_most:
+                sigma = sigma.clamp(min=1.0)
+            return self.weight / sigma
 
     def _sigma(self) -> Float[Tensor, ""]:
         matrix = self.weight.flatten(1)

@@ -2,12 +2,15 @@
 
 import pytest
 import torch
+from torch import Generator
+from torch.testing import assert_close
 
 from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.interfaces import ChainState, DataSpec, Sampler
 
-DATA = DataSpec(name="toy", shape=(1, 2, 3), num_classes=4)
+SHAPE = (1, 2, 3)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=4)
 OTHER = DataSpec(name="toy", shape=(1, 2, 3), num_classes=4, bounds=(0.0, 255.0))
 
 
@@ -16,7 +19,7 @@ def make(options="", data=DATA):
 
 
 def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
+    return Generator().manual_seed(seed)
 
 
 def zero(x, y):
@@ -27,8 +30,10 @@ def zero(x, y):
 def test_a_step_by_hand_in_units_of_0_to_1(data):
     low, high = data.bounds
     unit = torch.tensor([0.5, 0.5, 0.5, 0.5, 0.99, 0.01])
-    slope = torch.tensor([0.004, -0.004, 3.0, -3.0, -1.0, 1.0])  # dE/du, the same everywhere
-    noise = torch.randn(1, *data.shape, generator=generator()).flatten() * 0.005
+    # dE/du, the same everywhere
+    slope = torch.tensor([0.004, -0.004, 3.0, -3.0, -1.0, 1.0])
+    noise = torch.randn(1, *data.shape, generator=generator())
+    noise = noise.flatten() * 0.005
 
     seen = []
 
@@ -36,15 +41,17 @@ def test_a_step_by_hand_in_units_of_0_to_1(data):
         seen.append((x.flatten() - low) / (high - low))
         return torch.zeros(1), (slope / (high - low)).view_as(x)
 
-    x = (low + (high - low) * unit).view(1, *data.shape)
-    state = make(data=data).step(ChainState(x), grad_energy, generator())
-    found = (state.x.flatten() - low) / (high - low)
-    expected = unit + noise - torch.tensor([0.04, -0.04, 0.1, -0.1, -0.1, 0.1])
-    torch.testing.assert_close(found, expected.clamp(0, 1), rtol=0, atol=1e-5)
+    x = low + (high - low) * unit
+    start = ChainState(x.view(1, *data.shape))
+    state = make(data=data).step(start, grad_energy, generator())
+    moved = (state.x.flatten() - low) / (high - low)
+    step = torch.tensor([0.04, -0.04, 0.1, -0.1, -0.1, 0.1])
+    expected = (unit + noise - step).clamp(0, 1)
+    assert_close(moved, expected, rtol=0, atol=1e-5)
     # the gradient is that after the noise
-    torch.testing.assert_close(seen[0], unit + noise, rtol=0, atol=1e-5)
-    assert found[4] == 1
-    assert found[5] == 0
+    assert_close(seen[0], unit + noise, rtol=0, atol=1e-5)
+    assert moved[4] == 1
+    assert moved[5] == 0
     assert state.steps == 1
 
 
@@ -69,12 +76,14 @@ def test_chains_go_on_in_other_classes_and_slots_remember_the_last():
     assert sorted(first.slots.tolist()) == list(range(8))  # of all classes
     x = torch.full_like(first.x, 0.25)
     sampler.finish(first._replace(x=x, steps=3))
-    second = sampler.init(4, torch.tensor([0, 1, 2, 3]), generator=generator(1))
+    labels = torch.tensor([0, 1, 2, 3])
+    second = sampler.init(4, labels, generator=generator(1))
     assert (second.x == 0.25).all()
     sampler.finish(second)
     kept = sampler.kept()
     assert kept.y[second.slots].tolist() == [0, 1, 2, 3]
-    assert torch.bincount(kept.y, minlength=4).tolist() == [1, 1, 5, 1]
+    counts = torch.bincount(kept.y, minlength=4)
+    assert counts.tolist() == [1, 1, 5, 1]
     assert kept.ages.tolist() == [3] * 8
 
 
@@ -87,7 +96,8 @@ def test_chains_without_classes_are_kept_without():
 
 def test_a_loaded_sampler_goes_on_as_the_first_would_have():
     def go(sampler, seed):
-        state = sampler.init(4, torch.tensor([3, 1, 0, 0]), generator=generator(seed))
+        labels = torch.tensor([3, 1, 0, 0])
+        state = sampler.init(4, labels, generator=generator(seed))
         state = sampler.step(state, zero, generator(seed))
         sampler.finish(state)
         return sampler.kept()
@@ -95,7 +105,8 @@ def test_a_loaded_sampler_goes_on_as_the_first_would_have():
     first = make("buffer=8")
     second = make("buffer=8")
     go(first, 0)
-    second.load_state_dict({name: tensor.clone() for name, tensor in first.state_dict().items()})
+    state = first.state_dict()
+    second.load_state_dict({name: tensor.clone() for name, tensor in state.items()})
     pairs = zip(go(first, 1), go(second, 1), strict=True)
     for mine, its in pairs:
         assert torch.equal(mine, its) if isinstance(mine, torch.Tensor) else mine == its

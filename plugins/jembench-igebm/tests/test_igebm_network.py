@@ -3,12 +3,14 @@
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.testing import assert_close
 
 from jembench.interfaces import DataSpec
 from jembench_igebm.network import ARCHITECTURES, EnergyNet, ResBlock, architecture, to_unit
 from jembench_igebm.spectral import SpectralConv2d
 
-DATA = DataSpec(name="toy", shape=(3, 12, 10), num_classes=4)
+SHAPE = (3, 12, 10)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=4)
 CIFAR = DataSpec(name="cifar10", shape=(3, 32, 32), num_classes=10)
 
 
@@ -16,7 +18,8 @@ def conv(scale=1.0, *, at_most=False):
     torch.manual_seed(0)
     module = SpectralConv2d(3, 5, at_most=at_most)
     with torch.no_grad():
-        module.weight.copy_(torch.randn(5, 3, 3, 3) * scale)
+        kernel = torch.randn(5, 3, 3, 3)
+        module.weight.copy_(kernel * scale)
     return module
 
 
@@ -34,9 +37,10 @@ def settle(module, passes=200):
 @pytest.mark.parametrize("scale", [0.01, 1.0, 40.0])
 def test_the_largest_singular_value_of_the_kernel_as_a_matrix_becomes_1(scale):
     module = settle(conv(scale))
-    torch.testing.assert_close(largest(module.kernel()), torch.tensor(1.0), rtol=1e-4, atol=0)
+    norm = largest(module.kernel())
+    assert_close(norm, torch.tensor(1.0), rtol=1e-4, atol=0)
     measured = module.kernel() * largest(module.weight)
-    torch.testing.assert_close(measured, module.weight, rtol=1e-4, atol=0)
+    assert_close(measured, module.weight, rtol=1e-4, atol=0)
 
 
 @torch.no_grad()
@@ -45,7 +49,7 @@ def test_the_second_convolution_is_only_bounded_by_1():
     assert largest(small.weight) < 1
     assert torch.equal(small.kernel(), small.weight)
     measured = largest(settle(conv(at_most=True)).kernel())
-    torch.testing.assert_close(measured, torch.tensor(1.0), rtol=1e-4, atol=0)
+    assert_close(measured, torch.tensor(1.0), rtol=1e-4, atol=0)
 
 
 @torch.no_grad()
@@ -57,7 +61,7 @@ def test_one_step_of_power_iteration_by_hand():
     u = matrix @ v
     u /= u.norm()
     expected = module.weight / (u @ matrix @ v)
-    torch.testing.assert_close(module.kernel(), expected)
+    assert_close(module.kernel(), expected)
     assert u @ matrix @ v <= largest(module.weight)
 
 
@@ -76,7 +80,8 @@ def test_sigma_is_not_computed_in_half_precision():
     exact = module.kernel()
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(module.kernel(), exact)
-        assert module(torch.ones(1, 3, 4, 4)).dtype == torch.bfloat16
+        energies = module(torch.ones(1, 3, 4, 4))
+        assert energies.dtype == torch.bfloat16
 
 
 def test_the_gradient_goes_through_sigma():
@@ -98,47 +103,48 @@ def test_a_block_by_hand():
     y = torch.tensor([3, 1])
     rows = []
     for image, label in zip(x, y, strict=True):
-        inner = F.conv2d(
-            image + block.bias_1[label][:, None, None], block.conv_1.kernel(), padding=1
-        )
-        inner = torch.where(inner > 0, inner, 0.2 * inner) + block.bias_2[label][:, None, None]
-        inner = (
-            F.conv2d(inner, block.conv_2.kernel(), padding=1) * block.gain_2[label][:, None, None]
-        )
+        bias_1, bias_2 = (bias[label][:, None, None] for bias in (block.bias_1, block.bias_2))
+        inner = F.conv2d(image + bias_1, block.conv_1.kernel(), padding=1)
+        inner = torch.where(inner > 0, inner, 0.2 * inner) + bias_2
+        gain = block.gain_2[label][:, None, None]
+        inner = F.conv2d(inner, block.conv_2.kernel(), padding=1) * gain
         maps = F.conv2d(image, block.shortcut.kernel(), padding=1) + inner
         maps = maps.view(3, 3, 2, 3, 2).mean((2, 4))
         rows.append(torch.where(maps > 0, maps, 0.2 * maps))
-    torch.testing.assert_close(block(x, y), torch.stack(rows), rtol=1e-4, atol=1e-5)
+    expected = torch.stack(rows)
+    assert_close(block(x, y), expected, rtol=1e-4, atol=1e-5)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize(("name", "end"), [("small", 0.0), ("large", 0.2)])
 def test_the_end_sums_the_rectified_maps(name, end):
-    net = EnergyNet(
-        DATA, architecture(name, DATA, conditional=True, width=4), conditional=True
-    ).eval()
-    x = torch.rand(2, *DATA.shape)
+    layers = architecture(name, DATA, conditional=True, width=4)
+    net = EnergyNet(DATA, layers, conditional=True).eval()
+    x = torch.rand(2, *SHAPE)
     y = torch.tensor([0, 3])
     maps = F.leaky_relu(net.stem((x + 1) / 2), 0.2)
     for block in net.blocks.values():
         maps = block(maps, y)
-    summed = torch.where(maps > 0, maps, end * maps).sum((2, 3))
-    expected = summed @ net.head.weight[0] + net.head.bias[0]
-    torch.testing.assert_close(net(x, y), expected)
+    rectified = torch.where(maps > 0, maps, end * maps)
+    weight, bias = net.head.weight[0], net.head.bias[0]
+    expected = rectified.sum((2, 3)) @ weight + bias
+    assert_close(net(x, y), expected)
 
 
 def test_images_are_seen_between_0_and_1():
-    x = torch.tensor([-1.0, 0.0, 1.0]).view(3, 1, 1, 1)
-    assert to_unit(x, (-1.0, 1.0)).flatten().tolist() == [0, 0.5, 1]
+    x = torch.tensor([-1.0, 0.0, 1.0])
+    x = x.view(3, 1, 1, 1)
+    unit = to_unit(x, (-1.0, 1.0)).flatten()
+    assert unit.tolist() == [0, 0.5, 1]
 
 
 def test_a_width_of_ones_own():
-    base = EnergyNet(DATA, architecture("base", DATA, conditional=True, width=4), conditional=True)
+    layers = architecture("base", DATA, conditional=True, width=4)
+    base = EnergyNet(DATA, layers, conditional=True)
     assert base.stem.weight.shape == (4, 3, 3, 3)
     assert base.blocks["res_5"].conv_1.weight.shape == (8, 8, 3, 3)
-    wider = EnergyNet(
-        DATA, architecture("wider", DATA, conditional=True, width=4), conditional=True
-    )
+    layers = architecture("wider", DATA, conditional=True, width=4)
+    wider = EnergyNet(DATA, layers, conditional=True)
     assert wider.stem.weight.shape == (128, 3, 3, 3)  # published: 128 maps whatever the width
     assert wider.blocks["res_optim"].shortcut.weight.shape == (4, 128, 3, 3)
 
@@ -154,7 +160,8 @@ def test_auto_takes_what_was_published_for_cifar_and_a_small_one_below():
 @pytest.mark.parametrize("name", ["small", "large"])
 def test_any_size_and_number_of_channels(shape, name):
     data = DataSpec(name="any", shape=shape, num_classes=2)
-    net = EnergyNet(data, architecture(name, data, conditional=False, width=4), conditional=False)
+    layers = architecture(name, data, conditional=False, width=4)
+    net = EnergyNet(data, layers, conditional=False)
     assert net(torch.zeros(3, *shape)).shape == (3,)
 
 
@@ -162,13 +169,14 @@ def test_any_size_and_number_of_channels(shape, name):
 def test_large_energies_keep_their_digits_in_bfloat16():
     """bfloat16 has no number between 64 and 64.5."""
     torch.manual_seed(0)
-    net = EnergyNet(
-        DATA, architecture("small", DATA, conditional=True, width=4), conditional=True
-    ).eval()
+    layers = architecture("small", DATA, conditional=True, width=4)
+    net = EnergyNet(DATA, layers, conditional=True).eval()
     net.head.bias.fill_(64.1)
     seen = []
     net.head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     with torch.autocast("cpu", torch.bfloat16):
-        energies = net(torch.rand(8, *DATA.shape) * 2 - 1, torch.arange(8) % 4)
-    expected = (seen[0].double() @ net.head.weight.double().T).squeeze(1) + 64.1
-    torch.testing.assert_close(energies.double(), expected, rtol=0, atol=1e-4)
+        x = torch.rand(8, *SHAPE) * 2 - 1
+        energies = net(x, torch.arange(8) % 4)
+    weight = net.head.weight.double()
+    expected = (seen[0].double() @ weight.T).squeeze(1) + 64.1
+    assert_close(energies.double(), expected, rtol=0, atol=1e-4)

@@ -105,7 +105,7 @@ class EBJDAT(threat.AttackedModel):
         return marginal_energy(self.logits_of_unit(at)).sum()
 
     def _change(self, x: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the sum of f(x~)[y] + |f(x)/|f(x)| - f(x~)/|f(x~)||^2, a function of x~."""
+        """Return the score of x~ that the attack of the code raises."""
         with execution.mode(self, train=False), torch.no_grad():
             before = _normalised(self.logits_of_unit(x))
 

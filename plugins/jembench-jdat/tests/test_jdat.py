@@ -4,14 +4,17 @@ the code.
 
 import pytest
 import torch
+from torch import Generator
 from torch.nn import functional as F
+from torch.testing import assert_close
 
 from jembench.catalog import registry
 from jembench.experiment import recipe as recipes
 from jembench.interfaces import Batch, DataSpec, Negatives
 from jembench.testing import check_model, parametrize
 
-DATA = DataSpec(name="toy", shape=(1, 8, 8), num_classes=4)
+SHAPE = (1, 8, 8)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=4)
 EPS, ALPHA = 0.08, 0.03  # on [-1, 1]
 Y = torch.tensor([0, 3, 1, 1])
 
@@ -24,13 +27,13 @@ def make(options, seed=0):
 
 def images(n, seed=0):
     """Draw images of the pixel levels that a dataset has."""
-    generator = torch.Generator().manual_seed(seed)
-    levels = torch.randint(0, 256, (n, *DATA.shape), generator=generator)
+    generator = Generator().manual_seed(seed)
+    levels = torch.randint(0, 256, (n, *SHAPE), generator=generator)
     return levels.float() / 127.5 - 1
 
 
 def ascend(model, x, y, score, *, project, seed):
-    """Ascend by signs from a uniform start in the ball, in evaluation mode."""
+    """Ascend by signs from a uniform start, in evaluation mode."""
     torch.manual_seed(seed)
     noise = torch.rand(x.shape) * 2 - 1
     moved = (x + noise * EPS).clamp(-1, 1)
@@ -85,15 +88,15 @@ def test_the_loss_and_a_step_by_hand(version, norm):
     cross_entropy = F.cross_entropy(logits, Y)
     total = 0.45 * (energies[0] - energies[1]) + 0.2 * gap + 0.3 * cross_entropy
     total = total + 0.7 * F.cross_entropy(attacked, Y)
-    torch.testing.assert_close(loss.total, total, rtol=1e-4, atol=1e-5)
+    assert_close(loss.total, total, rtol=1e-4, atol=1e-5)
     of_gap = loss.parts["gap"]
-    torch.testing.assert_close(of_gap, gap.detach(), rtol=1e-4, atol=1e-5)
+    assert_close(of_gap, gap.detach(), rtol=1e-4, atol=1e-5)
     for trained, value in ((model, loss.total), (again, total)):
         value.backward()
         torch.optim.SGD(trained.parameters(), 0.1).step()
     pairs = zip(model.parameters(), again.parameters(), strict=True)
     for trained, same in pairs:
-        torch.testing.assert_close(trained, same, rtol=1e-3, atol=1e-5)
+        assert_close(trained, same, rtol=1e-3, atol=1e-5)
 
 
 def test_the_paper_projects_and_raises_the_energy_and_the_code_does_neither():

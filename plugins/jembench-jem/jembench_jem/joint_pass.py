@@ -148,7 +148,7 @@ class JointPassJEM(threat.AttackedModel):
     def _partly_attacked(
         self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
     ) -> Float[Tensor, "B C H W"]:
-        """Return the images, the first ones attacked by a step from a random start."""
+        """Return the images, the first ones attacked by one step."""
         count = round(self.terms.attacked * len(x))
         if not count:
             return x

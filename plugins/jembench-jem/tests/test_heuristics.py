@@ -5,14 +5,16 @@ import math
 
 import pytest
 import torch
-from torch import nn
+from torch import Generator, nn
+from torch.testing import assert_close
 
 from jembench.catalog import registry
 from jembench.interfaces import Batch, ChainState, DataSpec, Negatives
 from jembench.testing import check_model, check_sampler, parametrize
 from jembench_jem.heuristics import TamedJEM
 
-DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)
+SHAPE = (1, 2, 2)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=3)
 
 
 @parametrize(check_model("jem-tamed:net=small-4,energies=drop"))
@@ -27,7 +29,7 @@ def test_proper_sgld(check):
 
 @pytest.mark.parametrize("energies", ["clip", "drop"])
 def test_an_outlier_has_no_gradient_and_the_others_keep_theirs(energies):
-    """The limit is 3 * 1.4826 around the median 3 of deviations 2, 1, 0, 1 and 97."""
+    """The limit is 3 * 1.4826 around the median 3."""
     model = TamedJEM(nn.Identity(), energies, 3.0)
     values = torch.tensor([1.0, 2.0, 3.0, 4.0, 100.0], requires_grad=True)
     mean = model.tamed_mean(values)
@@ -42,14 +44,15 @@ def test_an_outlier_has_no_gradient_and_the_others_keep_theirs(energies):
 
 @pytest.mark.parametrize("energies", ["clip", "drop"])
 def test_the_loss_and_a_step_by_hand_and_the_guard_sees_all_energies(energies):
-    """One sample lies beyond the limit; clipped, its energy is a constant, as the median and the
-    spread are.
+    """One sample lies beyond the limit.
+
+    Its clipped energy is a constant, as the median and the spread are.
     """
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
     twin = copy.deepcopy(net)
-    x = torch.randn(5, *DATA.shape)
-    samples = torch.randn(5, *DATA.shape)
+    x = torch.randn(5, *SHAPE)
+    samples = torch.randn(5, *SHAPE)
     y = torch.tensor([0, 1, 2, 0, 1])
     samples[0] *= 1000
     model = TamedJEM(net, energies, 3.0)
@@ -67,26 +70,26 @@ def test_the_loss_and_a_step_by_hand_and_the_guard_sees_all_energies(energies):
     logits = twin(x)
     cross_entropy = nn.functional.cross_entropy(logits, y)
     expected = cross_entropy - logits.logsumexp(1).mean() - mean
-    torch.testing.assert_close(loss.total, expected, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(loss.energies.samples, energy)
+    assert_close(loss.total, expected, rtol=1e-4, atol=1e-4)
+    assert_close(loss.energies.samples, energy)
     gradients = torch.autograd.grad(expected, twin.parameters())
     triples = zip(net.parameters(), twin.parameters(), gradients, strict=True)
     for weight, same, grad in triples:
         (slope,) = torch.autograd.grad(loss.total, weight, retain_graph=True)
         step = weight - 0.1 * slope
-        torch.testing.assert_close(step, same - 0.1 * grad, rtol=1e-4, atol=1e-5)
+        assert_close(step, same - 0.1 * grad, rtol=1e-4, atol=1e-5)
 
 
 def test_noise_has_twice_the_variance_of_a_step_and_steps_decay():
     spec = "proper-sgld:step_size=0.1,decay=0.5,offset=2,temperature=0.25,buffer=10"
     sampler = registry.resolve("samplers", spec).make(DATA)
-    x = torch.zeros(20_000, *DATA.shape)
+    x = torch.zeros(20_000, *SHAPE)
     state = ChainState(x, steps=6)  # of size .1 * (1 + 6 / 2) ** -.5 = .05
 
     def uphill(x, y):
         return x.flatten(1).sum(1), torch.ones_like(x)
 
-    generator = torch.Generator().manual_seed(0)
+    generator = Generator().manual_seed(0)
     moved = sampler.step(state, uphill, generator)
     assert moved.steps == 7
     error = math.sqrt(0.025 / x.numel())

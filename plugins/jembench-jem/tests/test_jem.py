@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import Generator
 
 from jembench import seeds
 from jembench.catalog import registry
@@ -12,7 +13,8 @@ from jembench.interfaces import Batch, Classifier, DataSpec, Energy, Negatives, 
 from jembench.models.capabilities import capabilities
 from jembench.running.building import make_trainer
 
-DATA = DataSpec(name="toy", shape=(3, 12, 10), num_classes=7)
+SHAPE = (3, 12, 10)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=7)
 
 
 def make(spec, seed=0):
@@ -21,8 +23,8 @@ def make(spec, seed=0):
 
 
 def draw(n=4):
-    generator = torch.Generator().manual_seed(0)
-    return torch.rand(n, *DATA.shape, generator=generator) * 2 - 1
+    generator = Generator().manual_seed(0)
+    return torch.rand(n, *SHAPE, generator=generator) * 2 - 1
 
 
 Y = torch.tensor([0, 6, 3, 3])

@@ -7,13 +7,15 @@ import dataclasses
 import pytest
 import torch
 from torch import nn
+from torch.testing import assert_close
 
 from jembench.catalog import registry
 from jembench.errors import CheckpointError
 from jembench.interfaces import DataSpec
 from jembench.models.importing import fit_together
 
-DATA = DataSpec(name="cifar10", shape=(3, 32, 32), num_classes=10)
+SHAPE = (3, 32, 32)
+DATA = DataSpec(name="cifar10", shape=SHAPE, num_classes=10)
 
 
 class PublishedBlock(nn.Module):
@@ -109,7 +111,7 @@ def test_the_network_is_recognised_and_gives_the_same_logits(options, spec, path
     x = torch.rand(4, 3, 32, 32) * 2 - 1
     with torch.no_grad():
         ours = fit_together(content, DATA, path).eval().logits(x)
-        torch.testing.assert_close(ours, model(x), atol=1e-5, rtol=1e-5)
+        assert_close(ours, model(x), atol=1e-5, rtol=1e-5)
 
 
 def test_the_replay_buffer_becomes_that_of_the_sampler(path):

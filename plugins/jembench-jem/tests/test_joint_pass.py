@@ -6,7 +6,9 @@ import copy
 
 import pytest
 import torch
+from torch import Generator
 from torch.nn import functional as F
+from torch.testing import assert_close
 
 from jembench import seeds
 from jembench.attacks.threat import distance
@@ -19,7 +21,8 @@ from jembench.testing import check_model, parametrize
 from jembench_jem.joint_pass import JointPassJEM
 from jembench_jem.model import JEM
 
-DATA = DataSpec(name="toy", shape=(3, 8, 8), num_classes=4)
+SHAPE = (3, 8, 8)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=4)
 ALL = "jem:net=small-4,norm=batch,marginal=0.2,passes=joint,outliers=0.1,attacked=0.25,scaled=true"
 
 
@@ -29,8 +32,8 @@ def make(spec):
 
 
 def images(seed, n=8):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(n, *DATA.shape, generator=generator) * 1.9 - 0.95
+    generator = Generator().manual_seed(seed)
+    return torch.rand(n, *SHAPE, generator=generator) * 1.9 - 0.95
 
 
 X, Y = images(0), torch.arange(8) % 4
@@ -58,7 +61,7 @@ def test_without_the_options_it_is_the_model_of_the_paper():
 @pytest.mark.parametrize("batch", [SHARED, APART], ids=["shared", "apart"])
 @pytest.mark.parametrize("joint", [True, False])
 def test_the_loss_and_its_gradients_by_hand(joint, batch):
-    """All terms but the attack, in training mode, with a scale of exp(.3)."""
+    """Check all terms but the attack, with a scale of exp(.3)."""
     options = ALL.replace("attacked=0.25", "attacked=0")
     if not joint:
         options = options.replace("joint", "each")
@@ -83,18 +86,18 @@ def test_the_loss_and_its_gradients_by_hand(joint, batch):
     gap = data.mean() - samples.mean()
     expected = cross_entropy + 0.2 * gap + 0.1 * binary
 
-    torch.testing.assert_close(loss.total, expected, rtol=1e-5, atol=1e-5)
+    assert_close(loss.total, expected, rtol=1e-5, atol=1e-5)
     loss.total.backward(), expected.backward()
     pairs = zip(model.net.parameters(), twin.net.parameters(), strict=True)
     for weight, same in pairs:
-        torch.testing.assert_close(weight.grad, same.grad, rtol=1e-3, atol=1e-5)
+        assert_close(weight.grad, same.grad, rtol=1e-3, atol=1e-5)
     probabilities = scaled.softmax(1).detach()
     errors = probabilities - F.one_hot(Y, 4)
     slope = 3 * (scaled.detach() * errors).sum(1).mean()  # ds/dt = 3 s
-    torch.testing.assert_close(model.log_scale.grad, slope, rtol=1e-4, atol=1e-6)
+    assert_close(model.log_scale.grad, slope, rtol=1e-4, atol=1e-6)
     for name, value in twin.net.named_buffers():
         measured = dict(model.net.named_buffers())[name]
-        torch.testing.assert_close(measured, value)
+        assert_close(measured, value)
 
 
 def test_running_statistics_of_a_joint_pass_are_those_of_all_images():
@@ -104,7 +107,7 @@ def test_running_statistics_of_a_joint_pass_are_those_of_all_images():
     maps = model.net.conv1(first)
     measured = model.net.layer1[0].norm1.running_mean
     expected = maps.mean((0, 2, 3))
-    torch.testing.assert_close(measured, expected)
+    assert_close(measured, expected)
 
 
 def test_the_attacked_share_moves_towards_a_higher_loss_within_the_radius(monkeypatch):
@@ -133,7 +136,7 @@ def test_the_attacked_share_moves_towards_a_higher_loss_within_the_radius(monkey
     share = (0.3 / change.flatten(1).norm(dim=1)).clamp(max=1)
     change = change * share[:, None, None, None]
     expected = (unit + change).clamp(0, 1)
-    torch.testing.assert_close(moved, expected, rtol=0, atol=1e-3)
+    assert_close(moved, expected, rtol=0, atol=1e-3)
 
 
 def test_chains_follow_f_and_scores_are_of_the_scaled_logits():
@@ -141,17 +144,17 @@ def test_chains_follow_f_and_scores_are_of_the_scaled_logits():
     model.log_scale.data.fill_(0.4)
     f = model.net(X).detach()
     scale = torch.tensor(1.2).exp()
-    torch.testing.assert_close(model.logits(X), scale * f)
+    assert_close(model.logits(X), scale * f)
     scaled = -(scale * f).logsumexp(1)
-    torch.testing.assert_close(energy_function(model)(X), scaled)
+    assert_close(energy_function(model)(X), scaled)
     measured = energy_function(model, of_chains=True)(X)
-    torch.testing.assert_close(measured, -f.logsumexp(1))
+    assert_close(measured, -f.logsumexp(1))
     energy, slope = grad_energy(model, of_chains=True)(X, Y)
-    torch.testing.assert_close(energy, -f.gather(1, Y[:, None])[:, 0])
+    assert_close(energy, -f.gather(1, Y[:, None])[:, 0])
     at = X.clone().requires_grad_()
     total = -model.net(at).gather(1, Y[:, None]).sum()
     (expected,) = torch.autograd.grad(total, at)
-    torch.testing.assert_close(slope, expected)
+    assert_close(slope, expected)
 
 
 def test_it_says_what_it_needs():

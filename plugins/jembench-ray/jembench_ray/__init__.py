@@ -40,9 +40,8 @@ def ray(
             "cluster, with host:port of its head node, such as ray:address=10.0.0.1:6379."
         )
     host, _, port = address.rpartition(":")
-    if address not in ("", "auto", "local") and not (
-        host and port.isdecimal() and 0 < int(port) < 2**16
-    ):
+    is_host = host and port.isdecimal() and 0 < int(port) < 2**16
+    if not is_host and address not in ("", "auto", "local"):
         raise SpecError(f"address of ray is {address!r}; it must be host:port, auto or local.")
     if gpus > 1 and gpus % 1:
         raise SpecError(f"gpus of ray is {gpus:g}; above 1 it must be a whole number.")

@@ -89,7 +89,8 @@ class RayExecutor:
         try:
             if ":" in self._address:  # without an answer Ray would try for minutes
                 host, _, port = self._address.rpartition(":")
-                socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+                place = (host.strip("[]"), int(port))
+                socket.create_connection(place, timeout=10).close()
             with _own_signals():
                 ray.init(address=self._address, **options)
         except SystemExit:  # Ray's own answer to SIGTERM
@@ -99,7 +100,8 @@ class RayExecutor:
         # also Ray's bare Exception, when a busy machine is too slow for it
         except Exception as error:
             ray.shutdown()
-            reason = " ".join(str(error).split()).removesuffix(".") or type(error).__name__
+            said = " ".join(str(error).split()).removesuffix(".")
+            reason = said or type(error).__name__
             raise Unavailable(
                 f"The Ray cluster {self._address} cannot be used: {reason}. Start it (ray start "
                 "--head), name another one (ray:address=host:port, or RAY_ADDRESS), install its "
@@ -117,26 +119,29 @@ class RayExecutor:
     @property
     def here(self) -> bool:
         """True if all nodes are this machine."""
-        return {node["NodeManagerHostname"] for node in self._nodes} == {platform.node()}
+        hosts = {node["NodeManagerHostname"] for node in self._nodes}
+        return hosts == {platform.node()}
 
     @property
     def slots(self) -> int:
-        """The number of units of one process for which the nodes have room."""
+        """The number of units of one process that fit on the nodes."""
         return max(1, self._room(self._needs(1)))
 
     def _needs(self, processes: int) -> dict[str, float]:
-        """Return what a unit takes of a node, without GPUs where there are none."""
+        """Return what a unit takes of a node."""
         has_gpus = any(node["Resources"].get("GPU") for node in self._nodes)
         # each has its own
         gpus = self._gpus if processes == 1 else math.ceil(self._gpus) * processes
-        return {"CPU": self._cpus * processes} | ({"GPU": gpus} if gpus and has_gpus else {})
+        needs = {"CPU": self._cpus * processes}
+        return needs | {"GPU": gpus} if gpus and has_gpus else needs
 
     def _room(self, needs: Mapping[str, float]) -> int:
         """Return the number of units for which the nodes have room."""
-        has = [node["Resources"] for node in self._nodes]
-        return sum(
-            min(int(node.get(name, 0) / each) for name, each in needs.items()) for node in has
-        )
+        room = 0
+        for node in self._nodes:
+            has = node["Resources"]
+            room += min(int(has.get(name, 0) / number) for name, number in needs.items())
+        return room
 
     def open(self, driver: Driver) -> None:
         """Connect to Ray, or start it.
@@ -145,9 +150,8 @@ class RayExecutor:
             Unavailable: if that is not possible.
         """
         self._driver = driver
-        self._task = self._ray.remote(max_retries=self._retries, retry_exceptions=[task.Died])(
-            task.carry_out
-        )
+        options = {"max_retries": self._retries, "retry_exceptions": [task.Died]}
+        self._task = self._ray.remote(**options)(task.carry_out)
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Give units to Ray."""
@@ -160,11 +164,11 @@ class RayExecutor:
                     f"No node of the Ray cluster has {what}. Ask for less, for example "
                     "ray:cpus=1,gpus=0."
                 )
-                self._refused.append(Ended(id=job.id, how="refused", text=text))
+                ended = Ended(id=job.id, how="refused", text=text)
+                self._refused.append(ended)
                 continue
-            environment = {"OMP_NUM_THREADS": str(math.ceil(self._cpus))} | dict(
-                self._driver.environment
-            )
+            environment = {"OMP_NUM_THREADS": str(math.ceil(self._cpus))}
+            environment |= self._driver.environment
             if "GPU" not in needs:  # Ray would show it all of the node
                 environment["CUDA_VISIBLE_DEVICES"] = ""
             unit = task.Unit(
@@ -174,30 +178,33 @@ class RayExecutor:
                 command=self._driver.command([job]),
                 environment=environment,
             )
-            files = task.pack(root, files_of(Store(root), job.text)) if self._sends_files else None
+            files = None
+            if self._sends_files:
+                files = task.pack(root, files_of(Store(root), job.text))
             options = {"num_cpus": needs["CPU"], "num_gpus": needs.get("GPU", 0)}
-            self._running[self._task.options(**options).remote(unit, files)] = job
+            ref = self._task.options(**options).remote(unit, files)
+            self._running[ref] = job
 
     def ended(self, seconds: float) -> list[Ended]:
-        """Wait for the first unit to end, and return the endings of all that have ended."""
+        """Wait for an ending; return all endings so far."""
         if self._refused:
-            found, self._refused = self._refused, []
-            return found
+            endings, self._refused = self._refused, []
+            return endings
         if not self._running:
             time.sleep(seconds)
             return []
         if self._cancelled and time.monotonic() - self._cancelled > AGAIN:
             self.cancel()
         with _as_raised():
-            ready, _ = self._ray.wait(list(self._running), timeout=seconds)
+            refs = list(self._running)
+            ready, _ = self._ray.wait(refs, timeout=seconds)
             if ready:  # with all others that have ended
-                ready, _ = self._ray.wait(
-                    list(self._running), num_returns=len(self._running), timeout=0
-                )
-            return [ended for ref in ready if (ended := self._ending(ref, self._running.pop(ref)))]
+                ready, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
+            endings = [self._ending(ref, self._running.pop(ref)) for ref in ready]
+            return [ended for ended in endings if ended]
 
     def _ending(self, ref: ObjectRef, job: Job) -> Ended | None:
-        """Return the ending of a unit; None if it is submitted again with its files."""
+        """Return the ending of a unit; None: submitted again with its files."""
         from ray import exceptions
 
         try:
@@ -205,9 +212,11 @@ class RayExecutor:
         except exceptions.RayError as error:
             if self._cancelled or isinstance(error, exceptions.TaskCancelledError):
                 return Ended(id=job.id, how="stopped")
-            reason, *host = getattr(error, "cause", error).args or [type(error).__name__]
+            cause = getattr(error, "cause", error)
+            reason, *host = cause.args or [type(error).__name__]
             text = f"{' '.join(str(reason).split())}. It was tried {self._retries + 1} times."
-            return self._with_log(Ended(id=job.id, how="lost", text=text, host="".join(host)))
+            lost = Ended(id=job.id, how="lost", text=text, host="".join(host))
+            return self._with_log(lost)
         if ended is None:
             if self._cancelled:
                 return Ended(id=job.id, how="stopped")
@@ -223,14 +232,14 @@ class RayExecutor:
         return ended
 
     def _receive(self, ended: Ended, left: bytes) -> Ended:
-        """Merge the store that a unit has left into that of the run."""
+        """Merge the store that a unit has left into the run's."""
         with tempfile.TemporaryDirectory(prefix="jembench-") as folder:
             task.unpack(left, Path(folder))
             for log in Path(folder, "works").glob(LOGS):
                 shutil.copy(log, self._driver.store / "works")
             copy_caches(Path(folder), self._driver.store)
-            found = merge(Store(Path(folder)), Store(self._driver.store))
-        problems = [one for one in found if one.status in ("busy", "damaged")]
+            merged = merge(Store(Path(folder)), Store(self._driver.store))
+        problems = [file for file in merged if file.status in ("busy", "damaged")]
         if not problems or ended.how != "done":
             return ended
         is_busy = all(problem.status == "busy" for problem in problems)
@@ -267,22 +276,24 @@ def files_of(store: Store, text: str) -> list[Path]:
     folders = [home := store.place("fits", f"-{fit}"), store.features]
     if (home / WEIGHTS[0]).exists():
         folders.append(store.readings_of(fit, weights_digest(home)))
-    found = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+    paths: list[Path] = []
+    for folder in folders:
+        paths += [path for path in sorted(folder.rglob("*")) if path.is_file()]
     for cell in work["cells"]:
-        found += [
-            store.place("cells", f"-{cell['id']}.json"),
-            store.place("arrays", f"-{cell['id']}.npz"),
-        ]
-    return [path for path in found if path.exists() and not path.name.startswith(".")]
+        paths.append(store.place("cells", f"-{cell['id']}.json"))
+        paths.append(store.place("arrays", f"-{cell['id']}.npz"))
+    visible = [path for path in paths if not path.name.startswith(".")]
+    return [path for path in visible if path.exists()]
 
 
 def copy_caches(left: Path, root: Path) -> None:
-    """Copy the predictions, parts of attacks and feature networks that the store ``root`` lacks.
+    """Copy predictions, attacks and feature networks that ``root`` lacks.
 
     Some units have no other result, and units without a GPU read them. They are checked when they
     are read.
     """
-    for path in (*left.glob("readings/*/*"), *left.glob("features/*/*")):
+    caches = [*left.glob("readings/*/*"), *left.glob("features/*/*")]
+    for path in caches:
         to = root / path.relative_to(left)
         if path.is_file() and not to.exists():
             to.parent.mkdir(parents=True, exist_ok=True)
@@ -294,7 +305,7 @@ def copy_caches(left: Path, root: Path) -> None:
 
 @contextmanager
 def _as_raised() -> Iterator[None]:
-    """Raise the exception of a signal's handler, of which Ray makes a SystemError."""
+    """Raise the exception of a signal's handler, not Ray's SystemError."""
     try:
         yield
     except SystemError as error:

@@ -44,7 +44,7 @@ class Unit:
 
 
 def carry_out(unit: Unit, files: bytes | None) -> tuple[Ended | None, bytes]:
-    """Carry out a unit in the driver's store, or in its own with the files it needs.
+    """Carry out a unit in the driver's store or its own.
 
     Args:
         unit: the unit.
@@ -67,11 +67,10 @@ def carry_out(unit: Unit, files: bytes | None) -> tuple[Ended | None, bytes]:
         Path(folder, "works").mkdir(exist_ok=True)
         Path(folder, "works", f"{unit.id}.json").write_text(unit.text, encoding="utf-8")
         ended = _run(unit, Path(folder), "--store", folder)
-        left = (
-            path
-            for path in Path(folder).rglob("*")
-            if path.is_file() and path.parent.name != "leases"
-        )
+        left = []
+        for path in Path(folder).rglob("*"):
+            if path.is_file() and path.parent.name != "leases":
+                left.append(path)
         return ended, pack(Path(folder), left)
 
 
@@ -91,12 +90,12 @@ def unpack(content: bytes, folder: Path) -> None:
 
 
 def log_name(unit: str) -> str:
-    """Return the name of the file in ``works`` with what the worker of a unit printed on stderr."""
+    """Return the name of the log of a unit's worker."""
     return f"worker-{unit}.log"
 
 
 def _run(unit: Unit, store: Path, *options: str) -> Ended:
-    """Run the worker process of a unit. Its log is kept unless all went well."""
+    """Run the worker process of a unit; keep its log after problems."""
     log = store / "works" / log_name(unit.id)
     with log.open("ab") as errors, _cancellations() as cancellations:
         worker = subprocess.Popen(
@@ -108,7 +107,9 @@ def _run(unit: Unit, store: Path, *options: str) -> Ended:
             preexec_fn=_end_with_parent,
         )
         printed, is_stopped = _wait(worker, cancellations)
-    ended = Ended(id=unit.id, how="stopped", host=platform.node()) if is_stopped else None
+    ended = None
+    if is_stopped:
+        ended = Ended(id=unit.id, how="stopped", host=platform.node())
     for line in printed.splitlines():
         with suppress(ValueError, TypeError):  # printed by something else
             ended = Ended(**json.loads(line))
@@ -134,7 +135,11 @@ def _cancellations() -> Iterator[list[int]]:
     An interrupt that is raised while a worker starts would leave that worker running.
     """
     seen: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+
+    def record(number: int, frame: object) -> None:
+        seen.append(number)
+
+    before = signal.signal(signal.SIGINT, record)
     try:
         yield seen
     finally:
@@ -142,7 +147,7 @@ def _cancellations() -> Iterator[list[int]]:
 
 
 def _wait(worker: subprocess.Popen[str], cancellations: list[int]) -> tuple[str, bool]:
-    """Wait for a process; return its output, and whether Ray has cancelled the task.
+    """Wait for a process; return its output, and whether Ray cancelled it.
 
     A process whose task was cancelled is stopped cleanly.
     """

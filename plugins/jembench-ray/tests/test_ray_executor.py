@@ -57,11 +57,8 @@ def cluster():
 
 
 def add_node(cluster, **more):
-    options = {
-        "num_cpus": 1,
-        "object_store_memory": 80 * 2**20,
-        "node_ip_address": "127.0.0.1",
-    } | more
+    size = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+    options = {**size, "node_ip_address": "127.0.0.1", **more}
     return cluster.add_node(include_dashboard=False, **options)
 
 
@@ -79,21 +76,27 @@ def session(tmp_path):
 def until(condition):
     """Wait for something, and return it."""
     end = time.monotonic() + PATIENCE
-    while not (found := condition()):
+    while not (endings_by_unit := condition()):
         assert time.monotonic() < end, "it never came"
         time.sleep(0.05)
-    return found
+    return endings_by_unit
 
 
 def starts(folder, count=1):
-    """Return the processes of this many starts of units, in order, by the units."""
+    """Return the processes of the first starts of units, in order."""
     path = folder / "trace"
     until(lambda: path.exists() and len(path.read_text().splitlines()) >= count)
-    return [(unit, int(pid)) for unit, pid in map(str.split, path.read_text().splitlines())]
+    processes = []
+    for line in path.read_text().splitlines():
+        unit, pid = line.split()
+        processes.append((unit, int(pid)))
+    return processes
 
 
 def parent(pid):
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    status = Path(f"/proc/{pid}/stat").read_text()
+    _, _, after_name = status.rpartition(")")
+    return int(after_name.split()[1])
 
 
 def release(folder, *units):
@@ -136,11 +139,13 @@ def test_what_is_killed_is_tried_again(session, killed):
 
 def test_a_lost_unit_and_a_refused_one_are_told_with_their_host_and_log(session):
     lost, refused = session.submit("dies", "refused for it has other code")
-    found = session.endings([lost, refused])
-    assert "with SIGKILL. It was tried 2 times." in found[lost.id].text
-    assert found[lost.id].host
-    assert Path(found[lost.id].log).read_text().splitlines() == [f"{lost.id} begins"] * 2
-    assert Path(found[refused.id].log).read_text().splitlines() == [f"{refused.id} begins"]
+    endings_by_unit = session.endings([lost, refused])
+    assert "with SIGKILL. It was tried 2 times." in endings_by_unit[lost.id].text
+    assert endings_by_unit[lost.id].host
+    log = Path(endings_by_unit[lost.id].log).read_text()
+    assert log.splitlines() == [f"{lost.id} begins"] * 2
+    log = Path(endings_by_unit[refused.id].log).read_text()
+    assert log.splitlines() == [f"{refused.id} begins"]
 
 
 def test_units_of_a_lost_node_are_carried_out_elsewhere(cluster, session):
@@ -148,7 +153,8 @@ def test_units_of_a_lost_node_are_carried_out_elsewhere(cluster, session):
     before = starts(session.folder, 2)
     (node,) = cluster.worker_nodes
     raylet = node.all_processes["raylet"][0].process.pid
-    ((lost, pid),) = [(unit, pid) for unit, pid in before if parent(parent(pid)) == raylet]
+    of_node = [(unit, pid) for unit, pid in before if parent(parent(pid)) == raylet]
+    ((lost, pid),) = of_node
     above = parent(pid)
     os.kill(raylet, signal.SIGKILL)
     until(lambda: not is_alive(pid) and not is_alive(above))
@@ -156,7 +162,8 @@ def test_units_of_a_lost_node_are_carried_out_elsewhere(cluster, session):
     add_node(cluster)
     assert starts(session.folder, 3)[2][0] == lost
     release(session.folder, "go")
-    assert {ended.how for ended in session.endings(jobs).values()} == {"done"}
+    endings = session.endings(jobs).values()
+    assert {ended.how for ended in endings} == {"done"}
 
 
 def test_two_processes_get_two_gpus_of_one_node_and_are_started_by_torchrun(cluster, tmp_path):
@@ -168,9 +175,11 @@ def test_two_processes_get_two_gpus_of_one_node_and_are_started_by_torchrun(clus
         (job,) = session.jobs("meets 60 go")
         session.executor.submit([dataclasses.replace(job, gpus=2)])
         (_, first), (_, second) = starts(tmp_path, 2)
-        assert {variables(pid)["CUDA_VISIBLE_DEVICES"] for pid in (first, second)} == {"0,1"}
+        devices = {variables(pid)["CUDA_VISIBLE_DEVICES"] for pid in (first, second)}
+        assert devices == {"0,1"}
         assert parent(first) == parent(second)
-        assert parent(parent(parent(first))) == node.all_processes["raylet"][0].process.pid
+        raylet = node.all_processes["raylet"][0].process.pid
+        assert parent(parent(parent(first))) == raylet
         release(tmp_path, "go")
         assert session.endings([job])[job.id].how == "done"
     finally:
@@ -232,36 +241,40 @@ def test_a_ray_of_its_own_is_reached_from_this_machine_alone_and_dies_with_the_d
 
 
 def descendants(pid):
-    everything = [int(path.name) for path in Path("/proc").glob("[0-9]*") if is_alive(path.name)]
-    children = [each for each in everything if is_alive(each) and parent(each) == pid]
-    return children + [found for child in children for found in descendants(child)]
+    numbers = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    children = [number for number in numbers if is_alive(number) and parent(number) == pid]
+    below = list(children)
+    for child in children:
+        below += descendants(child)
+    return below
 
 
 def is_agent(pid):
-    """Return whether a process is a part of Ray that takes a minute to see that the rest of it was
-    killed.
+    """Return whether a process is an agent of Ray.
+
+    It takes a minute to see that the rest of Ray was killed.
     """
     return b"Agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_without_a_shared_store_the_results_are_the_same(tmp_path, monkeypatch):
     unit = task.Unit
-    monkeypatch.setattr(
-        task, "Unit", lambda **options: unit(**options | {"store": str(tmp_path / "elsewhere")})
-    )
+
+    def elsewhere(**options):
+        return unit(**{**options, "store": str(tmp_path / "elsewhere")})
+
+    monkeypatch.setattr(task, "Unit", elsewhere)
     asked = {
         "models": "baseline:net=small-2",
         "metrics": "pgd:restarts=1,steps=2,norm=linf",
         "limit": 20,
     }
     asked |= {"settings": {"epochs": 1}, "progress": False}
-    results = [
-        jembench.run("hybrid", **asked, store=tmp_path / executor, executor=executor)
-        for executor in ("ray", "local")
-    ]
-    apart, alone = (
-        [(each.label, each.value, each.low, each.high) for each in result] for result in results
-    )
+    values = []
+    for executor in ("ray", "local"):
+        result = jembench.run("hybrid", **asked, store=tmp_path / executor, executor=executor)
+        values.append([(value.label, value.value, value.low, value.high) for value in result])
+    apart, alone = values
     assert apart == alone
     assert not list((tmp_path / "ray" / "works").iterdir())
 

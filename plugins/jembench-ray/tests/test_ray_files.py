@@ -14,12 +14,14 @@ executor = pytest.importorskip(
 def test_a_unit_reads_its_fit_its_predictions_its_cells_and_the_features(tmp_path):
     whole = small_store(tmp_path / "whole")
     cell = whole.cells()[0]
-    unit = json.dumps({"fit": asdict(cell.fit), "cells": [{"id": cell.id, "metric": cell.metric}]})
-    files = [path.relative_to(whole.root) for path in executor.files_of(whole, unit)]
-    assert {path.parts[0] for path in files} == {"fits", "cells", "arrays", "readings", "features"}
-    assert {path.parts[1] for path in files if path.parts[0] == "fits"} == {
-        whole.fit_folder(cell.fit).name
-    }
+    work = {"fit": asdict(cell.fit), "cells": [{"id": cell.id, "metric": cell.metric}]}
+    unit = json.dumps(work)
+    paths = executor.files_of(whole, unit)
+    files = [path.relative_to(whole.root) for path in paths]
+    kinds = {path.parts[0] for path in files}
+    assert kinds == {"fits", "cells", "arrays", "readings", "features"}
+    fits = {path.parts[1] for path in files if path.parts[0] == "fits"}
+    assert fits == {whole.fit_folder(cell.fit).name}
     assert len(files) == len(set(files))
     for path in files:
         assert (whole.root / path).is_file()
@@ -29,9 +31,8 @@ def test_a_unit_reads_its_fit_its_predictions_its_cells_and_the_features(tmp_pat
 def test_what_other_units_read_is_copied_where_it_is_not_yet(tmp_path):
     left = small_store(tmp_path / "left").root
     root = tmp_path / "root"
-    files = [
-        path.relative_to(left) for path in (*left.glob("readings/*/*"), *left.glob("features/*/*"))
-    ]
+    caches = (*left.glob("readings/*/*"), *left.glob("features/*/*"))
+    files = [path.relative_to(left) for path in caches]
     (root / files[0]).parent.mkdir(parents=True)
     (root / files[0]).write_bytes(b"is there")
     executor.copy_caches(left, root)
@@ -39,4 +40,5 @@ def test_what_other_units_read_is_copied_where_it_is_not_yet(tmp_path):
     assert (root / files[0]).read_bytes() == b"is there"
     for name in files[1:]:
         assert (root / name).read_bytes() == (left / name).read_bytes()
-    assert len([path for path in root.rglob("*") if path.is_file()]) == 7
+    copied = [path for path in root.rglob("*") if path.is_file()]
+    assert len(copied) == 7

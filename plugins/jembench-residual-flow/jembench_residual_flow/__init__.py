@@ -45,14 +45,16 @@ def residual_flow(
             "residual-flow:conditional=false."
         )
     _check_levels(data, levels)
-    flow = Flow(data.shape, levels=levels, blocks=blocks, hidden=hidden, lipschitz=lipschitz)
+    sizes = {"levels": levels, "blocks": blocks, "hidden": hidden}
+    flow = Flow(data.shape, **sizes, lipschitz=lipschitz)
     made = ConditionalResidualFlow if conditional else ResidualFlow
     return made(data, flow, terms, probes)
 
 
 def _check_levels(data: DataSpec, levels: int) -> None:
     _, height, width = data.shape
-    possible = 1 + min((size & -size).bit_length() - 1 for size in (height, width))
+    halvings = [(size & -size).bit_length() - 1 for size in (height, width)]
+    possible = 1 + min(halvings)
     if levels > possible:
         remedy = f"Write residual-flow:levels={possible}" + (" or fewer." if possible > 1 else ".")
         raise SpecError(

@@ -42,12 +42,11 @@ class ActNorm(nn.Module):
         self.shift = nn.Parameter(torch.zeros(channels, 1, 1))
         self.log_scale = nn.Parameter(torch.zeros(channels, 1, 1))
 
-    def forward(self, x: Float[Tensor, "B C H W"], log_det: LogDet) -> Moved:
+    def forward(self, x: Float[Tensor, "B C H W"], method: LogDet) -> Moved:
         """Return (x - shift) exp(log_scale) and its log determinant."""
-        return Moved(
-            (x - self.shift) * self.log_scale.exp(),
-            (self.log_scale.sum() * x[0, 0].numel()).expand(len(x)),
-        )
+        z = (x - self.shift) * self.log_scale.exp()
+        log_det = self.log_scale.sum() * x[0, 0].numel()
+        return Moved(z, log_det.expand(len(x)))
 
     def invert(self, z: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
         """Map latents to images."""
@@ -69,7 +68,8 @@ class Squeeze(nn.Module):
 
     def forward(self, x: Float[Tensor, "B C H W"], log_det: LogDet) -> Moved:
         """Turn 2 x 2 pixels into four channels."""
-        return Moved(F.pixel_unshuffle(x, 2), x.new_zeros(len(x)))
+        unshuffled = F.pixel_unshuffle(x, 2)
+        return Moved(unshuffled, x.new_zeros(len(x)))
 
     def invert(self, z: Float[Tensor, "B c h w"]) -> Float[Tensor, "B C H W"]:
         """Map latents to images."""
@@ -77,7 +77,7 @@ class Squeeze(nn.Module):
 
 
 class Block(nn.Module):
-    """The layer x + g(x), which is invertible since the Lipschitz constant of g is below 1.
+    """The layer x + g(x), invertible since g has a Lipschitz constant below 1.
 
     Args:
         shape: (C, H, W).
@@ -90,12 +90,10 @@ class Block(nn.Module):
         # around a single pixel there is nothing
         channels = shape[0]
         outer = 3 if max(shape[1:]) > 1 else 1
+        channels_of_net = [channels, hidden, hidden, channels]
+        options = {"lipschitz_const": lipschitz, "lipschitz_tolerance": _TOLERANCE}
         self.net = LipschitzCNN(
-            [channels, hidden, hidden, channels],
-            [outer, 1, outer],
-            lipschitz_const=lipschitz,
-            max_lipschitz_iter=None,
-            lipschitz_tolerance=_TOLERANCE,
+            channels_of_net, [outer, 1, outer], max_lipschitz_iter=None, **options
         )
         with torch.no_grad():
             self.net(torch.zeros(1, *shape))  # the first pass initialises the singular vectors
@@ -111,7 +109,8 @@ class Block(nn.Module):
         return self
 
     def _convolutions(self) -> list[InducedNormConv2d]:
-        return [layer for layer in self.net.modules() if isinstance(layer, InducedNormConv2d)]
+        kind = InducedNormConv2d
+        return [layer for layer in self.net.modules() if isinstance(layer, kind)]
 
     def forward(self, x: Float[Tensor, "B C H W"], log_det: LogDet) -> Moved:
         """Return x + g(x) and its log determinant by ``log_det``."""
@@ -126,7 +125,7 @@ class Block(nn.Module):
 
     @torch.no_grad()
     def invert(self, z: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """Find the fixed point of x = z - g(x), for each image independently of the others.
+        """Find the fixed point of x = z - g(x).
 
         Raises:
             Diverged: if it is not found.
@@ -135,7 +134,8 @@ class Block(nn.Module):
         left = torch.ones(len(z), dtype=torch.bool, device=z.device)
         for _ in range(_MOST):
             moved = z[left] - self.net(x[left])
-            near = _distance(moved, x[left]) <= _CLOSE * (1 + moved.flatten(1).abs().amax(dim=1))
+            size = 1 + moved.flatten(1).abs().amax(dim=1)
+            near = _distance(moved, x[left]) <= _CLOSE * size
             x[left] = moved
             left[left.clone()] = ~near
             if not bool(left.any()):
@@ -180,10 +180,13 @@ class Flow(nn.Module):
         for level in range(levels):
             if level:
                 layers.append(Squeeze())
-                shape = (4 * shape[0], shape[1] // 2, shape[2] // 2)
+                channels, height, width = shape
+                shape = (4 * channels, height // 2, width // 2)
             for _ in range(blocks):
-                layers += [ActNorm(shape[0]), Block(shape, hidden=hidden, lipschitz=lipschitz)]
-        self.layers = nn.ModuleList([*layers, ActNorm(shape[0])])
+                block = Block(shape, hidden=hidden, lipschitz=lipschitz)
+                layers += [ActNorm(shape[0]), block]
+        layers.append(ActNorm(shape[0]))
+        self.layers = nn.ModuleList(layers)
         self.latent_shape = shape
 
     def forward(self, x: Float[Tensor, "B C H W"], log_det: LogDet) -> Moved:
@@ -206,7 +209,7 @@ class Flow(nn.Module):
 
     @torch.no_grad()
     def fit(self, x: Float[Tensor, "B C H W"]) -> None:
-        """Initialise the actnorms, one after the other, so that these images are normalised."""
+        """Initialise the actnorms in order, so that these images are normalised."""
         for layer in self.layers:
             if isinstance(layer, ActNorm):
                 layer.fit(x)
@@ -220,4 +223,5 @@ class Flow(nn.Module):
 
 
 def _distance(a: Float[Tensor, "B C H W"], b: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
-    return (a - b).flatten(1).abs().amax(dim=1)
+    difference = (a - b).flatten(1)
+    return difference.abs().amax(dim=1)

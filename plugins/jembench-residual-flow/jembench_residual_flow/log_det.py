@@ -52,23 +52,24 @@ def exact(net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) 
     """
     change = net(x)
     identity = torch.eye(x[0].numel(), dtype=x.dtype, device=x.device)
-    units = identity.view(-1, 1, *x.shape[1:]).expand(-1, *x.shape)
-    rows = [
-        autograd.grad(change, x, unit, retain_graph=True, create_graph=differentiable)[0]
-        for unit in units
-    ]
+    units = identity.view(-1, 1, *x.shape[1:])
+    rows = []
+    for unit in units.expand(-1, *x.shape):
+        (row,) = autograd.grad(change, x, unit, retain_graph=True, create_graph=differentiable)
+        rows.append(row)
     jacobian = torch.stack(rows, dim=1).flatten(2)
     return Change(change, torch.linalg.slogdet(identity + jacobian).logabsdet)
 
 
 def omitted(net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
     """Return g and 0: p(y|x) does not depend on the determinant."""
-    return Change(net(x), torch.zeros_like(x[:, 0, 0, 0]))
+    zero = torch.zeros_like(x[:, 0, 0, 0])
+    return Change(net(x), zero)
 
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """The first terms of the series, averaged over probes that are the same for all images.
+    """The first terms of the series, averaged over common probes.
 
     So an image has the same value in every call. But the error of the probes does not average out
     over images, and is not part of intervals over images.
@@ -85,12 +86,12 @@ class Truncated:
         g = net(x)
         total = torch.zeros_like(x[:, 0, 0, 0])
         for _ in range(self.probes):
-            probe = _signs(tuple(x.shape[1:]), self.generator).to(x).expand_as(x)
+            signs = _signs(tuple(x.shape[1:]), self.generator)
+            probe = signs.to(x).expand_as(x)
             moved = probe
+            options = {"retain_graph": True, "create_graph": differentiable}
             for k in range(1, self.terms + 1):
-                (moved,) = autograd.grad(
-                    g, x, moved, retain_graph=True, create_graph=differentiable
-                )
+                (moved,) = autograd.grad(g, x, moved, **options)
                 total = total - (-1) ** k / k * _dot(moved, probe)
         return Change(g, total / self.probes)
 
@@ -127,12 +128,14 @@ class Unbiased:
         return Change(g, value + surrogate - surrogate.detach())
 
     def _heads(self) -> int:
-        """Draw a number of tosses that is at least k with probability 2^-k, on the host."""
-        return int(-(1 - torch.rand((), dtype=torch.float64)).log2())
+        """Draw a number, at least k with probability 2^-k, on the host."""
+        uniform = 1 - torch.rand((), dtype=torch.float64)
+        return int(-uniform.log2())
 
 
 def _signs(shape: tuple[int, ...], generator: Generator) -> Tensor:
-    return torch.randint(2, shape, generator=generator, device=generator.device) * 2.0 - 1.0
+    bits = torch.randint(2, shape, generator=generator, device=generator.device)
+    return bits * 2.0 - 1.0
 
 
 def _dot(a: Float[Tensor, "B C H W"], b: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:

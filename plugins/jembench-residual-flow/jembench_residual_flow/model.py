@@ -73,16 +73,16 @@ class ResidualFlow(nn.Module):
             Diverged: if an image is not finite, or a block cannot be inverted.
         """
         self._refuse(y)
-        return self.draw(torch.zeros(n, dtype=torch.int64, device=generator.device), generator)
+        k = torch.zeros(n, dtype=torch.int64, device=generator.device)
+        return self.draw(k, generator)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return mean -log p(x) of dequantised images in nats, with unbiased log determinants.
+        """Return mean -log p(x) of dequantised images in nats, unbiased.
 
         ``bits_per_dim`` is a part.
         """
-        return self._negative_log_likelihood(
-            batch.x, torch.zeros_like(batch.x[:, 0, 0, 0], dtype=torch.int64)
-        )
+        k = torch.zeros_like(batch.x[:, 0, 0, 0], dtype=torch.int64)
+        return self._negative_log_likelihood(batch.x, k)
 
     def _negative_log_likelihood(self, x: Float[Tensor, "B C H W"], k: Int[Tensor, " B"]) -> Loss:
         x = dequantisation.dequantised(x, self.data.bounds)
@@ -91,12 +91,12 @@ class ResidualFlow(nn.Module):
             if self.first_batch.is_to_come:
                 self.flow.fit(dequantisation.to_unit(x, self.data.bounds))
                 self.first_batch.end()
-        log_prob = self._log_prob_by_component(x, Unbiased()).gather(1, k[:, None]).squeeze(1)
-        parts = {
-            "nll": -log_prob.mean(),
-            "bits_per_dim": dequantisation.bits_per_dim(log_prob, self.data).mean(),
-        }
-        return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})
+        of_all = self._log_prob_by_component(x, Unbiased())
+        log_prob = of_all.gather(1, k[:, None]).squeeze(1)
+        nll = -log_prob.mean()
+        bits = dequantisation.bits_per_dim(log_prob, self.data).mean()
+        parts = {"nll": nll.detach(), "bits_per_dim": bits.detach()}
+        return Loss(nll, parts)
 
     def _evaluation(self) -> LogDet:
         if not self.terms:
@@ -106,30 +106,35 @@ class ResidualFlow(nn.Module):
     def _log_prob_by_component(
         self, x: Float[Tensor, "B C H W"], log_det: LogDet
     ) -> Float[Tensor, "B K"]:
-        """Return log p(x|k) of each component of the prior, from one pass, in nats."""
+        """Return log p(x|k) of each component from one pass, in nats."""
         # below float32 the determinant is inaccurate
         with torch.autocast(x.device.type, enabled=False):
-            moved = self.flow(dequantisation.to_unit(x, self.data.bounds), log_det)
+            unit = dequantisation.to_unit(x, self.data.bounds)
+            moved = self.flow(unit, log_det)
             log_det_of_all = moved.log_det + dequantisation.log_det_to_unit(self.data)
-            log_prob: Tensor = self.prior.log_prob(moved.z) + log_det_of_all[:, None]
+            prior = self.prior.log_prob(moved.z)
+            log_prob: Tensor = prior + log_det_of_all[:, None]
         return log_prob
 
     @torch.no_grad()
     def draw(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
-        """Draw an image from each of the components k, clamped to the bounds.
+        """Draw an image from each component of k, clamped to the bounds.
 
         Raises:
             Diverged: if an image is not finite, or a block cannot be inverted.
         """
         latents = self.prior.sample(k, generator)
-        bad = int((~latents.isfinite()).flatten(1).any(dim=1).sum())
+        infinite = (~latents.isfinite()).flatten(1)
+        bad = int(infinite.any(dim=1).sum())
         if bad:
             raise Diverged(
                 f"{bad} of {len(k)} samples of residual-flow are not finite: the model has "
                 "diverged. Train it again with another seed or a lower learning rate."
             )
-        x = torch.cat([self.flow.invert(z) for z in torch.split(latents, _SAMPLES_PER_PASS)])
-        return dequantisation.from_unit(x, self.data.bounds).clamp(*self.data.bounds)
+        parts = torch.split(latents, _SAMPLES_PER_PASS)
+        x = torch.cat([self.flow.invert(z) for z in parts])
+        low, high = self.data.bounds
+        return dequantisation.from_unit(x, self.data.bounds).clamp(low, high)
 
     def _refuse(self, y: Tensor | None) -> None:
         if y is not None:

@@ -85,7 +85,7 @@ class Tent(BatchStatistics):
     def classifier(
         self, model: Any, norms: list[nn.Module], data: DataSpec, generator: Generator
     ) -> Classify:
-        """Return the function that classifies a batch and takes a step on it."""
+        """Return the function that classifies a batch, then takes a step."""
         step = _steps(norms, self.learning_rate)
 
         def classify(x: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ class TEA(Tent):
     def classifier(
         self, model: Any, norms: list[nn.Module], data: DataSpec, generator: Generator
     ) -> Classify:
-        """Return the function that takes a step on a batch and classifies it."""
+        """Return the function that takes a step, then classifies the batch."""
         import torch
 
         from jembench.parts import chain, marginal_energy
@@ -143,7 +143,7 @@ class TEA(Tent):
 
 
 def _steps(norms: list[nn.Module], learning_rate: float) -> Callable[[Tensor], None]:
-    """Return the function that takes a step of Adam on batch norm's weights.
+    """Return a function that takes a step on batch norm's weights.
 
     These are its scales and shifts.
 

@@ -169,20 +169,12 @@ class AutoAttack(attacks.Attack):
         Raises:
             ValueError: if an attack returns an image that is farther away than eps.
         """
-        import pyautoattack
         import torch
 
-        from jembench.parts import seeds, threat
+        from jembench.parts import threat
 
         size = eps.parse_eps(self.eps)
-        seed = seeds.derive(0, f"robustness/{self.name} {shard.number}") % 2**31
-        norm = {"linf": "Linf", "l2": "L2"}[self.norm]
-        options = {"version": self.chosen, "device": shard.x.device}
-        attack = pyautoattack.AutoAttack(target.logits, norm=norm, eps=size, seed=seed, **options)
-        # no more targets than other classes
-        targets = min(attack.fab.n_target_classes, target.data.num_classes - 1)
-        attack.fab.n_target_classes = attack.apgd_targeted.n_target_classes = targets
-        attack.verbose = False
+        attack = self._attack_on(target, shard, size)
         adversarial = shard.x.clone()
         by = torch.full_like(shard.y, STANDING)
         by[target.classes(shard.x) != shard.y] = MISCLASSIFIED
@@ -210,6 +202,22 @@ class AutoAttack(attacks.Attack):
             failed = any(check.said in warning for warning in warnings)
             arrays[name] = torch.full_like(by, failed, dtype=torch.bool)
         return attacks.Found(adversarial, by > STANDING, arrays)
+
+    def _attack_on(self, target: Target, shard: attacks.Shard, size: float) -> Any:
+        """Return pyautoattack's attack within a size, with a seed of the shard."""
+        import pyautoattack
+
+        from jembench.parts import seeds
+
+        seed = seeds.derive(0, f"robustness/{self.name} {shard.number}") % 2**31
+        norm = {"linf": "Linf", "l2": "L2"}[self.norm]
+        options = {"version": self.chosen, "device": shard.x.device}
+        attack = pyautoattack.AutoAttack(target.logits, norm=norm, eps=size, seed=seed, **options)
+        # no more targets than other classes
+        targets = min(attack.fab.n_target_classes, target.data.num_classes - 1)
+        attack.fab.n_target_classes = attack.apgd_targeted.n_target_classes = targets
+        attack.verbose = False
+        return attack
 
     def details(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Return how many images each attack broke first, and the failed checks."""

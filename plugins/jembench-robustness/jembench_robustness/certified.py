@@ -37,7 +37,7 @@ _BLOCK = 1000  # noisy copies per pass; results do not depend on it
 
 
 class Counted(NamedTuple):
-    """The most frequent class of an image, and its count in further predictions."""
+    """The most frequent class of an image, and its count."""
 
     predicted: int
     frequent: int

@@ -54,7 +54,7 @@ def _impulse_noise(x: Images, rng: Generator, share: float) -> Images:
 
 
 def _pixels(x: Images, length: float) -> float:
-    """Return a length in pixels, given that of an image of 32 pixels."""
+    """Convert a length for images of 32 pixels to these images."""
     return length * max(1.0, x.shape[1] / 32)
 
 
@@ -177,7 +177,7 @@ def _fog(x: Images, rng: Generator, cover: float, decay: float) -> Images:
 
 
 def _plasma(x: Images, rng: Generator, decay: float) -> Images:
-    """Return fractals (N, H, W, 1) from 0 to 1, by diamonds and squares on a torus."""
+    """Return fractals (N, H, W, 1) of diamonds and squares."""
     n, height, width, _ = x.shape
     size = 1 << (max(height, width) - 1).bit_length()
     plane = np.zeros((n, size, size))
@@ -224,7 +224,7 @@ def _contrast(x: Images, rng: Generator, keep: float) -> Images:
 
 
 def _elastic_transform(x: Images, rng: Generator, reach: float, std: float, shear: float) -> Images:
-    """Move three points by an affine map, then each pixel by a smooth field.
+    """Move images by an affine map, then by a smooth field.
 
     Both are random; lengths are in heights.
     """
@@ -320,7 +320,7 @@ severities 1 to 5.
 
 
 def to_levels(x: Images) -> NDArray[np.uint8]:
-    """Round values of [0, 1] to levels 0..255, halves up despite rounding errors."""
+    """Round values of [0, 1] to levels 0..255, halves up."""
     levels = np.round(255 * x.clip(0, 1), 6)
     return np.floor(levels + 0.5).astype(np.uint8)
 
@@ -328,7 +328,7 @@ def to_levels(x: Images) -> NDArray[np.uint8]:
 def corrupt(
     images: NDArray[np.uint8], name: str, severity: int, rng: Generator
 ) -> NDArray[np.uint8]:
-    """Return corrupted images, uint8 (N, H, W, C), of one or three channels."""
+    """Return corrupted images of one or three channels."""
     change, severities = CORRUPTIONS[name]
     parameters = severities[severity - 1]
     corrupted = []

@@ -21,7 +21,7 @@ NAMES = {
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan a figure of the models that were attacked in the same way."""
+    """Plan a figure for each attack, with all models."""
     groups: dict[Any, list[Result]] = {}
     for result in results:
         settings = (result.place, result.protocol_without(()))
@@ -31,7 +31,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def draw(results: Sequence[Result]) -> Drawing:
-    """Draw a row for each model: energies at the left, shifts at the right."""
+    """Draw energies and their shifts, a row for each model."""
     from jembench.parts import panels
 
     protocol = results[0].protocol

@@ -184,7 +184,7 @@ class GradientChecks(attacks.GradientAttack):
         return attacks.Attacked(arrays, searched.wanted)
 
     def details(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a sentence per failed check, and accuracies by steps and by eps."""
+        """Return a sentence per failed check, and all accuracies."""
         settings = self._settings_of(arrays)
         standing = arrays["standing"]
         accuracy = (100 * standing.sum(axis=0) / len(standing)).tolist()
@@ -274,7 +274,7 @@ def _low(hits: int, n: int) -> float:
 
 
 def _largest_rise(standing: NDArray[np.bool_]) -> Any:
-    """Return the largest rise to a later setting, in points; 0 if none."""
+    """Return the largest rise to a later setting, in points."""
     import numpy as np
 
     weaker, stronger = np.triu_indices(standing.shape[1], 1)
@@ -310,7 +310,7 @@ def _median(arrays: Mapping[str, Any], norm: eps.Norm, largest: float) -> float:
 
 
 def flat(target: Target, shard: attacks.Shard, norm: eps.Norm) -> Tensor:
-    """Return whether the gradient at each image vanishes or is infinite, bool (N,).
+    """Return whether each image's gradient vanishes or is infinite, bool (N,).
 
     A step along it then does not have its length.
     """

@@ -166,7 +166,7 @@ def _mean_auroc(inside: Array, shifted: Array) -> Estimate:
 def adapted_logits(
     adaptation: Resolved, evaluation: Evaluation, images: str, noise: float
 ) -> Tensor:
-    """Return the logits (N, K) of images by a copy that is adapted to them.
+    """Return the logits (N, K) of a copy adapted to images.
 
     Raises:
         NotApplicable: if the model has nothing that the adaptation could change.

@@ -139,7 +139,7 @@ def _pairs(by: str, severity: int) -> Pairs:
 
 
 def _in_turn(n: int, pairs: Pairs, draw: Callable[[str, int, slice], Levels]) -> Tensor:
-    """Return images uint8 (N, C, H, W); pair k draws each K-th one from k on."""
+    """Return images uint8 (N, C, H, W) that pairs draw in turn."""
     import numpy as np
 
     drawn = []
@@ -177,7 +177,7 @@ def _chosen(size: int, test: Split) -> Tensor:
 def _read(
     data: DataSpec, images: str, labels: str, name: str, source: str, root: str
 ) -> tuple[Levels, Tensor]:
-    """Return images uint8 (M, 32, 32, 3) and labels int64 (M,) of two files.
+    """Return images (M, 32, 32, 3) and labels (M,) of two files.
 
     Raises:
         NotApplicable: if the dataset has another shape or number of classes than CIFAR-10.

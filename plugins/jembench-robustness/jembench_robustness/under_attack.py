@@ -225,7 +225,7 @@ class OutliersUnderAttack(UnderAttack, OutOfDistribution):
 def highest(
     attack: PGD, scores: Callable[[Tensor], tuple[Tensor, Tensor]], x: Tensor, starts: Tensor
 ) -> Tensor:
-    """Return the highest score that ascent finds within eps of each image, (M,).
+    """Return the highest score within eps of each image, (M,).
 
     It is at least that of the starts.
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 import torch
-from torch import nn
+from torch import Generator, nn
 from torch.nn import functional as F
 
 import jembench
@@ -14,7 +14,8 @@ from jembench.parts import LogitModel
 from jembench.plugin import NotApplicable, resolve
 from jembench_robustness.adaptation import TEA, BatchStatistics, Tent
 
-DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
+SHAPE = (1, 4, 4)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=3)
 RATE = 0.05
 PLAIN = torch.ones(5), torch.zeros(5)
 ADAPTATIONS = ["none", "norm", "tent", 'tea:sampler="pcd:steps=1,buffer=500"']
@@ -36,12 +37,12 @@ def model():
 
 @pytest.fixture
 def images():
-    generator = torch.Generator().manual_seed(1)
-    return torch.rand(6, *DATA.shape, generator=generator) * 2 - 1
+    generator = Generator().manual_seed(1)
+    return torch.rand(6, *SHAPE, generator=generator) * 2 - 1
 
 
 def logits_of(x, model, scale, shift):
-    """Return the logits of a batch by its own statistics, the norm written out."""
+    """Return the logits of a batch by its own statistics."""
     conv, *_, head = model.net
     hidden = F.conv2d(x, conv.weight, conv.bias)
     mean = hidden.mean(dim=(0, 2, 3), keepdim=True)
@@ -53,8 +54,9 @@ def logits_of(x, model, scale, shift):
 
 
 def after_one_step(loss, model):
-    """Scale and shift after the first step of Adam, whose moments' biases are corrected: rate g /
-    (|g| + 1e-8).
+    """Return scale and shift after the first step of Adam.
+
+    Its moments' biases are corrected: rate g / (|g| + 1e-8).
     """
     weights = [weight.clone().requires_grad_() for weight in PLAIN]
     grads = torch.autograd.grad(loss(*weights), weights)
@@ -63,14 +65,14 @@ def after_one_step(loss, model):
 
 
 def adapted(adaptation, model, images):
-    generator = torch.Generator().manual_seed(2)
+    generator = Generator().manual_seed(2)
     return adaptation.logits(copy.deepcopy(model), images, DATA, generator=generator)
 
 
 def test_norm_takes_the_statistics_of_each_batch(model, images):
     logits = adapted(BatchStatistics(), model, images)
     assert torch.allclose(logits, logits_of(images, model, *PLAIN))
-    generator = torch.Generator().manual_seed(2)
+    generator = Generator().manual_seed(2)
     order = torch.randperm(6, generator=generator)
     logits = adapted(BatchStatistics(batch=4), model, images)  # two batches of three
     for places in order.split(3):
@@ -84,7 +86,7 @@ def test_tent_steps_on_the_entropy_and_classifies_before_the_step(model, images)
         return -(p * p.log()).sum() / 3
 
     logits = adapted(Tent(batch=3, learning_rate=RATE), model, images)
-    generator = torch.Generator().manual_seed(2)
+    generator = Generator().manual_seed(2)
     first, second = torch.randperm(6, generator=generator).split(3)
     batch = images[first]
     assert torch.allclose(logits[first], logits_of(batch, model, *PLAIN))
@@ -98,7 +100,7 @@ def test_tea_steps_on_the_energy_of_images_less_that_of_samples_and_classifies_a
 ):
     spec = "pcd:steps=2,step_size=0.1,noise=0.01,buffer=20"
     logits = adapted(TEA(learning_rate=RATE, sampler=spec), model, images)
-    generator = torch.Generator().manual_seed(2)
+    generator = Generator().manual_seed(2)
     torch.randperm(6, generator=generator)
     sampler = resolve("samplers", spec).make(DATA)
     x = sampler.init(6, generator=generator).x

@@ -11,7 +11,7 @@ import pyautoattack
 import pytest
 import torch
 from fake_evaluation import FakeEvaluation
-from torch import nn
+from torch import Generator, nn
 
 from jembench.attacks.target import Target
 from jembench.attacks.threat import distance
@@ -21,7 +21,8 @@ from jembench.metrics.attacks import Shard
 from jembench.parts import seeds
 from jembench_robustness.autoattack import CHECKS, MEMBERS, MISCLASSIFIED, STANDING, AutoAttack
 
-DATA = DataSpec(name="toy", shape=(1, 6, 6), num_classes=5)
+SHAPE = (1, 6, 6)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=5)
 NORMS = {"linf": "Linf", "l2": "L2"}
 
 
@@ -77,8 +78,8 @@ def short(monkeypatch):
 
 def shard_of(model, n=24, number=3):
     """Return grey images with the model's classes but for every sixth."""
-    generator = torch.Generator().manual_seed(1)
-    noise = torch.rand(n, *DATA.shape, generator=generator)
+    generator = Generator().manual_seed(1)
+    noise = torch.rand(n, *SHAPE, generator=generator)
     x = 0.35 + 0.3 * noise
     y = model.logits(2 * x - 1).argmax(dim=1)
     y[::6] = (y[::6] + 1) % 5
@@ -186,8 +187,8 @@ def test_details_have_the_contribution_of_each_attack_and_the_failed_checks():
 
 def test_a_whole_measurement():
     model = Linear(hidden=12)
-    generator = torch.Generator().manual_seed(1)
-    shape = (30, *DATA.shape)
+    generator = Generator().manual_seed(1)
+    shape = (30, *SHAPE)
     images = torch.randint(90, 165, shape, dtype=torch.uint8, generator=generator)
     x = 2 * images.float() / 255 - 1
     labels = model.logits(x).argmax(dim=1)

@@ -3,6 +3,7 @@ import pytest
 import torch
 from fake_evaluation import FakeEvaluation
 from hyperplane import DATA, Linear, grey
+from numpy.testing import assert_array_equal
 from scipy.special import bdtr
 from scipy.stats import norm as normal
 
@@ -19,8 +20,9 @@ def evaluation():
 
 
 def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(evaluation):
-    """Cohen et al. (2019), Proposition 4: smoothing leaves a linear classifier as it is, and the
-    radius is exact.
+    """Smoothing leaves a linear classifier as it is.
+
+    The radius is exact: Cohen et al. (2019), Proposition 4.
     """
     metric = Certified(sigma=0.1, budget="quick", images=40, copies=2000)
     measurement = metric.compute(evaluation)
@@ -49,7 +51,7 @@ def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(eva
 
 
 def test_the_probability_is_the_exact_lower_bound_of_clopper_and_pearson():
-    """The number of answers has the probability alpha; at half of all it abstains."""
+    """Check the lower bound; at half of all answers it abstains."""
     metric = Certified(sigma=2.0, copies=100, alpha=0.01)
     most, half, every = metric.radius(torch.tensor([80, 50, 100])).tolist()
     probability = normal.cdf(most / 2)
@@ -63,7 +65,7 @@ def test_other_images_and_shards_change_nothing(evaluation, monkeypatch):
     whole = metric.compute(evaluation).arrays["radius"]
     monkeypatch.setattr("jembench.metrics.attacks.SHARD", 5)
     evaluation.memory.clear()
-    np.testing.assert_array_equal(metric.compute(evaluation).arrays["radius"], whole)
+    assert_array_equal(metric.compute(evaluation).arrays["radius"], whole)
 
 
 @pytest.mark.parametrize("options", [{"sigma": 0.0}, {"alpha": 1.0}, {"copies": 0}])

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 from fake_evaluation import FakeEvaluation
-from torch import nn
+from numpy.testing import assert_allclose, assert_array_equal
+from torch import Generator, nn
 
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import DataSpec
@@ -16,13 +17,15 @@ from jembench.report.figures.base import Result
 from jembench_robustness.energy_figure import draw
 from jembench_robustness.energy_shift import EnergyShift
 
-DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=4, bounds=(0.0, 1.0))
+SHAPE = (1, 4, 4)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=4, bounds=(0.0, 1.0))
 EPS = 0.1
 
 
 class Slope(nn.Module):
-    """The logits (s, -s, -20, -20) of s = w x + b, so that every attack goes along w; E(x) is
-    nearly -log 2 cosh s.
+    """The logits (s, -s, -20, -20) of s = w x + b.
+
+    Every attack goes along w, and E(x) is nearly -log 2 cosh s.
     """
 
     def __init__(self):
@@ -41,7 +44,7 @@ def energy(s):
 
 @pytest.fixture
 def evaluation():
-    generator = torch.Generator().manual_seed(0)
+    generator = Generator().manual_seed(0)
     images = torch.randint(60, 196, (20, 1, 4, 4), dtype=torch.uint8, generator=generator)
     labels = Slope().logits(images / 255).argmax(dim=1)
     model = Slope()
@@ -55,20 +58,20 @@ def test_energies_are_those_of_the_closed_form(evaluation):
     weight = Slope().weight.detach().double().numpy()
     pixels = arrays["image"].reshape(20, 16) / 255
     s = (pixels - 0.5) @ weight
-    np.testing.assert_allclose(arrays["energy-clean"], energy(s), atol=1e-5)
+    assert_allclose(arrays["energy-clean"], energy(s), atol=1e-5)
     worst = np.abs(s) - EPS * np.abs(weight).sum()
-    np.testing.assert_allclose(arrays["energy-pgd"], energy(worst), atol=1e-4)
-    np.testing.assert_array_equal(arrays["broken-pgd"], worst < 0)
+    assert_allclose(arrays["energy-pgd"], energy(worst), atol=1e-4)
+    assert_array_equal(arrays["broken-pgd"], worst < 0)
     assert 0 < (worst < 0).sum() < 20
-    np.testing.assert_array_equal(arrays["broken-apgd-t"], worst < 0)
+    assert_array_equal(arrays["broken-apgd-t"], worst < 0)
     unbroken = arrays["energy-clean"][worst > 0]
-    np.testing.assert_array_equal(arrays["energy-apgd-t"][worst > 0], unbroken)
+    assert_array_equal(arrays["energy-apgd-t"][worst > 0], unbroken)
     measured = arrays["energy-apgd-t"][worst < 0]
     expected = energy(worst[worst < 0])
-    np.testing.assert_allclose(measured, expected, atol=0.02)
+    assert_allclose(measured, expected, atol=0.02)
     assert arrays["broken-cw"].all()
     boundary = -np.log(2)  # just beyond s = 0
-    np.testing.assert_allclose(arrays["energy-cw"], boundary, atol=0.02)
+    assert_allclose(arrays["energy-cw"], boundary, atol=0.02)
     shift = (energy(s) - energy(worst)).mean()
     assert measurement.values["energy-shift-pgd"].value == pytest.approx(shift, abs=1e-4)
     assert measurement.details["broken-by-cw"] == 20
@@ -82,7 +85,7 @@ def test_an_image_that_no_attack_breaks_keeps_its_energy(evaluation):
     arrays = metric.compute(evaluation).arrays
     for attack in ("pgd", "apgd-t", "cw"):
         assert not arrays[f"broken-{attack}"].any()
-        np.testing.assert_array_equal(arrays[f"energy-{attack}"], arrays["energy-clean"])
+        assert_array_equal(arrays[f"energy-{attack}"], arrays["energy-clean"])
 
 
 def test_what_it_cannot_be(evaluation):

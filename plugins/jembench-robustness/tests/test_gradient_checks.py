@@ -7,7 +7,7 @@ import pytest
 import torch
 from fake_evaluation import FakeEvaluation, random_images
 from scipy.stats import binomtest
-from torch import nn
+from torch import Generator, nn
 
 from jembench.attacks.target import Target
 from jembench.data.pixels import to_float
@@ -30,7 +30,7 @@ class Linear(nn.Module):
 
     def __init__(self):
         super().__init__()
-        generator = torch.Generator().manual_seed(0)
+        generator = Generator().manual_seed(0)
         weight = torch.randn(16, generator=generator)
         self.weight = nn.Parameter(weight / weight.norm())
 
@@ -57,8 +57,9 @@ class Quantising(Linear):
 
 
 class Certain(Linear):
-    """So sure that the probability of the other class is 0 in float32, and with it the gradient of
-    the loss.
+    """A model so sure that the loss has no gradient in float32.
+
+    The probability of the other class is 0.
     """
 
     def margin(self, x):
@@ -66,8 +67,9 @@ class Certain(Linear):
 
 
 class Sawtooth(Linear):
-    """Class 1 wins only beyond a ramp with teeth: short steps are caught between them, long ones
-    leap across.
+    """A ramp with teeth, beyond which class 1 wins.
+
+    Short steps are caught between them, and long ones leap across.
     """
 
     def margin(self, x):
@@ -76,8 +78,9 @@ class Sawtooth(Linear):
 
 
 class Broken(Linear):
-    """A root of what is exactly 0, as a chain's step may have it: its derivative is infinite, and 0
-    times that NaN.
+    """A root of what is exactly 0, as in a step of a chain.
+
+    Its derivative is infinite, and 0 times that NaN.
     """
 
     def margin(self, x):
@@ -85,7 +88,7 @@ class Broken(Linear):
 
 
 class Overflowing(Linear):
-    """A slope beyond the range of float32, where the logits are within it."""
+    """A slope beyond the range of float32, unlike the logits."""
 
     def margin(self, x):
         flat = (1e30 * super().margin(x)).tanh()
@@ -197,8 +200,9 @@ def test_gradients_that_are_not_finite_count_as_none(checked, model, expected, n
 
 
 def test_rises_are_tested_in_pairs():
-    """20 images: 8 more withstand the third setting than the first; of the others chance could have
-    made it all.
+    """Of 20 images 8 more withstand the third setting than the first.
+
+    The other differences could be chance.
     """
     standing = np.zeros((20, 3), dtype=bool)
     standing[:5] = True
@@ -213,7 +217,7 @@ def test_rises_are_tested_in_pairs():
 
 
 def arrays_of(standing=None, nearer=0, flat=0, unbroken=0, n=100):
-    """Return the arrays of a model that passes but for what is asked."""
+    """Return the arrays of a model, which passes by default."""
     rows = np.arange(n)
     if standing is None:
         standing = np.zeros((n, 6), dtype=bool)

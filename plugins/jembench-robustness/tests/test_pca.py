@@ -2,22 +2,25 @@
 
 import numpy as np
 import torch
+from numpy.testing import assert_allclose
 from sklearn.decomposition import PCA
+from torch import Generator
 
 from jembench.data.pixels import to_float
 from jembench.interfaces import DataSpec, Split
 from jembench_robustness.pca import PCAStart
 
-DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)
+SHAPE = (1, 2, 2)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=3)
 DRAWS = 20_000
 
 
 def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
+    return Generator().manual_seed(seed)
 
 
 def images_of(n, level):
-    """Draw n images of correlated pixels around a level, far from black and white."""
+    """Draw n images of correlated pixels around a level."""
     mixing = [[1.0, 0.5, 0.0, -0.5], [0, 1, 0.3, 0], [0, 0, 0.5, 0.5], [0, 0, 0, 0.8]]
     noise = torch.randn((n, 4), generator=seeded(n))
     levels = level + 12 * noise @ torch.tensor(mixing)
@@ -25,8 +28,9 @@ def images_of(n, level):
 
 
 def test_pca_starts_are_spread_along_the_principal_directions():
-    """Against scikit-learn: the mean, and standard deviations of scale times the singular values,
-    in the kept plane.
+    """Compare means and deviations in the kept plane with scikit-learn.
+
+    Deviations are the scale times the singular values.
     """
     sizes = (60, 50, 2)
     levels = (100, 140, 90)
@@ -44,7 +48,7 @@ def test_pca_starts_are_spread_along_the_principal_directions():
     assert 0 < kept.sum() < 3
     along = pca.transform(x)
     expected = np.where(kept, 0.02 * pca.singular_values_, 0)
-    np.testing.assert_allclose(along.std(axis=0), expected, rtol=0.02, atol=1e-5)
-    np.testing.assert_allclose(along.mean(axis=0), 0, atol=1e-3)
+    assert_allclose(along.std(axis=0), expected, rtol=0.02, atol=1e-5)
+    assert_allclose(along.mean(axis=0), 0, atol=1e-3)
     first = start.draw(9, None, seeded(1))
     assert torch.equal(first, start.draw(9, None, seeded(1)))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from fake_evaluation import FakeEvaluation
+from torch import Generator
 
 from jembench.catalog.discovery import Component
 from jembench.catalog.registry import Resolved
@@ -16,8 +17,8 @@ TEST, SHIFTED, CLASSES, BINS = 30, 40, 3, 4
 
 @pytest.fixture
 def evaluation():
-    """Draw logits and energies of five sets, each with labels of its own."""
-    rng = torch.Generator().manual_seed(0)
+    """Draw logits, energies and labels of five sets."""
+    rng = Generator().manual_seed(0)
     shape = (SHIFTED, CLASSES)
     labels = {name: torch.randint(CLASSES, (SHIFTED,), generator=rng) for name in SETS}
     readings = {("logits", name): torch.randn(shape, generator=rng) for name in SETS}
@@ -36,7 +37,7 @@ def evaluation():
 
 
 def by_hand(evaluation, inside, shifted):
-    """Return the means over sets of the three values on images at places."""
+    """Return the means over sets of the three values."""
     values = []
     for name in SETS:
         logits = evaluation.readings["logits", name][shifted].double()

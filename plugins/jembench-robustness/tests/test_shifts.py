@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import Generator
 from torch.nn import functional as F
 
 from jembench.data.ood_sets.resolve import resolve
@@ -22,7 +23,7 @@ BOX = Image.Resampling.BOX
 
 
 def split(spec, n=12):
-    generator = torch.Generator().manual_seed(0)
+    generator = Generator().manual_seed(0)
     images = torch.randint(256, (n, *spec.shape), dtype=torch.uint8, generator=generator)
     return Split(images, torch.arange(n) % spec.num_classes)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from fake_evaluation import FakeEvaluation, random_images
 from hyperplane import DATA, Linear, grey
-from torch import nn
+from torch import Generator, nn
 
 from jembench.catalog import registry
 from jembench.data.pixels import to_float
@@ -30,7 +30,7 @@ def measured(metric, evaluation):
 
 @pytest.fixture
 def evaluation():
-    """Return an evaluation on grey images, which no bound of a pixel's range stops."""
+    """Return an evaluation on grey images, far from the bounds."""
     images, labels = grey(60, 110, 146)
     model = Linear()
     logits = model.logits(to_float(images, DATA.bounds)).detach()
@@ -70,8 +70,8 @@ def test_images_on_which_the_attack_fails_stay_as_they_are(evaluation):
     x = to_float(chosen.images, DATA.bounds)
     clean = functional.nll(evaluation.model.logits(x).detach(), chosen.labels)
     metric = Attacked(metric="nll", attack=f"pgd:{SPENT}@1e-9")
-    found = metric.compute(evaluation).values["nll-under-pgd-linf@1e-9"]
-    assert found.value == pytest.approx(clean.value)
+    value = metric.compute(evaluation).values["nll-under-pgd-linf@1e-9"]
+    assert value.value == pytest.approx(clean.value)
 
 
 def test_a_model_with_chains_in_its_answer_needs_them():
@@ -113,13 +113,14 @@ def test_part_of_the_images_is_no_measurement(evaluation, monkeypatch):
 
 
 class Smooth(nn.Module):
-    """An energy that is linear, so that it is lowered by eps times the dual norm, and logits that
-    are not.
+    """A linear energy, and logits that are not linear.
+
+    An attack lowers the energy by eps times the dual norm.
     """
 
     def __init__(self):
         super().__init__()
-        generator = torch.Generator().manual_seed(0)
+        generator = Generator().manual_seed(0)
         self.slope = nn.Parameter(torch.randn(16, generator=generator))
         self.first = nn.Parameter(torch.randn(16, 12, generator=generator))
         self.second = nn.Parameter(torch.randn(12, 3, generator=generator))
@@ -144,20 +145,20 @@ def outliers():
         shape = (1, 4, 4)
         spec = DataSpec(name="toy", shape=shape, num_classes=3)
         options = {"labels": torch.arange(30) % 3, "set_labels": {"validation": None}}
-        found = FakeEvaluation(sets=sets, model=model, spec=spec, **options)
+        made = FakeEvaluation(sets=sets, model=model, spec=spec, **options)
         sets["validation"] = random_images(50, 3)
         for name, images in sets.items():
             for quantity in ("logits", "energy", "grad-norm"):
-                readings = found.read(quantity, images)
-                found.readings[quantity, name] = readings.detach()
-        return found
+                readings = made.read(quantity, images)
+                made.readings[quantity, name] = readings.detach()
+        return made
 
     return of
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_a_linear_score_rises_by_eps_times_the_dual_norm(outliers, norm):
-    """In the units of the model, whose range is 2, the ball is twice as large."""
+    """The ball is twice as large in the model's units."""
     evaluation = outliers(Smooth())
     eps = {"linf": 0.05, "l2": 0.2}[norm]
     plain = measured("ood:set=inverted", evaluation)
@@ -198,8 +199,8 @@ def test_at_eps_0_nothing_moves():
         return at.sum(), at.flatten(1).sum(dim=1)
 
     starts = torch.zeros(5, 1, 1, 4, 4)
-    found = highest(PGD(steps=3, eps="1e-30"), scores, x, starts)
-    assert torch.equal(found, x.flatten(1).sum(dim=1))
+    scores_at_0 = highest(PGD(steps=3, eps="1e-30"), scores, x, starts)
+    assert torch.equal(scores_at_0, x.flatten(1).sum(dim=1))
 
 
 @pytest.mark.parametrize("attack", ["autoattack@8/255", "pgd:refine=1@8/255"])

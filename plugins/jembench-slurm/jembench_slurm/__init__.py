@@ -69,7 +69,10 @@ def minutes(time: str) -> int:
         SpecError: if it has another form, or is less than a minute.
     """
     match = _DURATION.fullmatch(time)
-    days, hours, rest = (int(match[part] or 0) for part in "dhm") if match else (0, 0, 0)
+    if not match:
+        days = hours = rest = 0
+    else:
+        days, hours, rest = (int(match[part] or 0) for part in "dhm")
     if total := (days * 24 + hours) * 60 + rest:
         return total
     raise SpecError(

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jembench.interfaces.running import Driver, Ended, Job, exit_reason
 from jembench.plugin import SpecError, Unavailable
@@ -73,6 +73,14 @@ ARRAY = 1000
 """
 
 
+class JobState(NamedTuple):
+    """A job as squeue describes it."""
+
+    state: str
+    host: str = ""
+    reason: str = ""
+
+
 class SlurmExecutor:
     """Units of work as jobs of Slurm.
 
@@ -121,16 +129,14 @@ class SlurmExecutor:
         if self._gpus is not None:
             return self._gpus
         name = self._parameters["partition"]
-        lines = (
-            line.split("|", 1)
-            for line in _slurm("sinfo", "--noheader", "--format=%P|%G").splitlines()
-        )
-        has = [
-            found
-            for each, found in lines
-            if (each.rstrip("*") == name if name else each.endswith("*"))
-        ]
-        return int(re.search(r"\bgpu\b", " ".join(has)) is not None)
+        # one line a partition, with a star at the default one
+        text = _slurm("sinfo", "--noheader", "--format=%P|%G")
+        has_gpu = False
+        for line in text.splitlines():
+            partition, resources = line.split("|", 1)
+            is_ours = partition.rstrip("*") == name if name else partition.endswith("*")
+            has_gpu |= is_ours and re.search(r"\bgpu\b", resources) is not None
+        return int(has_gpu)
 
     def open(self, driver: Driver) -> None:
         """Make the folder of this driver's jobs.
@@ -152,15 +158,15 @@ class SlurmExecutor:
         self._folder.mkdir(parents=True)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Submit units in arrays. What Slurm does not take now is submitted later.
+        """Submit units in arrays; what Slurm does not take now, later.
 
         Raises:
             Unavailable: if it has not taken anything yet.
         """
         from submitit.core.utils import FailedJobError
 
-        jobs = sorted(jobs, key=lambda job: (job.gpus, job.order))
-        for processes, group in itertools.groupby(jobs, key=lambda job: job.gpus):
+        in_order = sorted(jobs, key=lambda job: (job.gpus, job.order))
+        for processes, group in itertools.groupby(in_order, key=lambda job: job.gpus):
             while array := list(itertools.islice(group, ARRAY)):
                 try:
                     self._submit_array(array, processes)
@@ -169,9 +175,8 @@ class SlurmExecutor:
                     if not self._changed:
                         raise Unavailable(f"Slurm refuses the jobs: {text}. {REMEDY}") from error
                     if NEVER.search(text):
-                        self._endings += [
-                            _refused(job, f"Slurm refuses its job: {text}.") for job in array
-                        ]
+                        refusal = f"Slurm refuses its job: {text}."
+                        self._endings += [_refused(job, refusal) for job in array]
                     else:
                         warnings.warn(
                             f"Slurm takes no jobs now, they are submitted later: {text}",
@@ -185,9 +190,8 @@ class SlurmExecutor:
         from jembench_slurm.job import UnitJob
 
         cpus = self._cpus * processes
-        engine = submitit.SlurmExecutor(
-            self._folder, MAX_TIMEOUTS, python=f"{shlex.quote(sys.executable)} -P"
-        )
+        python = f"{shlex.quote(sys.executable)} -P"
+        engine = submitit.SlurmExecutor(self._folder, MAX_TIMEOUTS, python=python)
         engine.update_parameters(
             **self._parameters,
             gpus_per_node=self._gpus_each * processes or None,
@@ -199,34 +203,32 @@ class SlurmExecutor:
             stderr_to_stdout=True,
             additional_parameters={"requeue": True},
         )
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if name.startswith(("SBATCH_", "SUBMITIT_"))
-        }
-        if "SLURM_CONF" in os.environ:
-            kept["SLURM_CONF"] = os.environ["SLURM_CONF"]
+        kept = {}
+        for name, value in os.environ.items():
+            if name.startswith(("SBATCH_", "SUBMITIT_")) or name == "SLURM_CONF":
+                kept[name] = value
         environment = dict(self._driver.environment)
+        workers = [UnitJob(self._driver.command([unit]), environment) for unit in units]
         # The driver itself may run in a job, and submitit prints the message that it raises.
         with submitit.helpers.clean_env(), redirect_stderr(io.StringIO()):
             os.environ.update(kept)
-            jobs = engine.submit_array(
-                [UnitJob(self._driver.command([unit]), environment) for unit in units]
-            )
-        self._running |= {
-            job.paths.result_pickle.name: (job, unit) for job, unit in zip(jobs, units, strict=True)
-        }
+            jobs = engine.submit_array(workers)
+        for job, unit in zip(jobs, units, strict=True):
+            self._running[job.paths.result_pickle.name] = (job, unit)
         self._changed = time.monotonic()
 
     def ended(self, seconds: float) -> Sequence[Ended]:
-        """Wait for the first unit to end, and return the endings of all that have ended."""
+        """Wait for an ending; return all endings so far."""
         until = time.monotonic() + seconds
-        while not (found := self._collect()) and (left := until - time.monotonic()) > 0:
+        while True:
+            endings = self._collect()
+            left = until - time.monotonic()
+            if endings or left <= 0:
+                return endings
             time.sleep(min(left, 0.5))
-        return found
 
     def _collect(self) -> list[Ended]:
-        """Return the endings of units whose job has a result or does not run any more.
+        """Return the endings of units whose job has a result or is gone.
 
         Results are found by one listing of the folder. Slurm is asked about all jobs at once, more
         and more rarely.
@@ -235,46 +237,54 @@ class SlurmExecutor:
 
         # about which Slurm was asked: a job that is submitted after that is not in its answer
         asked: list[str] = []
-        states: Mapping[str, tuple[str, str, str]] = {}
-        if time.monotonic() - self._looked > min(
-            60, max(2, (time.monotonic() - self._changed) / 2)
-        ):
+        states: Mapping[str, JobState] = {}
+        now = time.monotonic()
+        # the longer nothing has changed, the rarer
+        pause = min(60, max(2, (now - self._changed) / 2))
+        if now - self._looked > pause:
             with suppress(Unavailable):  # it may be starting again
-                asked = list(self._running)
                 states = self._states()
+                asked = list(self._running)
             self._looked = time.monotonic()
             held, self._held = self._held, []
             self.submit(held)
         self._folder.chmod(self._folder.stat().st_mode)  # a network file system then lists it anew
-        for name in self._running.keys() & {file.name for file in self._folder.iterdir()}:
+        written = {file.name for file in self._folder.iterdir()}
+        for name in self._running.keys() & written:
             outcome, result = pickle_load(self._folder / name)
             if outcome == "success" and isinstance(result, dict):
                 self._settle(name, Ended(**result))
             else:
-                self._died(name, exit_reason(result) if outcome == "success" else "state FAILED")
+                why = exit_reason(result) if outcome == "success" else "state FAILED"
+                self._died(name, why)
         for name in asked:
             if name in self._running:
-                self._judge(name, *states.get(self._running[name][0].job_id, ("UNKNOWN", "", "")))
-        known = {job.job_id for job, _ in self._running.values()}
-        if stuck := [
-            job for job, (state, _, _) in states.items() if state == "PENDING" and job not in known
-        ]:
+                job, _ = self._running[name]
+                self._judge(name, *states.get(job.job_id, JobState("UNKNOWN")))
+        self._cancel_waiting(states)
+        endings, self._endings = self._endings, []
+        return endings
+
+    def _cancel_waiting(self, states: Mapping[str, JobState]) -> None:
+        """Cancel jobs that wait and whose unit has ended."""
+        running = {job.job_id for job, _ in self._running.values()}
+        waiting = [job for job, seen in states.items() if seen.state == "PENDING"]
+        if stuck := [job for job in waiting if job not in running]:
             with suppress(Unavailable):
                 _slurm("scancel", *stuck)
-        found, self._endings = self._endings, []
-        return found
 
-    def _states(self) -> dict[str, tuple[str, str, str]]:
+    def _states(self) -> dict[str, JobState]:
         """Return state, host and reason of this driver's jobs, by their ids.
 
         Jobs that Slurm has forgotten are left out.
         """
         options = ("--me", "--noheader", "--array", "--states=all", "--format=%i|%T|%N|%r")
-        rows = (
-            line.split("|", 3)
-            for line in _slurm("squeue", f"--name={self._name}", *options).splitlines()
-        )
-        return {job: (state, host, reason) for job, state, host, reason in rows}
+        text = _slurm("squeue", f"--name={self._name}", *options)
+        states = {}
+        for line in text.splitlines():
+            job, *described = line.split("|", 3)
+            states[job] = JobState(*described)
+        return states
 
     def _judge(self, name: str, state: str, host: str, reason: str) -> None:
         """Act on what Slurm says of a job that has no result."""
@@ -286,13 +296,14 @@ class SlurmExecutor:
         elif state == "CANCELLED":
             self._settle(name, Ended(id=unit.id, how="stopped", host=host))
         elif state in OVER or reason == HELD:
-            self._died(name, f"state {state}" + f" ({reason})" * (reason not in ("", "None")), host)
+            detail = "" if reason in ("", "None") else f" ({reason})"
+            self._died(name, f"state {state}{detail}", host)
         elif state == "PENDING" and reason not in ("None", self._reasons.get(name)):
             self._reasons[name] = reason
             self._driver.waits(unit.id, f"Slurm says {reason}")
 
     def _died(self, name: str, why: str, host: str = "") -> None:
-        """Submit the unit of a dead job again, unless that has happened too often."""
+        """Submit the unit of a dead job again, unless too often."""
         job, unit = self._running[name]
         self._deaths[unit.id] += 1
         if self._cancelled:
@@ -302,26 +313,27 @@ class SlurmExecutor:
                 f"Its worker died {self._deaths[unit.id]} times, at last in job {job.job_id} with "
                 f"{why}. {REMEDY}"
             )
-            self._settle(name, Ended(id=unit.id, how="lost", text=text, host=host))
+            ended = Ended(id=unit.id, how="lost", text=text, host=host)
+            self._settle(name, ended)
         else:
             self._forget(name)
             self._driver.waits(unit.id, f"submitted again after job {job.job_id} with {why}")
             self.submit([unit])
 
     def _settle(self, name: str, ended: Ended) -> None:
-        """Note how the unit of a job has ended. The log of a problem is kept."""
+        """Note how the unit of a job ended; keep the log of a problem."""
         log = self._running[name][0].paths.stdout
         is_kept = ended.how in ("refused", "failed", "lost") and log.exists()
         self._forget(name, keep_log=is_kept)
-        self._endings.append(dataclasses.replace(ended, log=str(log) if is_kept else ""))
+        path = str(log) if is_kept else ""
+        self._endings.append(dataclasses.replace(ended, log=path))
 
     def _forget(self, name: str, *, keep_log: bool = False) -> None:
-        paths = self._running.pop(name)[0].paths
-        for file in (
-            paths.submitted_pickle,
-            paths.result_pickle,
-            *([] if keep_log else [paths.stdout]),
-        ):
+        job, _ = self._running.pop(name)
+        files = [job.paths.submitted_pickle, job.paths.result_pickle]
+        if not keep_log:
+            files.append(job.paths.stdout)
+        for file in files:
             file.unlink(missing_ok=True)
 
     def cancel(self) -> None:
@@ -346,9 +358,7 @@ class SlurmExecutor:
         until = time.monotonic() + 60
         with suppress(Unavailable):
             _slurm("scancel", f"--name={self._name}")
-            while time.monotonic() < until and any(
-                state not in OVER for state, _, _ in self._states().values()
-            ):
+            while time.monotonic() < until and self._any_runs():
                 time.sleep(0.5)
         for name in list(self._running):
             self._forget(name)
@@ -361,6 +371,9 @@ class SlurmExecutor:
             self._sweep()
         self._name = ""
 
+    def _any_runs(self) -> bool:
+        return any(seen.state not in OVER for seen in self._states().values())
+
     def _sweep(self) -> None:
         """Remove the folders of drivers and jobs that have ended.
 
@@ -368,13 +381,13 @@ class SlurmExecutor:
         """
         units = list(self._folder.parents[1].glob("*.json"))
         living = _slurm("squeue", "--me", "--noheader", "--format=%j").split()
-        over = [
-            folder
-            for folder in self._folder.parent.iterdir()
-            if folder.name not in living
-            and (not units or time.time() - folder.stat().st_ctime > ABANDONED)
-        ]
-        named = "".join(path.read_text() for path in units if over and path.match("*.status.json"))
+        over = []
+        for folder in self._folder.parent.iterdir():
+            is_old = time.time() - folder.stat().st_ctime > ABANDONED
+            if folder.name not in living and (is_old or not units):
+                over.append(folder)
+        statuses = [path for path in units if over and path.match("*.status.json")]
+        named = "".join(path.read_text() for path in statuses)
         for folder in over:
             if folder.name not in named:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -385,9 +398,13 @@ def _refused(job: Job, text: str) -> Ended:
 
 
 def _brief(text: str) -> str:
-    """Return the first and the last line of a message: between them Slurm counts its attempts."""
+    """Return the first and the last line of a message.
+
+    Between them Slurm counts its attempts.
+    """
     lines = text.strip().splitlines() or ["no reason given"]
-    return "; ".join(dict.fromkeys([lines[0].strip(), lines[-1].strip()]))
+    ends = (lines[0].strip(), lines[-1].strip())
+    return "; ".join(dict.fromkeys(ends))
 
 
 def _slurm(*command: str) -> str:

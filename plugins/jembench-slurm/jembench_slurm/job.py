@@ -27,7 +27,10 @@ _TIME_IS_UP = {signal.SIGUSR1, signal.SIGUSR2}
 
 
 def _end_with_parent() -> None:
-    """Have this process stopped when its parent dies: not all clusters find it then."""
+    """Have this process stopped when its parent dies.
+
+    Not all clusters find it then.
+    """
     _LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
@@ -70,7 +73,7 @@ class UnitJob:
                 self._ended = json.loads(line)
 
     def checkpoint(self) -> DelayedSubmission:
-        """Stop the worker, which saves how far it is. submitit then queues the job again."""
+        """Stop the worker, which saves its state, to be queued again."""
         if self._thread:
             self._worker.terminate()
             self._thread.join()

@@ -33,7 +33,7 @@ echo "Submitted batch job $n"
 
 
 class Slurm:
-    """A folder of commands, with what they print and what they were given."""
+    """A folder of commands, with their output and input."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -64,16 +64,21 @@ class Slurm:
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
-    found = Slurm(tmp_path / "bin")
-    monkeypatch.setenv("PATH", f"{found.folder}{os.pathsep}{os.environ['PATH']}")
-    return found
+    commands = Slurm(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{commands.folder}{os.pathsep}{os.environ['PATH']}")
+    return commands
 
 
 def opened(folder, **options):
     spec = "slurm:" + ",".join(f"{key}={value}" for key, value in options.items())
     executor = resolve("executors", spec.rstrip(":")).make()
-    executor.open(Driver(store=folder, options=(), environment={"A": "b"}, carry_out=None))
+    driver = Driver(store=folder, options=(), environment={"A": "b"}, carry_out=None)
+    executor.open(driver)
     return executor
+
+
+def endings(executor):
+    return [(ended.id, ended.how) for ended in executor.ended(0)]
 
 
 def unit(name, gpus=1, order=0):
@@ -173,14 +178,17 @@ def test_of_slurm_s_attempts_the_first_and_the_last_are_said(slurm, tmp_path):
 )
 def test_a_network_gets_a_gpu_where_the_partition_has_any(slurm, tmp_path, options, gpus):
     opened(tmp_path, **options).submit([unit("a")])
-    assert re.findall(r"gpus-per-node=(.*)", slurm.script(1)) == [str(gpus)] * (gpus > 0)
+    asked = re.findall(r"gpus-per-node=(.*)", slurm.script(1))
+    assert asked == ([str(gpus)] if gpus else [])
 
 
 def test_units_of_several_processes_are_an_array_of_their_own(slurm, tmp_path):
-    executor = opened(tmp_path, partition="gpu", time="20m", gpus=2, cpus=4, memory="8G", array=3)
+    options = {"time": "20m", "gpus": 2, "cpus": 4, "memory": "8G", "array": 3}
+    executor = opened(tmp_path, partition="gpu", **options)
     assert executor.slots == 3
     assert executor.here is False
-    executor.submit([unit(f"a{n}", gpus=n % 2 + 1) for n in range(4)])
+    units = [unit(f"a{n}", gpus=n % 2 + 1) for n in range(4)]
+    executor.submit(units)
     alone = slurm.script(1)
     together = slurm.script(2)
     for script, gpus, cpus in ((alone, 2, 4), (together, 4, 8)):
@@ -192,7 +200,8 @@ def test_units_of_several_processes_are_an_array_of_their_own(slurm, tmp_path):
 
 
 def test_setup_comes_before_the_command_and_the_signal_within_a_short_limit(slurm, tmp_path):
-    opened(tmp_path, time="4m", setup="module load cuda").submit([unit("a")])
+    executor = opened(tmp_path, time="4m", setup="module load cuda")
+    executor.submit([unit("a")])
     script = slurm.script(1)
     assert script.index("\nmodule load cuda\n") < script.index("srun")
     assert "#SBATCH --signal=USR2@60\n" in script
@@ -203,9 +212,9 @@ def test_a_driver_in_a_job_gives_its_jobs_none_of_its_own_variables(slurm, tmp_p
     monkeypatch.setenv("SLURM_CONF", __file__)
     monkeypatch.setenv("SBATCH_ACCOUNT", "mine")
     opened(tmp_path).submit([unit("a")])
-    given = slurm.lines("1.env")
-    assert {f"SLURM_CONF={__file__}", "SBATCH_ACCOUNT=mine"} <= {*given}
-    assert "SLURM_JOB_ID=7" not in given
+    variables = slurm.lines("1.env")
+    assert {f"SLURM_CONF={__file__}", "SBATCH_ACCOUNT=mine"} <= {*variables}
+    assert "SLURM_JOB_ID=7" not in variables
     assert os.environ["SLURM_JOB_ID"] == "7"
 
 
@@ -253,7 +262,7 @@ def test_jobs_that_slurm_does_not_take_are_submitted_later(slurm, tmp_path):
     slurm.command("sbatch", SBATCH)
     assert not look_again(executor)
     ends(tmp_path, 2, record("b"))
-    assert [one.id for one in executor.ended(0)] == ["b"]
+    assert [ended.id for ended in executor.ended(0)] == ["b"]
 
 
 def test_jobs_that_slurm_has_not_taken_are_dropped_at_a_cancellation(slurm, tmp_path):
@@ -264,17 +273,16 @@ def test_jobs_that_slurm_has_not_taken_are_dropped_at_a_cancellation(slurm, tmp_
     with pytest.warns(UserWarning, match="Slurm takes no jobs now"):
         executor.submit([unit("b")])
     executor.cancel()
-    assert [(one.id, one.how) for one in executor.ended(0)] == [("b", "stopped")]
+    assert endings(executor) == [("b", "stopped")]
 
 
 def test_more_units_than_an_array_can_have_are_several_arrays(slurm, tmp_path, monkeypatch):
     monkeypatch.setattr("jembench_slurm.executor.ARRAY", 10)
-    opened(tmp_path, array=4).submit([unit(str(n)) for n in range(25)])
-    assert [re.search(r"--array='?([^'\n]*)", slurm.script(n))[1] for n in (1, 2, 3)] == [
-        "0-9%4",
-        "0-9%4",
-        "0-4%4",
-    ]
+    units = [unit(str(n)) for n in range(25)]
+    opened(tmp_path, array=4).submit(units)
+    pattern = re.compile(r"--array='?([^'\n]*)")
+    arrays = [pattern.search(slurm.script(n))[1] for n in (1, 2, 3)]
+    assert arrays == ["0-9%4", "0-9%4", "0-4%4"]
 
 
 def test_slurm_is_asked_once_about_a_thousand_jobs(slurm, tmp_path):
@@ -299,7 +307,7 @@ def test_the_log_of_a_problem_is_kept_and_all_else_removed(slurm, tmp_path):
     executor.submit([unit("a"), unit("b")])
     ends(tmp_path, "1_0", record("a"))
     ends(tmp_path, "1_1", record("b", "refused"))
-    logs = {one.id: one.log for one in executor.ended(0)}
+    logs = {ended.id: ended.log for ended in executor.ended(0)}
     assert logs["a"] == ""
     assert Path(logs["b"]).read_text() == "printed"
     executor.close()
@@ -313,24 +321,26 @@ def test_what_killed_drivers_left_goes_when_no_unit_and_no_job_of_theirs_is_left
     executor = opened(tmp_path)
     slurm.command("squeue", "case $* in *%j*) echo waits;; esac")
     executor.close()
-    assert [path.name for path in (tmp_path / "works" / "slurm").iterdir()] == ["waits"]
+    (folder,) = (tmp_path / "works" / "slurm").iterdir()
+    assert folder.name == "waits"
 
 
 def test_what_killed_drivers_left_goes_after_an_hour_though_units_are_left(
     slurm, tmp_path, monkeypatch
 ):
-    folders = {name: tmp_path / "works" / "slurm" / name for name in ("over", "waits", "named")}
+    works = tmp_path / "works"
+    folders = {name: works / "slurm" / name for name in ("over", "waits", "named")}
     for folder in folders.values():
         folder.mkdir(parents=True)
     (tmp_path / "works" / "a.json").write_text("{}")
-    (tmp_path / "works" / "a.status.json").write_text(
-        json.dumps({"log": str(folders["named"] / "1_0_log.out")})
-    )
+    status = {"log": str(folders["named"] / "1_0_log.out")}
+    (works / "a.status.json").write_text(json.dumps(status))
     slurm.command("squeue", "case $* in *%j*) echo waits;; esac")
     for age, left in [(3600.0, ["named", "over", "waits"]), (-1.0, ["named", "waits"])]:
         monkeypatch.setattr("jembench_slurm.executor.ABANDONED", age)
         opened(tmp_path).close()
-        assert sorted(folder.name for folder in folders["over"].parent.iterdir()) == left
+        kept = [folder.name for folder in (works / "slurm").iterdir()]
+        assert sorted(kept) == left
 
 
 def test_a_dead_job_is_submitted_again_and_then_lost(slurm, tmp_path):
@@ -346,7 +356,7 @@ def test_a_dead_job_is_submitted_again_and_then_lost(slurm, tmp_path):
         "Its worker died 2 times, at last in job 2 with state UNKNOWN. Write other options"
     )
     ends(tmp_path, "1_1", record("b"))
-    assert [one.id for one in executor.ended(0)] == ["b"]
+    assert [ended.id for ended in executor.ended(0)] == ["b"]
 
 
 def test_a_job_that_is_submitted_after_slurm_answered_is_not_dead(slurm, tmp_path):
@@ -357,7 +367,7 @@ def test_a_job_that_is_submitted_after_slurm_answered_is_not_dead(slurm, tmp_pat
     assert not look_again(executor)
     assert slurm.script(2)
     ends(tmp_path, "2", record("a"))
-    assert [(one.id, one.how) for one in executor.ended(0)] == [("a", "done")]
+    assert endings(executor) == [("a", "done")]
 
 
 def test_a_job_that_no_node_could_start_is_taken_back_and_submitted_again(slurm, tmp_path):
@@ -380,11 +390,10 @@ def test_a_job_that_can_never_start_is_refused_and_cancelled_once_two_answers_sa
         slurm.states("1_0|PENDING||PartitionConfig", "1_1|PENDING||PartitionConfig")
         assert not look_again(executor)
         slurm.states("1_0|PENDING||PartitionConfig", f"1_1|PENDING||{second}")
-        found = look_again(executor)
-        assert [(one.id, one.how) for one in found] == [
-            ("a" if second == "Priority" else "b", "refused")
-        ]
-        assert "Slurm never starts job 1_" in found[0].text
+        (ended,) = look_again(executor)
+        assert ended.id == ("a" if second == "Priority" else "b")
+        assert ended.how == "refused"
+        assert "Slurm never starts job 1_" in ended.text
     assert slurm.lines("scancel.calls")[0] == "1_0"
     assert slurm.lines("scancel.calls")[-1] == "1_0 1_1"
 
@@ -394,7 +403,7 @@ def test_a_job_that_could_not_be_launched_has_died_if_others_could(slurm, tmp_pa
     executor.submit([unit("a"), unit("b")])
     ends(tmp_path, "1_0", record("a"))
     slurm.states("1_1|FAILED|node1|JobLaunchFailure")
-    assert [(one.id, one.how) for one in executor.ended(0)] == [("a", "done"), ("b", "lost")]
+    assert endings(executor) == [("a", "done"), ("b", "lost")]
 
 
 def test_a_job_that_raised_is_dead(slurm, tmp_path):
@@ -417,7 +426,7 @@ def test_no_job_is_taken_for_dead_while_slurm_does_not_answer(slurm, tmp_path):
     slurm.states("1|RUNNING|node1|None")
     assert not look_again(executor)
     ends(tmp_path, 1, record("a"))
-    assert [one.how for one in executor.ended(0)] == ["done"]
+    assert [ended.how for ended in executor.ended(0)] == ["done"]
 
 
 def test_jobs_that_were_cancelled_are_stopped(slurm, tmp_path):
@@ -425,7 +434,7 @@ def test_jobs_that_were_cancelled_are_stopped(slurm, tmp_path):
     executor.submit([unit("a"), unit("b")])
     slurm.states("1_0|CANCELLED||None", "1_1|RUNNING|node1|None")
     ends(tmp_path, "1_1", record("b", "stopped"))
-    assert {(one.id, one.how) for one in executor.ended(0)} == {("a", "stopped"), ("b", "stopped")}
+    assert sorted(endings(executor)) == [("a", "stopped"), ("b", "stopped")]
 
 
 def test_cancel_drops_what_is_queued_and_signals_what_runs(slurm, tmp_path):
@@ -433,8 +442,9 @@ def test_cancel_drops_what_is_queued_and_signals_what_runs(slurm, tmp_path):
     executor.submit([unit("a"), unit("b")])
     slurm.states("1_0|CANCELLED||None", "1_1|RUNNING|node1|None")
     executor.cancel()
-    assert [(one.id, one.how) for one in executor.ended(0)] == [("a", "stopped")]
-    (name,) = [path.name for path in (tmp_path / "works" / "slurm").iterdir()]
+    assert endings(executor) == [("a", "stopped")]
+    (folder,) = (tmp_path / "works" / "slurm").iterdir()
+    name = folder.name
     assert slurm.lines("scancel.calls") == [
         f"--name={name} --state=PENDING",
         f"--name={name} --state=RUNNING --signal=TERM",
@@ -442,10 +452,11 @@ def test_cancel_drops_what_is_queued_and_signals_what_runs(slurm, tmp_path):
 
 
 def job_of(folder, what):
-    """Return a job for a unit that becomes this in a fake worker."""
+    """Return a job for a unit that becomes ``what`` in a fake worker."""
     driver = Session(None, folder).driver
     (folder / "a").write_text(what)
-    return UnitJob(driver.command([unit("a", gpus=1)]), dict(driver.environment))
+    environment = dict(driver.environment)
+    return UnitJob(driver.command([unit("a", gpus=1)]), environment)
 
 
 def test_a_job_returns_the_ending_of_its_unit(tmp_path):
@@ -467,7 +478,8 @@ def test_at_the_time_limit_the_worker_is_stopped_and_the_unit_is_queued_again(tm
         time.sleep(0.02)
     again = job.checkpoint().function
     thread.join()
-    assert [(one["id"], one["how"]) for one in results] == [("a", "stopped")]
+    endings_ = [(result["id"], result["how"]) for result in results]
+    assert endings_ == [("a", "stopped")]
     assert again == job
 
 
@@ -480,7 +492,8 @@ def test_what_is_pickled_is_small_and_loads_without_torch(tmp_path):
     data = pickle.dumps(job_of(tmp_path, "done"))
     assert len(data) < 1000
     code = "import pickle, sys; pickle.load(sys.stdin.buffer); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], input=data, check=False).returncode == 0
+    loaded = subprocess.run([sys.executable, "-c", code], input=data, check=False)
+    assert loaded.returncode == 0
 
 
 def test_listing_executors_imports_no_submitit():
@@ -488,4 +501,5 @@ def test_listing_executors_imports_no_submitit():
         "import sys, jembench_slurm; jembench_slurm.slurm(); sys.exit({'submitit', 'torch'} & "
         "{*sys.modules} != set())"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    listed = subprocess.run([sys.executable, "-c", code], check=False)
+    assert listed.returncode == 0

@@ -62,4 +62,5 @@ def vera(
     images = ImageNet(data, latent=latent, width=width)
     generator = Generator(images, data.bounds, latent=latent, particles=particles)
     rates = {"generator": generator_rate, "posterior": posterior_rate}
-    return VERA(network(data, net=net, dropout=dropout), generator, terms, rates, refinement)
+    net_of_energy = network(data, net=net, dropout=dropout)
+    return VERA(net_of_energy, generator, terms, rates, refinement)

@@ -43,11 +43,14 @@ class UpBlock(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.norm1, self.norm2 = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
-        self.conv1, self.conv2 = (nn.Conv2d(width, width, 3, padding=1) for _ in range(2))
+        self.norm1 = nn.BatchNorm2d(width)
+        self.norm2 = nn.BatchNorm2d(width)
+        self.conv1 = nn.Conv2d(width, width, 3, padding=1)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1)
 
     def forward(self, x: Float[Tensor, "B F H W"]) -> Float[Tensor, "B F 2*H 2*W"]:
-        hidden = self.conv1(_doubled(F.relu(self.norm1(x))))
+        normalised = F.relu(self.norm1(x))
+        hidden = self.conv1(_doubled(normalised))
         hidden = self.conv2(F.relu(self.norm2(hidden)))
         return _doubled(x) + hidden
 
@@ -78,22 +81,23 @@ class ImageNet(nn.Module):
             size = (size[0] // 2, size[1] // 2)
             blocks = blocks + 1
         self.bounds = data.bounds
-        self.first = nn.Sequential(
-            nn.Linear(latent, width * math.prod(size)), nn.Unflatten(1, (width, *size))
-        )
-        self.blocks = nn.Sequential(*(UpBlock(width) for _ in range(blocks)))
+        linear = nn.Linear(latent, width * math.prod(size))
+        self.first = nn.Sequential(linear, nn.Unflatten(1, (width, *size)))
+        self.blocks = nn.Sequential()
+        for _ in range(blocks):
+            self.blocks.append(UpBlock(width))
         self.norm = nn.BatchNorm2d(width)
         self.last = nn.Conv2d(width, channels, 3, padding=1)
         for layer in self.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
-                nn.init.xavier_uniform_(
-                    layer.weight, 1.0 if layer is self.first[0] else math.sqrt(2)
-                )
+                gain = 1.0 if layer is linear else math.sqrt(2)
+                nn.init.xavier_uniform_(layer.weight, gain)
                 nn.init.zeros_(layer.bias)
 
     def forward(self, z: Float[Tensor, "B L"]) -> Float[Tensor, "B C H W"]:
         """Return G(z), within the bounds."""
-        x = torch.tanh(self.last(F.relu(self.norm(self.blocks(self.first(z))))))
+        maps = self.blocks(self.first(z))
+        x = torch.tanh(self.last(F.relu(self.norm(maps))))
         low, high = self.bounds
         if self.bounds == (-1, 1):
             return x
@@ -101,7 +105,7 @@ class ImageNet(nn.Module):
 
 
 class Generator(nn.Module):
-    """The distribution q(x), and the width of the approximate posterior around a latent.
+    """The distribution q(x), and the width of the posterior around a latent.
 
     Args:
         net: G(z), (B, L) -> (B, C, H, W).
@@ -117,19 +121,24 @@ class Generator(nn.Module):
         self.net = net
         self.latent = latent
         self.particles = particles
-        self.bounds, self.half = bounds, (bounds[1] - bounds[0]) / 2
-        self.log_sigma = nn.Parameter(torch.tensor(math.log(SIGMA * self.half)))
-        self.log_eta = nn.Parameter(torch.full((latent,), math.log(ETA)))
+        low, high = bounds
+        self.bounds = bounds
+        self.half = (high - low) / 2
+        log_sigma = math.log(SIGMA * self.half)
+        self.log_sigma = nn.Parameter(torch.tensor(log_sigma))
+        log_eta = torch.full((latent,), math.log(ETA))
+        self.log_eta = nn.Parameter(log_eta)
 
     def forward(self, z: Float[Tensor, "B L"]) -> Float[Tensor, "B C H W"]:
-        """Return G(z) in float32: the resolution of bfloat16 is of the size of sigma."""
+        """Return G(z) in float32: bfloat16 resolves no more than sigma."""
         with torch.autocast(z.device.type, enabled=False):
             mean: Tensor = self.net(z)
         return mean
 
     def draw(self, n: int) -> tuple[Float[Tensor, "B C H W"], Float[Tensor, "B L"]]:
         """Draw images and their latents by torch's global generator."""
-        z = torch.randn(n, self.latent, device=self.log_eta.device, dtype=self.log_eta.dtype)
+        like = self.log_eta
+        z = torch.randn(n, self.latent, device=like.device, dtype=like.dtype)
         mean = self(z)
         return mean + self.log_sigma.exp() * torch.randn_like(mean), z
 
@@ -146,34 +155,35 @@ class Generator(nn.Module):
             x: drawn images.
             z: their latents.
         """
-        noise = torch.randn(self.particles, *z.shape, device=z.device, dtype=z.dtype)
+        shape = (self.particles, *z.shape)
+        noise = torch.randn(shape, device=z.device, dtype=z.dtype)
         z_p = z + self.log_eta.exp() * noise
-        difference = x - self(z_p.flatten(0, 1)).unflatten(0, z_p.shape[:2])
+        means = self(z_p.flatten(0, 1))
+        difference = x - means.unflatten(0, z_p.shape[:2])
         precision = torch.exp(-2 * self.log_sigma)
-        log_ratio = (
-            noise.square().sum(2)
-            - z_p.square().sum(2)
-            - precision * difference.square().flatten(2).sum(2)
-        )
+        log_prior = noise.square().sum(2) - z_p.square().sum(2)
+        distance = difference.square().flatten(2).sum(2)
+        log_ratio = log_prior - precision * distance
         weights = (log_ratio / 2).softmax(0)
-        return precision * (weights[:, :, None, None, None] * difference).sum(0)
+        weighted = weights[:, :, None, None, None] * difference
+        return precision * weighted.sum(0)
 
     def posterior_loss(self, x: Float[Tensor, "B C H W"], z: Float[Tensor, "B L"]) -> Tensor:
-        """Return -E[log q(x|z') + log N(z'; 0, I)] - H(N(z, diag eta^2)), in nats.
+        """Return -E[log q(x|z') + log N(z'; 0, I)] - H(N(z, diag eta^2)).
 
         z' is drawn from N(z, diag eta^2).
 
         Terms that do not depend on eta are left out.
         """
         z_p = z + self.log_eta.exp() * torch.randn_like(z)
-        surprise = torch.exp(-2 * self.log_sigma) * (x - self(z_p)).square().flatten(1).sum(
-            1
-        ) + z_p.square().sum(1)
+        distance = (x - self(z_p)).square().flatten(1).sum(1)
+        precision = torch.exp(-2 * self.log_sigma)
+        surprise = precision * distance + z_p.square().sum(1)
         return surprise.mean() / 2 - self.log_eta.sum()
 
     @torch.no_grad()
     def clamp_sigma(self) -> None:
-        """Move sigma to within its bounds, as the code does after each step."""
-        self.log_sigma.clamp_(
-            math.log(SMALLEST_SIGMA * self.half), math.log(LARGEST_SIGMA * self.half)
-        )
+        """Move sigma to within its bounds."""
+        smallest = math.log(SMALLEST_SIGMA * self.half)
+        largest = math.log(LARGEST_SIGMA * self.half)
+        self.log_sigma.clamp_(smallest, largest)

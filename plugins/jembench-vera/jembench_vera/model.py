@@ -24,7 +24,7 @@ _SAMPLES_PER_PASS = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terms:
-    """The weights of the terms of the energy's loss, and that of the generator's entropy."""
+    """The weights of the terms of the energy's loss, and of the entropy."""
 
     classification: float = 100.0
     gradient: float = 0.1
@@ -85,12 +85,14 @@ class VERA(LogitModel):
             labelled, of_samples = logits, self.logits(samples)
         else:
             both = self.logits(torch.cat([batch.x_labelled, samples]))
-            labelled, of_samples = both.split([len(batch.x_labelled), len(samples)])
+            sizes = [len(batch.x_labelled), len(samples)]
+            labelled, of_samples = both.split(sizes)
         energies = Energies(data, marginal_energy(of_samples))
+        squared = slope.square().flatten(1).sum(1)
         parts = {
             "energy_data": energies.data.mean(),
             "energy_samples": energies.samples.mean(),
-            "gradient": slope.square().flatten(1).sum(1).mean() / 2,
+            "gradient": squared.mean() / 2,
             "cross_entropy": F.cross_entropy(labelled.float(), batch.y_labelled),
         }
         total = parts["energy_data"] - parts["energy_samples"] + terms.gradient * parts["gradient"]
@@ -99,29 +101,24 @@ class VERA(LogitModel):
         total = total + terms.n_control * energies.samples.square().mean()
         if terms.unlabelled:
             log_p = logits.float().log_softmax(1)
-            parts["class_entropy"] = -(log_p.exp() * log_p).sum(1).mean()
+            entropy = -(log_p.exp() * log_p).sum(1)
+            parts["class_entropy"] = entropy.mean()
             total = total + terms.unlabelled * parts["class_entropy"]
-        return Loss(total, {name: part.detach() for name, part in parts.items()}, energies)
+        detached = {name: part.detach() for name, part in parts.items()}
+        return Loss(total, detached, energies)
 
     def phases(self) -> dict[str, Phase]:
         """Return the turns of the generator and of the posterior's width.
 
         The generator's turn trains the noise of its pixels too.
         """
-        own = [
-            parameter
-            for parameter in self.generator.parameters()
-            if parameter is not self.generator.log_eta
-        ]
+        log_eta = self.generator.log_eta
+        own = [weight for weight in self.generator.parameters() if weight is not log_eta]
+        of_generator = {"learning_rate": self.rates["generator"]}
+        of_posterior = {"learning_rate": self.rates["posterior"], "betas": (0.9, 0.999)}
         return {
-            "generator": Phase(
-                own, self.generator_loss, {"learning_rate": self.rates["generator"]}
-            ),
-            "posterior": Phase(
-                [self.generator.log_eta],
-                self.posterior_loss,
-                {"learning_rate": self.rates["posterior"], "betas": (0.9, 0.999)},
-            ),
+            "generator": Phase(own, self.generator_loss, of_generator),
+            "posterior": Phase([log_eta], self.posterior_loss, of_posterior),
         }
 
     def generator_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
@@ -132,8 +129,10 @@ class VERA(LogitModel):
         self.generator.clamp_sigma()
         x, z = self.generator.draw(len(batch.x))
         towards = self.generator.entropy_gradient(x, z)
-        total = self.energy(x).mean() - self.terms.entropy * (towards * x).flatten(1).sum(1).mean()
-        return Loss(total, {"sigma": self.generator.log_sigma.detach().exp()})
+        entropy = (towards * x).flatten(1).sum(1).mean()
+        total = self.energy(x).mean() - self.terms.entropy * entropy
+        sigma = self.generator.log_sigma.detach().exp()
+        return Loss(total, {"sigma": sigma})
 
     def posterior_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return the posterior's loss at new samples.
@@ -143,7 +142,8 @@ class VERA(LogitModel):
         with torch.no_grad():
             x, z = self.generator.draw(len(batch.x))
         loss = self.generator.posterior_loss(x, z)
-        return Loss(loss, {"eta": self.generator.log_eta.detach().exp().mean()})
+        eta = self.generator.log_eta.detach().exp()
+        return Loss(loss, {"eta": eta.mean()})
 
     def sample(
         self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: torch.Generator
@@ -162,26 +162,24 @@ class VERA(LogitModel):
             raise SpecError(
                 "The generator of vera has no classes, so that its samples cannot be of a class."
             )
-        return torch.cat(
-            [self._draw(len(part), generator) for part in torch.arange(n).split(_SAMPLES_PER_PASS)]
-        )
+        passes = torch.arange(n).split(_SAMPLES_PER_PASS)
+        return torch.cat([self._draw(len(part), generator) for part in passes])
 
     def _draw(self, n: int, random: torch.Generator) -> Tensor:
-        z = torch.randn(n, self.generator.latent, generator=random, device=random.device)
+        size = (n, self.generator.latent)
+        z = torch.randn(size, generator=random, device=random.device)
         if not self.refinement:
             return self.generator(z)
 
         def image(z: Tensor, eps: Tensor) -> Tensor:
             return self.generator(z) + self.generator.log_sigma.exp() * eps
 
-        eps = torch.randn(self.generator(z).shape, generator=random, device=random.device)
-        start = (z, eps)
+        def log_density(*latents: Tensor) -> Tensor:
+            return -self.energy(image(*latents))
+
+        shape = self.generator(z).shape
+        eps = torch.randn(shape, generator=random, device=random.device)
         step_size = 1 / self.generator.latent
-        ends = refined(
-            lambda *latents: -self.energy(image(*latents)),
-            start,
-            step_size,
-            self.refinement,
-            random,
-        )
-        return image(*ends).clamp(*self.generator.bounds)
+        ends = refined(log_density, (z, eps), step_size, self.refinement, random)
+        low, high = self.generator.bounds
+        return image(*ends).clamp(low, high)

@@ -42,38 +42,50 @@ def refined(
         with torch.enable_grad():
             leaves = [variable.detach().requires_grad_() for variable in variables]
             value = log_density(*leaves)
-            return value.detach(), list(torch.autograd.grad(value.sum(), leaves))
+            gradients = torch.autograd.grad(value.sum(), leaves)
+            return value.detach(), list(gradients)
 
-    def log_proposal(
-        to: Sequence[Tensor], at: Sequence[Tensor], slope: Sequence[Tensor], h: Tensor
-    ) -> Tensor:
-        parts = [
-            ((b - a - h * g).square() / (4 * h)).flatten(1).sum(1)
-            for b, a, g in zip(to, at, slope, strict=True)
-        ]
-        return -torch.stack(parts).sum(0)
-
-    h = torch.full((), step_size, device=start[0].device)
+    device = start[0].device
+    h = torch.full((), step_size, device=device)
     now = list(start)
     value, slope = slopes(now)
     for _ in range(steps):
+        # propose a step along the slope
+        there = []
         noise = [torch.randn(v.shape, generator=generator, device=v.device) for v in now]
-        there = [v + h * g + (2 * h).sqrt() * e for v, g, e in zip(now, slope, noise, strict=True)]
+        for v, g, e in zip(now, slope, noise, strict=True):
+            there.append(v + h * g + (2 * h).sqrt() * e)
         new_value, new_slope = slopes(there)
-        ratio = (
-            new_value
-            - value
-            + log_proposal(now, there, new_slope, h)
-            - log_proposal(there, now, slope, h)
-        )
-        accepted = torch.rand(len(value), generator=generator, device=value.device).log() < ratio
+        # accept it by the ratio of Metropolis and Hastings
+        ratio = new_value - value
+        ratio = ratio + _log_proposal(now, there, new_slope, h)
+        ratio = ratio - _log_proposal(there, now, slope, h)
+        uniform = torch.rand(len(value), generator=generator, device=value.device)
+        accepted = uniform.log() < ratio
         value = torch.where(accepted, new_value, value)
-        now, slope = (
-            [
-                torch.where(accepted.view(-1, *(1,) * (b.ndim - 1)), b, a)
-                for a, b in zip(old, new, strict=True)
-            ]
-            for old, new in ((now, there), (slope, new_slope))
-        )
-        h = h * (1 + ADAPTATION * (accepted.float().mean() - TARGET))
+        now = _chosen(accepted, there, now)
+        slope = _chosen(accepted, new_slope, slope)
+        # adapt the step size
+        share = accepted.float().mean()
+        h = h * (1 + ADAPTATION * (share - TARGET))
     return tuple(now)
+
+
+def _log_proposal(
+    to: Sequence[Tensor], at: Sequence[Tensor], slope: Sequence[Tensor], h: Tensor
+) -> Tensor:
+    """Return the log density of proposals from variables, up to a constant, (N,)."""
+    parts = []
+    for b, a, g in zip(to, at, slope, strict=True):
+        squared = (b - a - h * g).square() / (4 * h)
+        parts.append(squared.flatten(1).sum(1))
+    return -torch.stack(parts).sum(0)
+
+
+def _chosen(accepted: Tensor, new: list[Tensor], old: list[Tensor]) -> list[Tensor]:
+    """Return new rows where they are accepted, else old ones."""
+    rows = []
+    for b, a in zip(new, old, strict=True):
+        is_new = accepted.view(-1, *(1,) * (b.ndim - 1))
+        rows.append(torch.where(is_new, b, a))
+    return rows

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.testing import assert_close
 
 from jembench import seeds
 from jembench.catalog import registry
@@ -19,7 +20,8 @@ from jembench.training.loop import Trainer
 from jembench_vera.generator import Generator, ImageNet
 from jembench_vera.refinement import refined
 
-DATA = DataSpec(name="toy", shape=(1, 8, 8), num_classes=4)
+SHAPE = (1, 8, 8)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=4)
 CPU = torch.device("cpu")
 
 
@@ -31,30 +33,35 @@ def make(options=""):
 
 def images(n, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return torch.rand(n, *DATA.shape, generator=generator) * 2 - 1
+    return torch.rand(n, *SHAPE, generator=generator) * 2 - 1
 
 
 # --- a linear generator, for which everything is known --------------------------------------------
 
 
 class Linear(nn.Module):
-    """G(z) = W z + b: x is Gaussian with the covariance W W' + sigma^2 I."""
+    """A linear generator: x has the covariance W W' + sigma^2 I."""
 
     def __init__(self):
         super().__init__()
         draw = torch.Generator().manual_seed(0)
-        self.weight = nn.Parameter(0.3 * torch.randn(3, 2, generator=draw, dtype=torch.float64))
-        self.bias = nn.Parameter(torch.randn(3, generator=draw, dtype=torch.float64))
+        weight = torch.randn(3, 2, generator=draw, dtype=torch.float64)
+        self.weight = nn.Parameter(0.3 * weight)
+        bias = torch.randn(3, generator=draw, dtype=torch.float64)
+        self.bias = nn.Parameter(bias)
 
     def forward(self, z):
-        return (z @ self.weight.T + self.bias).view(-1, 3, 1, 1)
+        x = z @ self.weight.T + self.bias
+        return x.view(-1, 3, 1, 1)
 
     def covariance(self, sigma):
-        return self.weight @ self.weight.T + sigma**2 * torch.eye(3, dtype=torch.float64)
+        identity = torch.eye(3, dtype=torch.float64)
+        return self.weight @ self.weight.T + sigma**2 * identity
 
 
 def linear_generator(particles, eta):
-    generator = Generator(Linear(), (-1.0, 1.0), latent=2, particles=particles).double()
+    bounds = (-1.0, 1.0)
+    generator = Generator(Linear(), bounds, latent=2, particles=particles).double()
     with torch.no_grad():
         generator.log_sigma.fill_(math.log(0.3))
         generator.log_eta.fill_(math.log(eta))
@@ -67,39 +74,41 @@ def test_the_gradient_towards_x_is_that_of_the_gaussian_density():
     x, z = generator.draw(4)
     estimate = generator.entropy_gradient(x, z).view(4, 3)
     net = generator.net
-    exact = (x.view(4, 3) - net.bias) @ torch.linalg.inv(net.covariance(0.3))
-    torch.testing.assert_close(estimate, exact.detach(), rtol=0.05, atol=0.1)
+    precision = torch.linalg.inv(net.covariance(0.3))
+    exact = (x.view(4, 3) - net.bias) @ precision
+    assert_close(estimate, exact.detach(), rtol=0.05, atol=0.1)
 
 
 def test_the_gradient_towards_the_parameters_is_that_of_the_entropy():
-    """H = log det(2 pi e S) / 2: towards W it is S^-1 W, towards log sigma sigma^2 tr S^-1, towards
-    b zero.
+    """The entropy is H = log det(2 pi e S) / 2.
+
+    Its gradient is S^-1 W in W, sigma^2 tr S^-1 in log sigma, 0 in b.
     """
     generator = linear_generator(300, 0.8)
     torch.manual_seed(1)
     x, z = generator.draw(10_000)
-    towards = torch.cat(
-        [
-            generator.entropy_gradient(*part)
-            for part in zip(x.split(1000), z.split(1000), strict=True)
-        ]
-    )
+    parts = zip(x.split(1000), z.split(1000), strict=True)
+    towards = torch.cat([generator.entropy_gradient(*part) for part in parts])
     (towards * x).flatten(1).sum(1).mean().backward()
-    entropy = torch.logdet(generator.net.covariance(generator.log_sigma.exp())) / 2
+    covariance = generator.net.covariance(generator.log_sigma.exp())
+    entropy = torch.logdet(covariance) / 2
     parameters = [generator.net.weight, generator.log_sigma]
-    pairs = zip(parameters, torch.autograd.grad(entropy, parameters), strict=True)
+    gradients = torch.autograd.grad(entropy, parameters)
+    pairs = zip(parameters, gradients, strict=True)
     for parameter, exact in pairs:
-        torch.testing.assert_close(parameter.grad, exact, rtol=0.05, atol=0.05)
+        assert_close(parameter.grad, exact, rtol=0.05, atol=0.05)
     assert generator.net.bias.grad.abs().max() < 0.15
 
 
 def test_the_posterior_s_width_is_that_of_the_best_diagonal_gaussian():
-    """At fixed means the loss is least where eta^-2 is the diagonal of the exact posterior's
-    precision.
+    """At fixed means eta^-2 is the diagonal of the exact precision.
+
+    The loss is least there.
     """
     generator = linear_generator(1, 0.1)
     weight = generator.net.weight.detach()
-    precision = torch.eye(2, dtype=torch.float64) + weight.T @ weight / 0.09
+    identity = torch.eye(2, dtype=torch.float64)
+    precision = identity + weight.T @ weight / 0.09
     with torch.no_grad():
         generator.log_eta.copy_(-precision.diagonal().log() / 2)
     torch.manual_seed(2)
@@ -111,7 +120,7 @@ def test_the_posterior_s_width_is_that_of_the_best_diagonal_gaussian():
         generator.log_eta.add_(0.5)
     (slope,) = torch.autograd.grad(generator.posterior_loss(x, z), generator.log_eta)
     expected = torch.full_like(slope, math.e - 1)
-    torch.testing.assert_close(slope, expected, rtol=0.03, atol=0)
+    assert_close(slope, expected, rtol=0.03, atol=0)
 
 
 def test_the_refinement_leaves_a_gaussian_as_it_is_and_accepts_what_it_aims_at():
@@ -119,12 +128,13 @@ def test_the_refinement_leaves_a_gaussian_as_it_is_and_accepts_what_it_aims_at()
     scales = torch.tensor([0.5, 2.0])
 
     def log_density(a, b):
-        return -(a / scales).square().sum(1) / 2 - b.square().sum(1) / 2
+        of_a = (a / scales).square().sum(1)
+        return -of_a / 2 - b.square().sum(1) / 2
 
     a = torch.randn(4000, 2, generator=draw) * 3
     b = torch.randn(4000, 1, generator=draw) - 2
     a, b = refined(log_density, (a, b), 0.5, 200, draw)
-    torch.testing.assert_close(a.std(0), scales, rtol=0.08, atol=0)
+    assert_close(a.std(0), scales, rtol=0.08, atol=0)
     assert b.mean().abs() < 0.08
     assert b.std() == pytest.approx(1, rel=0.06)
 
@@ -133,22 +143,24 @@ def test_the_refinement_leaves_a_gaussian_as_it_is_and_accepts_what_it_aims_at()
 
 
 def energy_loss(model, x, x_labelled, y, samples, weights):
-    """The loss of the energy, from the logits of an mlp whose penalty is differentiated by
-    hand-made graphs.
-    """
+    """Return the loss of the energy, with a penalty by hand-made graphs."""
     x = x.clone().requires_grad_()
     s_data = model.net(x).logsumexp(1)
     s_samples = model.net(samples).logsumexp(1)
-    slope = torch.autograd.grad(s_data.sum(), x, create_graph=True)[0].flatten(1).norm(2, 1)
+    (slope,) = torch.autograd.grad(s_data.sum(), x, create_graph=True)
+    slope = slope.flatten(1).norm(2, 1)
     p = model.net(x).softmax(1)
-    return (
-        -(s_data - s_samples).mean()
-        + weights["p_control"] * (s_data**2).mean()
-        + weights["n_control"] * (s_samples**2).mean()
-        + weights["gradient"] * (slope**2 / 2).mean()
-        + weights["classification"] * F.cross_entropy(model.net(x_labelled), y)
-        - weights["unlabelled"] * (p * p.log()).sum(1).mean()
-    )
+    terms = {
+        "p_control": (s_data**2).mean(),
+        "n_control": (s_samples**2).mean(),
+        "gradient": (slope**2 / 2).mean(),
+        "classification": F.cross_entropy(model.net(x_labelled), y),
+        "unlabelled": -(p * p.log()).sum(1).mean(),
+    }
+    total = -(s_data - s_samples).mean()
+    for name, term in terms.items():
+        total = total + weights[name] * term
+    return total
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -160,7 +172,8 @@ def test_the_loss_of_the_energy_by_hand(shared):
         "n_control": 0.3,
         "unlabelled": 0.4,
     }
-    model = make(",".join(f"{name}={value}" for name, value in weights.items()))
+    options = ",".join(f"{name}={value}" for name, value in weights.items())
+    model = make(options)
     x = images(6)
     y = torch.tensor([0, 3, 1, 2, 2, 0])
     x_labelled = x if shared else images(6, 1)
@@ -169,47 +182,42 @@ def test_the_loss_of_the_energy_by_hand(shared):
     with seeds.drawing(1, "noise"), torch.no_grad():
         samples, _ = model.generator.draw(6)
     expected = energy_loss(model, x, x_labelled, y, samples, weights)
-    torch.testing.assert_close(loss.total, expected)
+    assert_close(loss.total, expected)
     parameters = list(model.net.parameters())
-    for got, wanted in zip(
-        *(torch.autograd.grad(total, parameters) for total in (loss.total, expected)), strict=True
-    ):
-        torch.testing.assert_close(got, wanted)
+    gradients = [torch.autograd.grad(total, parameters) for total in (loss.total, expected)]
+    for got, wanted in zip(*gradients, strict=True):
+        assert_close(got, wanted)
 
 
 def make_trainer(*settings):
-    recipe = recipes.load(
-        "vera",
-        [
-            "batch_size=6",
-            "schedule.warmup_iterations=0",
-            "data.pad=0",
-            "data.flip=false",
-            *settings,
-        ],
-    )
+    plain = ["batch_size=6", "schedule.warmup_iterations=0", "data.pad=0", "data.flip=false"]
+    recipe = recipes.load("vera", [*plain, *settings])
     generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(256, (12, *DATA.shape), dtype=torch.uint8, generator=generator)
+    shape = (12, *SHAPE)
+    pixels = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
     model = make("generator_rate=0.01,posterior_rate=2e-5,entropy=0.01")
-    return Trainer(model, DATA, Split(pixels, torch.arange(12) % 4), recipe, seed=0, device=CPU)
+    train = Split(pixels, torch.arange(12) % 4)
+    return Trainer(model, DATA, train, recipe, seed=0, device=CPU)
 
 
 def log_normal(x, mean, std):
-    return torch.distributions.Normal(mean, std).log_prob(x).flatten(1).sum(1)
+    normal = torch.distributions.Normal(mean, std)
+    return normal.log_prob(x).flatten(1).sum(1)
 
 
 def test_a_step_of_each_phase_by_hand():
-    """Against the code's formulas in plain PyTorch, with the random numbers of the phases in their
-    order.
+    """Compare each phase with the code's formulas in plain PyTorch.
+
+    The random numbers of the phases come in their order.
 
     The steps are those of SGD, since Adam normalises the gradients of biases before batch norm,
     which are rounding.
     """
     trainer, plain = make_trainer("optimizer.name=sgd"), make()
     model, generator = trainer.model, plain.generator
-    for each in (model.generator, generator):
+    for module in (model.generator, generator):
         # at .01 rounding decides the weights of the particles
-        each.log_sigma.data.fill_(math.log(0.2))
+        module.log_sigma.data.fill_(math.log(0.2))
     batch = trainer.batches.draw()
     trainer.batches.draw = lambda: batch
     weights = {
@@ -224,12 +232,15 @@ def test_a_step_of_each_phase_by_hand():
     of_generator = torch.optim.SGD(own, 0.01)
     of_posterior = torch.optim.SGD([generator.log_eta], 2e-5)
     with seeds.drawing(0, trainer._chance("network")):
+        # the turn of the energy
         with torch.no_grad():
             samples, _ = generator.draw(6)
         energy.zero_grad()
-        energy_loss(plain, batch.x, batch.x, batch.y_labelled, samples, weights).backward()
+        loss = energy_loss(plain, batch.x, batch.x, batch.y_labelled, samples, weights)
+        loss.backward()
         energy.step()
 
+        # that of the generator, with particles around its latents
         z = torch.randn(6, 3)
         mean = generator.net(z)
         sigma = generator.log_sigma.exp()
@@ -237,39 +248,44 @@ def test_a_step_of_each_phase_by_hand():
         eta = generator.log_eta.exp().detach()
         with torch.no_grad():
             z_p = z + eta * torch.randn(5, 6, 3)
-            means = generator.net(z_p.flatten(0, 1)).view(5, 6, *DATA.shape)
-            log_w = torch.stack(
-                [
-                    log_normal(x, m, sigma) + log_normal(one, 0.0, 1.0) - log_normal(one, z, eta)
-                    for m, one in zip(means, z_p, strict=True)
-                ]
-            )
-            c = (log_w.softmax(0)[:, :, None, None, None] * (x - means) / sigma**2).sum(0)
+            means = generator.net(z_p.flatten(0, 1)).view(5, 6, *SHAPE)
+            log_weights = []
+            for mean, latent in zip(means, z_p, strict=True):
+                log_joint = log_normal(x, mean, sigma) + log_normal(latent, 0.0, 1.0)
+                log_weights.append(log_joint - log_normal(latent, z, eta))
+            w = torch.stack(log_weights).softmax(0)
+            c = (w[:, :, None, None, None] * (x - means) / sigma**2).sum(0)
         of_generator.zero_grad()
-        (-plain.net(x).logsumexp(1).mean() - 0.01 * (c * x).mean(0).sum()).backward()
+        energy = -plain.net(x).logsumexp(1).mean()
+        (energy - 0.01 * (c * x).mean(0).sum()).backward()
         of_generator.step()
 
+        # that of the posterior's width
         with torch.no_grad():
             x, z = generator.draw(6)
         posterior = torch.distributions.Normal(z, generator.log_eta.exp())
         z_p = z + generator.log_eta.exp() * torch.randn(6, 3)
-        joint = log_normal(x, generator.net(z_p), generator.log_sigma.exp()) + log_normal(
-            z_p, 0.0, 1.0
-        )
+        sigma = generator.log_sigma.exp()
+        joint = log_normal(x, generator.net(z_p), sigma) + log_normal(z_p, 0.0, 1.0)
         of_posterior.zero_grad()
-        (-joint - posterior.entropy().sum(1)).mean().backward()
+        surprise = -joint - posterior.entropy().sum(1)
+        surprise.mean().backward()
         of_posterior.step()
     trainer.iterate()
     pairs = zip(model.state_dict().items(), plain.state_dict().values(), strict=True)
     for (name, value), expected in pairs:
-        torch.testing.assert_close(
-            value, expected, rtol=1e-5, atol=5e-6, msg=lambda text, name=name: f"{name}: {text}"
-        )
+
+        def named(text, name=name):
+            return f"{name}: {text}"
+
+        assert_close(value, expected, rtol=1e-5, atol=5e-6, msg=named)
 
 
 def test_every_phase_has_the_optimiser_of_the_code():
-    found = {name: one.defaults for name, one in make_trainer().optimizers.items()}
-    assert {name: (one["lr"], one["betas"]) for name, one in found.items()} == {
+    options = {}
+    for name, optimizer in make_trainer().optimizers.items():
+        options[name] = (optimizer.defaults["lr"], optimizer.defaults["betas"])
+    assert options == {
         "": (3e-5, (0.0, 0.9)),
         "generator": (0.01, (0.0, 0.9)),
         "posterior": (2e-5, (0.9, 0.999)),
@@ -281,9 +297,8 @@ def test_sigma_stays_within_its_bounds():
     for value, bound in ((1e-4, 0.01), (2.0, 0.3)):
         with torch.no_grad():
             model.generator.log_sigma.fill_(math.log(value))
-        loss = model.generator_loss(
-            Batch(images(4), images(4), torch.zeros(4, dtype=torch.int64)), None
-        )
+        labels = torch.zeros(4, dtype=torch.int64)
+        loss = model.generator_loss(Batch(images(4), images(4), labels), None)
         assert float(loss.parts["sigma"]) == pytest.approx(bound)
 
 
@@ -301,8 +316,10 @@ def test_the_generator_s_network(shape, blocks):
     assert x.shape == (5, *shape)
     assert x.min() >= 0
     assert x.max() <= 1
-    bound = math.sqrt(2) * math.sqrt(6 / (9 * 8 + 9 * shape[0]))
-    assert 0.8 * bound < float(net.last.weight.detach().abs().max()) <= bound
+    fans = 9 * 8 + 9 * shape[0]
+    bound = math.sqrt(2) * math.sqrt(6 / fans)
+    largest = float(net.last.weight.detach().abs().max())
+    assert 0.8 * bound < largest <= bound
 
 
 def test_what_the_model_is():
@@ -311,10 +328,9 @@ def test_what_the_model_is():
     assert list(model.phases()) == ["generator", "posterior"]
     with pytest.raises(SpecError, match="has no classes"):
         model.sample(2, torch.tensor([0, 1]), generator=torch.Generator().manual_seed(0))
+    unlabelled = DataSpec(name="toy", shape=(1, 8, 8), num_classes=0)
     with pytest.raises(SpecError, match="unlabelled"):
-        registry.resolve("models", "vera").make(
-            DataSpec(name="toy", shape=(1, 8, 8), num_classes=0)
-        )
+        registry.resolve("models", "vera").make(unlabelled)
 
 
 @torch.no_grad()
@@ -323,8 +339,8 @@ def test_refined_samples_have_lower_energies():
     again = make("refinement=30").eval()
     for model in (plain, again):
         model.net.class_output.weight.mul_(100)  # energies that differ by many nats
-    energies = [
-        model.energy(model.sample(120, generator=torch.Generator().manual_seed(0))).mean()
-        for model in (plain, again)
-    ]
+    energies = []
+    for model in (plain, again):
+        samples = model.sample(120, generator=torch.Generator().manual_seed(0))
+        energies.append(model.energy(samples).mean())
     assert energies[1] < energies[0]

@@ -8,8 +8,9 @@ from functools import partial
 
 import pytest
 import torch
-from torch import nn
+from torch import Generator, nn
 from torch.nn import functional as F
+from torch.testing import assert_close
 
 from jembench import seeds
 from jembench.attacks.threat import Attack, distance
@@ -30,7 +31,8 @@ from jembench.interfaces import (
 from jembench.training.loop import Trainer
 from jembench_wrn.adversarial_training import Adversarial, pgd
 
-DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
+SHAPE = (1, 4, 4)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=3)
 # which are the logits of nn.Flatten
 PIXELS = DataSpec(name="pixels", shape=(1, 1, 2), num_classes=2)
 
@@ -52,7 +54,7 @@ def attack_of(model):
 
 def batch(data=DATA, n=6):
     low, high = data.bounds
-    generator = torch.Generator().manual_seed(0)
+    generator = Generator().manual_seed(0)
     pixels = torch.rand(n, *data.shape, generator=generator)
     x = pixels * (high - low) + low
     nowhere = torch.full_like(x, torch.nan)
@@ -152,7 +154,7 @@ def test_pixels_are_moved_against_the_label_as_far_as_eps_in_either_bounds():
         # the second one hits the bounds
         expected = torch.tensor([[0.4, 0.6], [0.0, 1.0]])
         moved = seen(by_hand(nn.Flatten(), data), labelled)
-        torch.testing.assert_close(moved.flatten(1), expected)
+        assert_close(moved.flatten(1), expected)
 
 
 def test_l2_attack_goes_along_the_gradient_and_ends_on_the_ball():
@@ -161,7 +163,7 @@ def test_l2_attack_goes_along_the_gradient_and_ends_on_the_ball():
     moved = seen(by_hand(nn.Flatten(), norm="l2"), labelled) - 0.5
     side = 0.1 / math.sqrt(2)
     expected = torch.tensor([[-side, side], [side, -side]])
-    torch.testing.assert_close(moved.flatten(1), expected)
+    assert_close(moved.flatten(1), expected)
 
 
 def test_loss_is_the_cross_entropy_of_the_adversarial_images():
@@ -170,8 +172,8 @@ def test_loss_is_the_cross_entropy_of_the_adversarial_images():
     images = seen(model, labelled) * 2 - 1
     loss = again.training_loss(labelled, None)
     expected = F.cross_entropy(again.logits(images), labelled.y_labelled)
-    torch.testing.assert_close(loss.total, expected)
-    torch.testing.assert_close(loss.parts["cross_entropy"], expected.detach())
+    assert_close(loss.total, expected)
+    assert_close(loss.parts["cross_entropy"], expected.detach())
     right = again.logits(images).argmax(1) == labelled.y_labelled
     accuracy = right.double().mean()
     assert float(loss.parts["adversarial_accuracy"]) == pytest.approx(float(accuracy))
@@ -204,7 +206,7 @@ def test_noise_beyond_the_bounds_is_clamped_before_the_attack():
     labelled = Batch(x, x, torch.tensor([0]))
     moved = seen(by_hand(nn.Flatten()), labelled)
     expected = torch.tensor([0.9, 0.1])
-    torch.testing.assert_close(moved.flatten(), expected)
+    assert_close(moved.flatten(), expected)
 
 
 def test_attack_sees_the_network_in_evaluation_and_the_loss_in_training():
@@ -230,7 +232,7 @@ def test_batch_norm_takes_its_statistics_of_the_adversarial_images_alone():
     statistics = [dict(m.named_buffers()) for m in (model.net, same.net)]
     assert statistics[0].keys() == statistics[1].keys() != set()
     for name, value in statistics[0].items():
-        torch.testing.assert_close(value, statistics[1][name])
+        assert_close(value, statistics[1][name])
 
 
 def test_parameters_get_the_gradient_of_the_loss_alone():
@@ -245,7 +247,7 @@ def test_parameters_get_the_gradient_of_the_loss_alone():
     for gradient in got:
         assert gradient.abs().sum() > 0
     expected = [parameter.grad for parameter in model.parameters()]
-    torch.testing.assert_close(got, expected)
+    assert_close(got, expected)
 
 
 def test_the_attack_starts_elsewhere_in_each_batch_and_each_fit():
@@ -266,13 +268,13 @@ def test_the_attack_starts_elsewhere_in_each_batch_and_each_fit():
 def test_without_a_random_start_the_attack_begins_at_the_image():
     labelled = batch()
     moved = seen(make(",random_start=false,steps=1,step_size=1e-6"), labelled)
-    torch.testing.assert_close(moved, unit(labelled.x_labelled, DATA), atol=1e-5, rtol=0)
+    assert_close(moved, unit(labelled.x_labelled, DATA), atol=1e-5, rtol=0)
 
 
 def images(n=90):
     """Three classes that differ in the brightness of the image."""
     labels = torch.arange(n) % 3
-    generator = torch.Generator().manual_seed(0)
+    generator = Generator().manual_seed(0)
     noise = torch.randint(0, 40, (n, 1, 4, 4), generator=generator)
     pixels = noise + 100 * labels[:, None, None, None]
     return Split(pixels.clamp(max=255).to(torch.uint8), labels)
@@ -320,8 +322,9 @@ def test_cost_of_training_is_told_as_it_is():
 
 
 def test_attack_in_bfloat16_leaves_every_weight_its_gradient():
-    """Autocast keeps a weight that it has cast; one cast while the attack ran would have no
-    gradient of the loss.
+    """Autocast keeps a weight that it has cast.
+
+    One cast while the attack ran would have no gradient of the loss.
     """
     data = dataclasses.replace(
         DATA, shape=(1, 16, 16)

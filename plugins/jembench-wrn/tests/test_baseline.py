@@ -4,7 +4,8 @@ light.
 
 import pytest
 import torch
-from torch import nn
+from torch import Generator, nn
+from torch.testing import assert_close
 
 from jembench import seeds
 from jembench.catalog import registry
@@ -16,7 +17,7 @@ DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
 
 
 def batch(data, size=4):
-    generator = torch.Generator().manual_seed(0)
+    generator = Generator().manual_seed(0)
     x, x_labelled = (torch.rand(size, *data.shape, generator=generator) * 2 - 1 for _ in range(2))
     classes = torch.randint(data.num_classes, (size,), generator=generator)
     return Batch(x, x_labelled, classes)
@@ -59,9 +60,9 @@ def test_loss_is_the_mean_surprise_of_the_labels():
     loss = model.training_loss(labelled, None)
     surprises = torch.log1p(torch.tensor([-1.0, -2.0]).exp())
     expected = surprises.mean()
-    torch.testing.assert_close(loss.total, expected)
+    assert_close(loss.total, expected)
     assert loss.parts.keys() == {"cross_entropy"}
-    torch.testing.assert_close(loss.parts["cross_entropy"], expected)
+    assert_close(loss.parts["cross_entropy"], expected)
     assert not loss.parts["cross_entropy"].requires_grad
 
 

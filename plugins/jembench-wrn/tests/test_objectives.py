@@ -2,13 +2,16 @@
 
 import pytest
 import torch
+from torch import Generator
+from torch.testing import assert_close
 
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.interfaces import Batch, DataSpec, Negatives
 
-DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
+SHAPE = (1, 4, 4)
+DATA = DataSpec(name="toy", shape=SHAPE, num_classes=3)
 RATE = 0.1
 
 
@@ -20,8 +23,8 @@ def make(spec):
 
 
 def images(n, seed):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(n, *DATA.shape, generator=generator, dtype=torch.float64)
+    generator = Generator().manual_seed(seed)
+    return torch.rand(n, *SHAPE, generator=generator, dtype=torch.float64)
 
 
 X = images(6, 1)
@@ -65,7 +68,7 @@ def ascent(model, objective, start, x, eps, steps, size, norm):
 
 
 def check_step(spec, expected_of, negatives=None):
-    """Compare the loss, the step and the statistics of batch norm of equal models.
+    """Compare loss, step and batch norm's statistics of equal models.
 
     Return the loss.
     """
@@ -75,11 +78,11 @@ def check_step(spec, expected_of, negatives=None):
     loss = model.training_loss(SCALED, negatives)
     torch.manual_seed(3)
     expected = expected_of(twin)
-    torch.testing.assert_close(loss.total, expected, atol=1e-6, rtol=1e-5)
+    assert_close(loss.total, expected, atol=1e-6, rtol=1e-5)
     step = after_step(model, loss.total)
-    torch.testing.assert_close(step, after_step(twin, expected), atol=1e-5, rtol=1e-4)
+    assert_close(step, after_step(twin, expected), atol=1e-5, rtol=1e-4)
     statistics = dict(model.named_buffers())
-    torch.testing.assert_close(statistics, dict(twin.named_buffers()), atol=1e-6, rtol=1e-5)
+    assert_close(statistics, dict(twin.named_buffers()), atol=1e-6, rtol=1e-5)
     return loss
 
 
@@ -138,7 +141,7 @@ def test_trades_and_weat(spec, beta, weighted, adversarial):
 
     loss = check_step(f"{spec}{',' if ':' in spec else ':'}{options}", expected)
     measured = loss.parts["cross_entropy"] + loss.parts["kl"]
-    torch.testing.assert_close(measured, loss.total.detach())
+    assert_close(measured, loss.total.detach())
 
 
 def test_ratio():

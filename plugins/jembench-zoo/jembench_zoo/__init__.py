@@ -24,13 +24,21 @@ def _weights_file(text: str) -> Mapping[str, Path]:
     if text in ("none", "cache"):
         return {}
     path = path_of(text)
-    return _files_of(path) or {"": path / "model.safetensors" if path.is_dir() else path}
+    files = _files_of(path)
+    if files:
+        return files
+    return {"": path / "model.safetensors" if path.is_dir() else path}
 
 
 def _files_of(folder: str | Path) -> Mapping[str, Path]:
-    """Return the files of a folder; one alone has no name, which is part of the identity."""
+    """Return the files of a folder; one alone has no name.
+
+    The names are part of the identity.
+    """
     place = path_of(str(folder))
-    files = [file for pattern in _OF_FOLDER for file in sorted(place.glob(pattern))]
+    files: list[Path] = []
+    for pattern in _OF_FOLDER:
+        files += sorted(place.glob(pattern))
     if len(files) == 1:
         return {"": files[0]}
     return {file.name: file for file in files}

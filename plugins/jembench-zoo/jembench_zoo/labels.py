@@ -20,7 +20,7 @@ _WORDNET = re.compile(r"n\d{8}")
 def outputs_of_classes(
     name: str, names: Sequence[str], number: int, data: DataSpec
 ) -> tuple[int, ...] | None:
-    """Return the output of each class of a dataset; None: the network gets a new last layer.
+    """Return the output of each class; None: a new last layer.
 
     Args:
         name: of the network, for errors.
@@ -33,13 +33,14 @@ def outputs_of_classes(
             tell them apart.
     """
     classes = data.class_names
-    made_up = all(_NUMBERED.fullmatch(each) for each in names) and not {*names} >= {*classes}
+    made_up = all(map(_NUMBERED.fullmatch, names)) and not set(names) >= set(classes)
     places = _find(() if made_up else names, classes)
-    unclear = [each for each, found in zip(classes, places, strict=True) if len(found) != 1]
-    chosen = [found[0] for found in places if found]
+    outputs_of = list(zip(classes, places, strict=True))
+    unclear = [label for label, outputs in outputs_of if len(outputs) != 1]
+    chosen = [outputs[0] for outputs in places if outputs]
     if classes and not unclear and len({*chosen}) == len(classes):
         if chosen != list(range(number)):
-            pairs = [f"{each} ({place})" for each, place in zip(classes, chosen, strict=True)]
+            pairs = [f"{label} ({place})" for label, place in zip(classes, chosen, strict=True)]
             _remark(f"{name} has {number:,} outputs, taken by name: {_some(pairs)}.")
         return tuple(chosen)
     if number == data.num_classes and chosen:
@@ -62,51 +63,57 @@ def outputs_of_classes(
 
 
 def _find(names: Sequence[str], classes: Sequence[str]) -> list[Sequence[int]]:
-    """Return the outputs with the name of each class: the whole name, else the first synonym."""
+    """Return the outputs with the name of each class."""
     wordnet = _wordnet([*names, *classes])
     if _is_of_imagenet(names, wordnet):
         names = [*wordnet]
     exact = _places(names, str)
-    described = [wordnet.get(each, each) for each in names]
+    described = [wordnet.get(name, name) for name in names]
     whole = _places(described, _folded)
     first = _places(described, _first)
-    found: list[Sequence[int]] = []
-    for each in classes:
-        text = wordnet.get(each, each)
-        found.append(
-            exact.get(each)
-            or whole.get(_folded(text))
-            or first.get(_folded(text))
-            or first.get(_first(text))
-            or ()
+    outputs: list[Sequence[int]] = []
+    for label in classes:
+        text = wordnet.get(label, label)
+        # the stricter rule first
+        in_order = (
+            exact.get(label),
+            whole.get(_folded(text)),
+            first.get(_folded(text)),
+            first.get(_first(text)),
         )
-    return found
+        outputs.append(next((places for places in in_order if places), ()))
+    return outputs
 
 
 def _places(names: Sequence[str], key: Callable[[str], str]) -> Mapping[str, Sequence[int]]:
     """Return the places of names by their keys."""
     places: dict[str, list[int]] = {}
-    for place, each in enumerate(names):
-        places.setdefault(key(each), []).append(place)
+    for place, name in enumerate(names):
+        places.setdefault(key(name), []).append(place)
     return places
 
 
 def _wordnet(names: Sequence[str]) -> Mapping[str, str]:
-    """Return the descriptions of ImageNet's WordNet ids; {} if no name is one, or without timm."""
+    """Return the descriptions of ImageNet's WordNet ids.
+
+    There are none if no name is one, or without timm.
+    """
     if not any(map(_WORDNET.fullmatch, names)):
         return {}
     try:
         info = import_module("timm.data").ImageNetInfo()
     except ImportError:
         return {}
-    return dict(zip(info.label_names(), info.label_descriptions(), strict=True))
+    labels = info.label_names()
+    return dict(zip(labels, info.label_descriptions(), strict=True))
 
 
 def _is_of_imagenet(names: Sequence[str], wordnet: Mapping[str, str]) -> bool:
-    """Return whether names are ImageNet's in order, up to one in a hundred."""
+    """Return whether names are ImageNet's in order, up to 1 %."""
     if not wordnet or len(names) != len(wordnet):
         return False
-    alike = sum(map(str.__eq__, map(_first, names), map(_first, wordnet.values())))
+    first_names = map(_first, names)
+    alike = sum(map(str.__eq__, first_names, map(_first, wordnet.values())))
     return alike >= 0.99 * len(names)
 
 

@@ -48,8 +48,12 @@ _OF_TENSORFLOW = ("googlenet", "inception_v3")
 """Networks of torchvision whose weights expect images that they normalise again."""
 
 
+_LOCAL = {"local_files_only": True, "trust_remote_code": False}
+"""The options of transformers that fetch and run nothing."""
+
+
 class LibraryClassifier(LogitModel):
-    """A network for colour images, trained by cross-entropy on the images of a dataset.
+    """A network for colour images, trained by cross-entropy on a dataset.
 
     Args:
         net: (B, 3, H, W) -> logits of its own classes, or to an object with these as ``logits``.
@@ -78,7 +82,8 @@ class LibraryClassifier(LogitModel):
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         low, high = self.bounds
-        unit = self.preparation.fit((x - low) / (high - low)).expand(-1, 3, -1, -1)
+        unit = self.preparation.fit((x - low) / (high - low))
+        unit = unit.expand(-1, 3, -1, -1)
         if self.preparation.order != (0, 1, 2):
             unit = unit[:, list(self.preparation.order)]
         logits = super().forward((unit - self.mean) / self.std)
@@ -138,9 +143,9 @@ def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -
     """Return a network of torchvision; errors as for :func:`of_timm`."""
     models = _library("torchvision", "torchvision").models
     _check_images(data)
-    known = models.list_models(models)
-    if model not in known:
-        raise _no_network("torchvision", model, known)
+    names = models.list_models(models)
+    if model not in names:
+        raise _no_network("torchvision", model, names)
     published = models.get_model_weights(model)
     options: dict[str, Any] = {}
     pretrained: Pretrained | None = None
@@ -148,16 +153,11 @@ def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -
         size = _size(data, size)
         preparation = _plain(size, *_IMAGENET)
     else:
-        file = path_of(weights)
-        if weights == "cache":
-            file = Path(torch.hub.get_dir()) / "checkpoints" / Path(published.DEFAULT.url).name
-            if not file.is_file():
-                raise Unavailable(
-                    f"The weights of {model} are not in torch's cache: fetch "
-                    f"{published.DEFAULT.url} to {file}."
-                )
-        of_file = [each for each in published if Path(each.url).name == file.name]
-        entry = of_file[0] if of_file else published.DEFAULT
+        url = published.DEFAULT.url
+        file = _in_cache_of_torch(model, url) if weights == "cache" else path_of(weights)
+        # the preparation of these weights, if they are published ones
+        of_file = [entry for entry in published if Path(entry.url).name == file.name]
+        entry = [*of_file, published.DEFAULT][0]
         transform = entry.transforms()
         method = transform.interpolation.value
         sizes = transform.resize_size[0], transform.crop_size[0]
@@ -171,10 +171,20 @@ def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -
 
     def build(classes: int) -> nn.Module:
         with _fitting(f"torchvision:{model}", size):
-            net: nn.Module = models.get_model(model, weights=None, num_classes=classes, **options)
+            of_classes = {**options, "num_classes": classes}
+            net: nn.Module = models.get_model(model, weights=None, **of_classes)
         return net
 
     return _adapted(f"torchvision:{model}", build, data, preparation, pretrained)
+
+
+def _in_cache_of_torch(model: str, url: str) -> Path:
+    file = Path(torch.hub.get_dir()) / "checkpoints" / Path(url).name
+    if not file.is_file():
+        raise Unavailable(
+            f"The weights of {model} are not in torch's cache: fetch {url} to {file}."
+        )
+    return file
 
 
 def of_transformers(
@@ -186,30 +196,24 @@ def of_transformers(
     transformers.logging.set_verbosity_error()  # replaced last layers and bars are no part of a run
     transformers.logging.disable_progress_bar()
     folder, name = path_of(model), f"hf:{model}"
-    local = {"local_files_only": True, "trust_remote_code": False}
-    try:
-        if folder.is_dir() or "/" in model:
-            config = transformers.AutoConfig.from_pretrained(str(folder), **local)
-        else:
-            config = transformers.AutoConfig.for_model(model)
-        config.architectures = config.architectures or []  # None is an error of some families
+    factory = transformers.AutoModelForImageClassification
+    with _errors_of_transformers(model):
+        config = _config(transformers, model, folder)
         if weights == "none":
             size = _size(data, size)
             config.num_labels = data.num_classes
             if hasattr(config, "image_size"):
                 config.image_size = size
-            net = transformers.AutoModelForImageClassification.from_config(
-                config, trust_remote_code=False
-            )
+            net = factory.from_config(config, trust_remote_code=False)
             return _tried(name, net, data, _plain(size, _HALVES, _HALVES), None)
 
+        # preparation and outputs are those of the weights
         source = str(folder) if weights == "cache" else str(path_of(weights))
         labelled = config
         if Path(source, "config.json").is_file():
-            labelled = transformers.AutoConfig.from_pretrained(source, **local)
-        preparation, reference = _of_auto_processor(
-            transformers, [source, str(folder)], config, data
-        )
+            labelled = transformers.AutoConfig.from_pretrained(source, **_LOCAL)
+        sources = [source, str(folder)]
+        preparation, reference = _of_auto_processor(transformers, sources, config, data)
         if size:
             reference = None
         preparation, size = _sized(preparation, size)
@@ -218,41 +222,54 @@ def of_transformers(
         names = [labelled.id2label[place] for place in range(labelled.num_labels)]
         outputs = outputs_of_classes(name, names, labelled.num_labels, data)
         config.num_labels = labelled.num_labels if outputs else data.num_classes
-        build = transformers.AutoModelForImageClassification.from_config
-        net, report = type(build(config)).from_pretrained(  # it renames tensors as it loads them
-            source,
-            config=config,
-            local_files_only=True,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-        )
+        kind = type(factory.from_config(config))  # it renames tensors as it loads them
+        options = {"ignore_mismatched_sizes": True, "output_loading_info": True}
+        net, report = kind.from_pretrained(source, config=config, local_files_only=True, **options)
+    # the last layer is that of which another number of classes changes the shape
+    mismatched = {key for key, *_ in report["mismatched_keys"]}
+    lacking = mismatched | set(report["missing_keys"])
+    more = copy.deepcopy(config)
+    more.num_labels += 1
+    new_head = outputs is None
+    wider = factory.from_config(more)
+    _check_lacking(name, source, lacking, net, wider, new_head=new_head)
+    remark_on(name, preparation, reference, data.shape)
+    return _tried(name, net, data, preparation, outputs)
+
+
+def _config(transformers: Any, model: str, folder: Path) -> Any:
+    if folder.is_dir() or "/" in model:
+        config = transformers.AutoConfig.from_pretrained(str(folder), **_LOCAL)
+    else:
+        config = transformers.AutoConfig.for_model(model)
+    config.architectures = config.architectures or []  # None is an error of some families
+    return config
+
+
+@contextmanager
+def _errors_of_transformers(model: str) -> Iterator[None]:
+    """Raise the errors of transformers with their remedies."""
+    try:
+        yield
     except OSError as error:
         raise Unavailable(
             f"{model} and its weights are neither a folder nor in the cache: run `hf download "
             f"{model}`."
         ) from error
     except ValueError as error:
-        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
         raise SpecError(
-            f"{name} is no image classifier of transformers: {reason}. Write hf:vit, for example."
+            f"hf:{model} is no image classifier of transformers: {_reason(error)}. Write hf:vit, "
+            "for example."
         ) from error
-    lacking = {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])}
-    more = copy.deepcopy(config)
-    more.num_labels += 1
-    _check_lacking(name, source, lacking, net, build(more), new_head=outputs is None)
-    remark_on(name, preparation, reference, data.shape)
-    return _tried(name, net, data, preparation, outputs)
 
 
 def _of_auto_processor(
     transformers: Any, sources: Sequence[str], config: Any, data: DataSpec
 ) -> tuple[Preparation, Reference | None]:
-    """Return the preparation of the first source that has one; else, with a remark, halves."""
+    """Return the first preparation of the sources; else halves, with a remark."""
     for source in sources:
         with suppress(OSError, ValueError):  # as it has none
-            processor = transformers.AutoImageProcessor.from_pretrained(
-                source, local_files_only=True, trust_remote_code=False
-            )
+            processor = transformers.AutoImageProcessor.from_pretrained(source, **_LOCAL)
             return of_processor(processor, data.shape)
     warnings.warn(
         f"{sources[0]} has no preprocessor_config.json: its mean and standard deviation are taken "
@@ -265,26 +282,28 @@ def _of_auto_processor(
 
 
 def _geometry(settings: Mapping[str, Any]) -> tuple[int | tuple[int, int], int, str]:
-    """Return the size of a resize and of a crop, and the filter, in timm's settings."""
+    """Return the sizes and the filter of timm's settings."""
     _, height, width = settings["input_size"]
-    scaled = int(height / settings["crop_pct"]), int(width / settings["crop_pct"])
+    share = settings["crop_pct"]
+    scaled = int(height / share), int(width / share)
     is_square = scaled[0] == scaled[1] and settings["crop_mode"] != "squash"
     return scaled[0] if is_square else scaled, height, settings["interpolation"]
 
 
 def _names_of_imagenet(classes: int) -> Sequence[str]:
-    """Return the WordNet ids of ImageNet's classes in timm's order; () for others."""
+    """Return the WordNet ids of ImageNet's classes in timm's order."""
     info = import_module("timm.data")
     subset = info.infer_imagenet_subset({"num_classes": classes})
     return info.ImageNetInfo(subset).label_names() if subset else ()
 
 
 def _plain(size: int, mean: Sequence[float], std: Sequence[float]) -> Preparation:
-    return Preparation(resize=(size, size), mean=tuple(mean), std=tuple(std))
+    sides = (size, size)
+    return Preparation(resize=sides, mean=tuple(mean), std=tuple(std))
 
 
 def _sized(preparation: Preparation, size: int | None) -> tuple[Preparation, int]:
-    """Return the preparation with a size that the user chose, and the size of its images."""
+    """Return the preparation with the user's size, and its images' size."""
     if size:
         preparation = dataclasses.replace(preparation, resize=(size, size), crop=None)
     return preparation, preparation.size
@@ -322,18 +341,18 @@ def _no_network(library: str, model: str, known: Sequence[str]) -> SpecError:
 
 @contextmanager
 def _fitting(name: str, size: int) -> Iterator[None]:
-    """Raise the errors of a network that cannot have images of a size as SpecError."""
+    """Raise errors of images of a wrong size as SpecError."""
     try:
         yield
     except (AssertionError, RuntimeError, ValueError) as error:
-        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+        reason = _reason(error)
         raise SpecError(
             f"{name} fails for images of {size} pixels: {reason}. Give another size=, as 224."
         ) from error
 
 
 def _size(data: DataSpec, size: int | None) -> int:
-    """Return the size of images for a network without weights: as asked for, or as they are."""
+    """Return the size of images for a network without weights."""
     _, height, width = data.shape
     return size or max(_SMALLEST, height, width)
 
@@ -367,34 +386,43 @@ def _adapted(
     if pretrained is None:
         return _tried(name, net, data, preparation, None)
     content = importing.read(pretrained.file)
-    found = importing.unwrapped(importing.state_dict(content, pretrained.file))
-    number = _number_of_outputs(net, found, data.num_classes)
+    weights = importing.unwrapped(importing.state_dict(content, pretrained.file))
+    number = _number_of_outputs(net, weights, data.num_classes)
     names = pretrained.names if len(pretrained.names) == number else ()
     outputs = outputs_of_classes(name, names, number, data)
     if outputs and number != data.num_classes:
         net = build(number)
     own = net.state_dict()
-    fitting = {
-        key: found[key] for key in own if key in found and found[key].shape == own[key].shape
-    }
+    fitting = {}
+    for key in own.keys() & weights.keys():
+        if weights[key].shape == own[key].shape:
+            fitting[key] = weights[key]
     lacking = own.keys() - fitting.keys()
     with torch.random.fork_rng(devices=[]):
         wider = build((number if outputs else data.num_classes) + 1)
-    _check_lacking(name, str(pretrained.file), lacking, net, wider, new_head=outputs is None)
+    source = str(pretrained.file)
+    _check_lacking(name, source, lacking, net, wider, new_head=outputs is None)
     net.load_state_dict(fitting, strict=False)
     remark_on(name, preparation, pretrained.reference, data.shape)
     return _tried(name, net, data, preparation, outputs)
 
 
-def _number_of_outputs(net: nn.Module, found: Mapping[str, Tensor], classes: int) -> int:
-    """Return the number of outputs that weights have, where only their last layer differs."""
+def _reason(error: Exception) -> str:
+    """Return the first sentence of an error."""
+    line = str(error).partition("\n")[0]
+    return line.partition(". ")[0].rstrip(".")
+
+
+def _number_of_outputs(net: nn.Module, weights: Mapping[str, Tensor], classes: int) -> int:
+    """Return the number of outputs of weights that differ in their last layer."""
     own = net.state_dict()
-    shared = [key for key in own if key in found and own[key].ndim and found[key].ndim]
-    numbers = {
-        len(found[key])
-        for key in shared
-        if found[key].shape != own[key].shape and found[key].shape[1:] == own[key].shape[1:]
-    }
+    numbers = set()
+    for key in own.keys() & weights.keys():
+        expected = own[key].shape
+        shape = weights[key].shape
+        # neither of them a single number
+        if expected and shape and shape != expected and shape[1:] == expected[1:]:
+            numbers.add(shape[0])
     return numbers.pop() if len(numbers) == 1 else classes
 
 
@@ -413,7 +441,10 @@ def _tried(
     model = LibraryClassifier(net, data, preparation, outputs).eval()
     with _fitting(name, preparation.size), torch.no_grad():
         logits = model(torch.zeros(2, *data.shape))
-    shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        if isinstance(logits, Tensor):
+            shape: object = tuple(logits.shape)
+        else:
+            shape = type(logits).__name__
     if shape != (2, data.num_classes):
         raise SpecError(
             f"{name} gives {shape} for two images of {data.name}, and a classifier gives one logit "
@@ -425,7 +456,7 @@ def _tried(
 def _check_lacking(
     name: str, source: str, lacking: Set[str], net: nn.Module, wider: nn.Module, *, new_head: bool
 ) -> None:
-    """Check that weights lack nothing but the last layer, whose weights are then drawn at random.
+    """Check that weights lack nothing but the last layer.
 
     Args:
         name: of the model.
@@ -439,8 +470,8 @@ def _check_lacking(
         SpecError: if other tensors are missing or have other shapes.
     """
     own = net.state_dict()
-    other = wider.state_dict()
-    head = {key for key in own if own[key].shape != other[key].shape}
+    of_wider = wider.state_dict()
+    head = {key for key in own if own[key].shape != of_wider[key].shape}
     missing = sorted(key for key in lacking - head if own[key].ndim)
     if missing:
         raise SpecError(

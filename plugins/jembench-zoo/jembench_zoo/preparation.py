@@ -54,18 +54,21 @@ class Preparation:
 
     def fit(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C h w"]:
         """Resize and crop images in [0, 1]."""
-        size = self.resized(x.shape[-2], x.shape[-1])
+        size = self.resized(*x.shape[-2:])
         if x.shape[-2:] != size:
             # Pillow filters by its own bicubic kernel, which PyTorch has with antialias alone
-            antialias = self.method == "bicubic" or max(x.shape[-2:]) > max(size)
+            shrinks = max(x.shape[-2:]) > max(size)
+            antialias = self.method == "bicubic" or shrinks
             options = {} if self.method == "nearest-exact" else {"antialias": antialias}
             x = F.interpolate(x, size, mode=self.method, **options)
             x = x.clamp(0, 1) if self.method == "bicubic" else x
         if self.crop and x.shape[-2:] != self.crop:
-            (height, width), (h, w) = x.shape[-2:], self.crop
+            height, width = x.shape[-2:]
+            h, w = self.crop
             top = self._margin(height - h)
             left = self._margin(width - w)
-            x = F.pad(x, (-left, left + w - width, -top, top + h - height))
+            right = left + w - width
+            x = F.pad(x, (-left, right, -top, top + h - height))
         return x
 
     def resized(self, height: int, width: int) -> tuple[int, int]:
@@ -76,20 +79,20 @@ class Preparation:
             return self.resize
         short = min(height, width)
         long = max(height, width)
-        other = int(self.resize * long / short)
+        longer = int(self.resize * long / short)
         if height <= width:
-            return (self.resize, other)
-        return (other, self.resize)
+            return (self.resize, longer)
+        return (longer, self.resize)
 
     def _margin(self, surplus: int) -> int:
-        """Return the pixels that a crop leaves out on one side; less than 0: that it adds."""
+        """Return the pixels that a crop leaves out on a side."""
         if self.rounds and surplus > 0:
             return round(surplus / 2)
         return int(surplus / 2)
 
     @property
     def size(self) -> int:
-        """The height of the images that the network sees; 0: that of the data."""
+        """The height that the network sees; 0: the own one."""
         if self.crop:
             return self.crop[0]
         if isinstance(self.resize, tuple):
@@ -104,38 +107,35 @@ class Preparation:
             steps.append(f"size {self.resize[0]}x{self.resize[1]} ({self.method})")
         if self.crop:
             steps.append(f"central {self.crop[0]}x{self.crop[1]}")
-        numbers = [
-            ", ".join(f"{value:.3g}" for value in values) for values in (self.mean, self.std)
-        ]
-        steps.append(f"mean {numbers[0]}, std {numbers[1]}")
-        return "; ".join([*steps, *(["channels BGR"] if self.order != (0, 1, 2) else [])])
+        mean, std = (", ".join(map("{:.3g}".format, values)) for values in (self.mean, self.std))
+        steps.append(f"mean {mean}, std {std}")
+        if self.order != (0, 1, 2):
+            steps.append("channels BGR")
+        return "; ".join(steps)
 
 
 def read_colours(reference: Reference, shape: Sequence[int]) -> Mapping[str, tuple[Any, ...]]:
-    """Return the mean, the standard deviation and the order of channels of a library's preparation.
+    """Return the mean, standard deviation and order of channels of a library.
 
     Args:
         reference: prepares a picture.
         shape: of the images, (C, H, W).
     """
-    black, *colours = (
-        _centre(reference(_plain(shape, colour)))
-        for colour in ((0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255))
-    )
+    primaries = [(0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255)]
+    black, *colours = [_centre(reference(_plain(shape, primary))) for primary in primaries]
     slopes = torch.stack(colours, dim=1) - black[:, None]  # (3 outputs, 3 channels)
     order = slopes.abs().argmax(dim=1)
-    std = 1 / slopes.gather(1, order[:, None]).squeeze(1)
-    return {
-        "mean": tuple((0 - black * std).tolist()),
-        "std": tuple(std.tolist()),
-        "order": tuple(order.tolist()),
-    }
+    slope = slopes.gather(1, order[:, None]).squeeze(1)
+    std = 1 / slope
+    mean = 0 - black * std
+    named = {"mean": mean, "std": std, "order": order}
+    return {name: tuple(values.tolist()) for name, values in named.items()}
 
 
 def remark_on(
     name: str, preparation: Preparation, reference: Reference | None, shape: Sequence[int]
 ) -> None:
-    """Say how images are prepared, and whether the library's own preparation of a picture differs.
+    """Say how images are prepared, and whether the library does it otherwise.
 
     Args:
         name: of the model.
@@ -148,15 +148,19 @@ def remark_on(
     if reference is None:
         return
     generator = torch.Generator().manual_seed(0)
-    levels = torch.randint(256, (height, width, 3), generator=generator, dtype=torch.uint8)
+    size = (height, width, 3)
+    levels = torch.randint(256, size, generator=generator, dtype=torch.uint8)
     theirs = reference(_picture(levels)).float()
-    fitted = preparation.fit(levels.permute(2, 0, 1)[None] / 255)[0]
-    mean, std = (torch.tensor(each)[:, None, None] for each in (preparation.mean, preparation.std))
+    picture = levels.permute(2, 0, 1)[None] / 255
+    (fitted,) = preparation.fit(picture)
+    mean = torch.tensor(preparation.mean).view(3, 1, 1)
+    std = torch.tensor(preparation.std).view(3, 1, 1)
     ours = (fitted[list(preparation.order)] - mean) / std
     if ours.shape != theirs.shape:
         wrong = f"makes {tuple(theirs.shape)} of them, and here they are {tuple(ours.shape)}"
     else:
-        difference = float(((ours - theirs) * std * 255).abs().mean())
+        error = (ours - theirs) * std * 255
+        difference = float(error.abs().mean())
         if difference <= _LEVEL:
             return
         wrong = f"differs by {difference:.3g} of 255 levels on average, on random pixels"
@@ -178,17 +182,23 @@ def of_processor(processor: Any, shape: Sequence[int]) -> tuple[Preparation, Ref
         pixels: Tensor = processor(images=picture, return_tensors="pt")["pixel_values"][0]
         return pixels
 
-    size, crop = (getattr(processor, name, None) or {} for name in ("size", "crop_size"))
+    size = getattr(processor, "size", None) or {}
+    crop = getattr(processor, "crop_size", None) or {}
     edge = _get(size, "shortest_edge")
-    resize: int | tuple[int, int] | None = edge or (_get(size, "height"), _get(size, "width"))
+    sides = (_get(size, "height"), _get(size, "width"))
+    resize: int | tuple[int, int] | None = edge or sides
     cropped = (_get(crop, "height"), _get(crop, "width"))
     central = cropped if getattr(processor, "do_center_crop", None) and all(cropped) else None
     share = getattr(processor, "crop_pct", None)
     if not getattr(processor, "do_resize", True) or resize == (0, 0):
         resize = None
     elif edge and share and not central:  # ConvNeXt's, which crops small images alone
-        resize, central = (int(edge / share), (edge, edge)) if edge < 384 else ((edge, edge), None)
-    method = _METHODS.get(int(getattr(processor, "resample", None) or 0), "bicubic")
+        if edge < 384:
+            resize, central = int(edge / share), (edge, edge)
+        else:
+            resize, central = (edge, edge), None
+    number = int(getattr(processor, "resample", None) or 0)
+    method = _METHODS.get(number, "bicubic")
     colours = read_colours(reference, shape)
     return Preparation(resize=resize, crop=central, method=method, **colours), reference
 
@@ -203,9 +213,8 @@ def of_transform(
     """Return the preparation by a transform of timm or torchvision."""
     method = method if method in _METHODS.values() else "bicubic"
     colours = read_colours(reference, shape)
-    preparation = Preparation(
-        resize=resize, crop=(crop, crop), method=method, rounds=True, **colours
-    )
+    options = {"crop": (crop, crop), "method": method, "rounds": True, **colours}
+    preparation = Preparation(resize=resize, **options)
     return preparation, reference
 
 
@@ -214,12 +223,14 @@ def _get(size: Any, name: str) -> int:
 
     Sizes are dictionaries or objects.
     """
-    value = size.get(name) if isinstance(size, Mapping) else getattr(size, name, None)
-    return int(value or 0)
+    if isinstance(size, Mapping):
+        return int(size.get(name) or 0)
+    return int(getattr(size, name, None) or 0)
 
 
 def _plain(shape: Sequence[int], colour: tuple[int, int, int]) -> Image:
-    return _picture(torch.tensor(colour, dtype=torch.uint8).expand(*shape[1:], 3))
+    pixel = torch.tensor(colour, dtype=torch.uint8)
+    return _picture(pixel.expand(*shape[1:], 3))
 
 
 def _picture(levels: Tensor) -> Image:

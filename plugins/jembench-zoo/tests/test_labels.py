@@ -4,6 +4,7 @@ import importlib.util
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from jembench import seeds
 from jembench.catalog import registry
@@ -41,7 +42,8 @@ def test_outputs_are_chosen_by_name(names, classes, expected):
 
 
 def test_equal_names_in_one_order_are_not_worth_a_word():
-    assert outputs(["a b", "C"], data_of("A_B", "c")) == (0, 1)
+    data = data_of("A_B", "c")
+    assert outputs(["a b", "C"], data) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -106,22 +108,18 @@ def test_the_logits_of_a_network_follow_the_classes(tmp_path):
     import transformers
 
     names = ("zebra", "apple", "leaf", "cat")
-    config = transformers.AutoConfig.for_model(
-        "vit",
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        image_size=32,
-        id2label=dict(enumerate(names)),
-    )
+    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    small |= {"intermediate_size": 16, "image_size": 32}
+    config = transformers.AutoConfig.for_model("vit", **small, id2label=dict(enumerate(names)))
     with seeds.drawing(0, "initialisation"):
         net = transformers.ViTForImageClassification(config).eval()
     net.save_pretrained(tmp_path)
-    transformers.ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(tmp_path)
-    data = DataSpec(name="set", shape=(3, 32, 32), num_classes=2, class_names=("apple", "zebra"))
+    size = {"height": 32, "width": 32}
+    transformers.ViTImageProcessor(size=size).save_pretrained(tmp_path)
+    classes = ("apple", "zebra")
+    data = DataSpec(name="set", shape=(3, 32, 32), num_classes=2, class_names=classes)
     with pytest.warns(Remark):
         model = registry.resolve("models", f"hf:{tmp_path},weights=cache").make(data).eval()
     x = torch.rand(4, 3, 32, 32) * 2 - 1
     expected = net(x).logits[:, [1, 0]]
-    torch.testing.assert_close(model.logits(x), expected)
+    assert_close(model.logits(x), expected)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from torch import Generator
+from torch.testing import assert_close
 
 from jembench import seeds
 from jembench.catalog import registry
@@ -18,22 +20,23 @@ from jembench_zoo import networks, preparation
 
 
 def installed(name):
-    return pytest.mark.skipif(
-        importlib.util.find_spec(name) is None, reason=f"{name} is not installed"
-    )
+    is_missing = importlib.util.find_spec(name) is None
+    return pytest.mark.skipif(is_missing, reason=f"{name} is not installed")
 
 
 def pictures(height, width, count=6):
     """Smooth random images, as photographs are, uint8 (N, 3, H, W)."""
-    generator = torch.Generator().manual_seed(1)
+    generator = Generator().manual_seed(1)
     coarse = torch.rand((count, 3, 4, 4), generator=generator)
-    fine = torch.nn.functional.interpolate(coarse, (height, width), mode="bicubic")
+    size = (height, width)
+    fine = torch.nn.functional.interpolate(coarse, size, mode="bicubic")
     return (255 * fine.clamp(0, 1)).round().byte()
 
 
 def data_of(images, names=("apple", "leaf", "zebra")):
     shape = tuple(images.shape[1:])
-    return DataSpec(name="set", shape=shape, num_classes=len(names), class_names=tuple(names))
+    count = len(names)
+    return DataSpec(name="set", shape=shape, num_classes=count, class_names=tuple(names))
 
 
 def make(text, data):
@@ -41,7 +44,8 @@ def make(text, data):
     with warnings.catch_warnings(record=True) as caught, seeds.drawing(0, "initialisation"):
         warnings.simplefilter("always")
         model = registry.resolve("models", text).make(data).eval()
-    return model, [str(each.message) for each in caught if issubclass(each.category, Remark)]
+    remarks = [warning for warning in caught if issubclass(warning.category, Remark)]
+    return model, [str(remark.message) for remark in remarks]
 
 
 def logits(model, images, data):
@@ -50,7 +54,8 @@ def logits(model, images, data):
 
 
 def as_pictures(images):
-    return [Image.fromarray(image.permute(1, 2, 0).numpy()) for image in images]
+    arrays = [image.permute(1, 2, 0).numpy() for image in images]
+    return [Image.fromarray(array) for array in arrays]
 
 
 OF_TRANSFORMERS = {
@@ -100,12 +105,11 @@ SETTINGS = {
 
 
 def saved(folder, family, settings, names=("apple", "leaf", "zebra")):
-    """A network of a family with random weights and running statistics, and its processor."""
+    """Save a network of a family with random weights, and its processor."""
     import transformers
 
-    config = transformers.AutoConfig.for_model(
-        family, **FAMILIES[family], id2label=dict(enumerate(names)), num_labels=len(names)
-    )
+    labels = {"id2label": dict(enumerate(names)), "num_labels": len(names)}
+    config = transformers.AutoConfig.for_model(family, **FAMILIES[family], **labels)
     config.architectures = []
     with seeds.drawing(1, "initialisation"):
         net = transformers.AutoModelForImageClassification.from_config(config).eval()
@@ -116,24 +120,25 @@ def saved(folder, family, settings, names=("apple", "leaf", "zebra")):
                 tensor += 0.1 * torch.randn_like(tensor)
     net.save_pretrained(folder)
     kind = transformers.models.auto.image_processing_auto.IMAGE_PROCESSOR_MAPPING[type(config)]
-    (kind["torchvision"] if isinstance(kind, dict) else kind[-1])(**settings).save_pretrained(
-        folder
-    )
+    processor = kind["torchvision"] if isinstance(kind, dict) else kind[-1]
+    processor(**settings).save_pretrained(folder)
     return net
 
 
 def shown(model, images, data):
-    """Return the images that the network of a model gets, in the library's units."""
+    """Return the images that a network gets, in the library's units."""
     seen = []
-    with model.net.register_forward_pre_hook(lambda _, given: seen.append(given[0])):
+    net = model.net
+    with net.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0])):
         logits(model, images, data)
     return seen[0]
 
 
 def assert_same(ours, theirs, std):
-    """Both agree but for the rounding to whole levels, which libraries do after a resize."""
+    """Check that both agree but for the rounding to whole levels."""
     assert ours.shape == theirs.shape
-    levels = (ours - theirs).abs() * torch.tensor(std).view(3, 1, 1) * 255
+    levels = 255 * torch.tensor(std).view(3, 1, 1)
+    levels = (ours - theirs).abs() * levels
     assert float(levels.mean()) < 0.6
     assert float(levels.max()) < 3
 
@@ -175,7 +180,8 @@ def test_every_switch_of_a_processor_counts(tmp_path, settings):
     model, _ = make(f"hf:{tmp_path},weights=cache", data)
     processor = transformers.AutoImageProcessor.from_pretrained(tmp_path)
     theirs = processor(images=as_pictures(images), return_tensors="pt")["pixel_values"]
-    torch.testing.assert_close(shown(model, images, data), theirs.float(), rtol=1e-5, atol=1e-4)
+    ours = shown(model, images, data)
+    assert_close(ours, theirs.float(), rtol=1e-5, atol=1e-4)
 
 
 @installed("transformers")
@@ -190,8 +196,10 @@ def test_logits_are_those_of_a_script_with_the_library_alone(tmp_path):
     processor = transformers.AutoImageProcessor.from_pretrained(tmp_path)
     net = transformers.AutoModelForImageClassification.from_pretrained(tmp_path).eval()
     with torch.no_grad():
-        expected = net(**processor(images=as_pictures(images), return_tensors="pt")).logits
-    torch.testing.assert_close(logits(model, images, data), expected, rtol=1e-5, atol=1e-5)
+        inputs = processor(images=as_pictures(images), return_tensors="pt")
+        expected = net(**inputs).logits
+    ours = logits(model, images, data)
+    assert_close(ours, expected, rtol=1e-5, atol=1e-5)
 
 
 @installed("transformers")
@@ -199,7 +207,8 @@ def test_a_size_of_the_users_own_leaves_out_the_crop(tmp_path):
     saved(tmp_path, "convnext", SETTINGS["convnext"])
     images = pictures(64, 64)
     model, (text,) = make(f"hf:{tmp_path},weights=cache,size=64", data_of(images))
-    assert shown(model, images, data_of(images)).shape[-2:] == (64, 64)
+    seen = shown(model, images, data_of(images))
+    assert seen.shape[-2:] == (64, 64)
     assert "size 64x64 (bicubic); mean 0.485, 0.456, 0.406" in text
 
 
@@ -207,13 +216,14 @@ def test_a_size_of_the_users_own_leaves_out_the_crop(tmp_path):
 def test_a_folder_without_a_processor_is_remarked_on(tmp_path):
     saved(tmp_path, "swin", SETTINGS["swin"])
     (tmp_path / "preprocessor_config.json").unlink()
-    _, (text, _) = make(f"hf:{tmp_path},weights=cache", data_of(pictures(48, 48)))
+    data = data_of(pictures(48, 48))
+    _, (text, _) = make(f"hf:{tmp_path},weights=cache", data)
     assert text.startswith(f"{tmp_path} has no preprocessor_config.json: its mean and standard dev")
 
 
 @installed("transformers")
 def test_what_cannot_be_done_here_is_remarked_on(tmp_path):
-    """A processor of transformers that pads before it resizes, which no option here does."""
+    """A processor pads before it resizes, which no option here does."""
     saved(tmp_path, "resnet", {"size": {"shortest_edge": 384}})
     settings = json.loads((tmp_path / "preprocessor_config.json").read_text())
     settings |= {"image_processor_type": "PerceiverImageProcessor", "do_center_crop": True}
@@ -252,8 +262,9 @@ def test_torchvision_shows_what_its_own_transform_makes(tmp_path, name):
     images = pictures(90, 66, 2)
     data = data_of(images, ("tench", "goldfish", "hen"))
     model, said = make(f"torchvision:{name},weights={file}", data)
-    theirs = torch.stack([entry.transforms()(picture) for picture in as_pictures(images)])
-    assert_same(shown(model, images, data), theirs, entry.transforms().std)
+    transform = entry.transforms()
+    theirs = torch.stack([transform(picture) for picture in as_pictures(images)])
+    assert_same(shown(model, images, data), theirs, transform.std)
     assert (
         f"torchvision:{name} has 1,000 outputs, taken by name: tench (0), goldfish (1), hen (8)."
         in said
@@ -274,10 +285,13 @@ def test_torchvision_knows_weights_by_their_file(tmp_path):
 
 
 def test_gradients_pass_through_resize_crop_and_normalisation():
-    form = preparation.Preparation(resize=9, crop=(6, 6), method="bicubic", order=(2, 1, 0))
-    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(108, 3)).double()
+    options = {"method": "bicubic", "order": (2, 1, 0)}
+    form = preparation.Preparation(resize=9, crop=(6, 6), **options)
+    linear = torch.nn.Linear(108, 3)
+    net = torch.nn.Sequential(torch.nn.Flatten(), linear).double()
     shape = (3, 7, 5)
     data = DataSpec(name="d", shape=shape, num_classes=3)
     model = networks.LibraryClassifier(net, data, form).double()
-    x = 0.2 * torch.rand((2, 3, 7, 5), dtype=torch.float64) - 0.1
+    noise = torch.rand((2, 3, 7, 5), dtype=torch.float64)
+    x = 0.2 * noise - 0.1
     assert torch.autograd.gradcheck(model.logits, x.requires_grad_())

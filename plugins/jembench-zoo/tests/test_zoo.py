@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.testing import assert_close
 
 from jembench import seeds
 from jembench.catalog import registry
@@ -27,9 +28,8 @@ VIT = Path(__file__).with_name("vit")  # the configuration of a small vision tra
 
 
 def installed(name):
-    return pytest.mark.skipif(
-        importlib.util.find_spec(name) is None, reason=f"{name} is not installed"
-    )
+    is_missing = importlib.util.find_spec(name) is None
+    return pytest.mark.skipif(is_missing, reason=f"{name} is not installed")
 
 
 def make(text, data=DIGITS):
@@ -68,8 +68,10 @@ if importlib.util.find_spec("transformers"):
 )
 def test_any_library_gives_a_classifier_of_the_data(text, data):
     model = make(text, data)
-    x = torch.rand(3, *data.shape) * (data.bounds[1] - data.bounds[0]) + data.bounds[0]
-    assert model.eval().logits(x).shape == (3, data.num_classes)
+    low, high = data.bounds
+    x = torch.rand(3, *data.shape) * (high - low) + low
+    logits = model.eval().logits(x)
+    assert logits.shape == (3, data.num_classes)
     assert model.chains == "none"
 
 
@@ -80,8 +82,9 @@ def test_images_are_scaled_normalised_and_coloured():
     model = networks.LibraryClassifier(torch.nn.Flatten(), DIGITS, form)
     x = torch.rand(2, 1, 8, 8) * 2 - 1
     unit = F.interpolate((x + 1) / 2, (16, 16), mode="bilinear")
-    expected = torch.cat([(unit - 0.5) / 0.5, (unit - 0.25) / 0.25, unit], dim=1).flatten(1)
-    torch.testing.assert_close(model(x), expected)
+    channels = [(unit - 0.5) / 0.5, (unit - 0.25) / 0.25, unit]
+    expected = torch.cat(channels, dim=1).flatten(1)
+    assert_close(model(x), expected)
 
 
 @pytest.mark.parametrize("library", ["torchvision", pytest.param("timm", marks=installed("timm"))])
@@ -91,12 +94,12 @@ def test_weights_of_a_file_are_taken_except_of_other_classes(library, tmp_path):
     trained = {key: value + 1 for key, value in trained.items()}
     torch.save(trained, tmp_path / "a.pth")
     with pytest.warns(Remark) as said:
-        found = make(f"{name},size=32,weights={tmp_path / 'a.pth'}").net.state_dict()
-    assert any("10 classes: its last layer is drawn" in str(each.message) for each in said)
-    last = [key for key in found if found[key].shape[:1] == (10,)]
+        weights = make(f"{name},size=32,weights={tmp_path / 'a.pth'}").net.state_dict()
+    assert any("10 classes: its last layer is drawn" in str(remark.message) for remark in said)
+    last = [key for key in weights if weights[key].shape[:1] == (10,)]
     assert last
-    for key in found.keys() - set(last):
-        torch.testing.assert_close(found[key], trained[key])
+    for key in weights.keys() - set(last):
+        assert_close(weights[key], trained[key])
 
 
 @installed("transformers")
@@ -104,25 +107,22 @@ def test_weights_of_a_folder_of_transformers(tmp_path):
     trained = make(f"hf:{VIT}", COLOURED).net
     trained.save_pretrained(tmp_path)
     with pytest.warns(Remark) as said:
-        found = make(f"hf:{tmp_path},weights={tmp_path}").net
-    assert any("10 classes: its last layer is drawn" in str(each.message) for each in said)
-    for key, value in found.vit.state_dict().items():
-        torch.testing.assert_close(value, trained.vit.state_dict()[key])
+        weights = make(f"hf:{tmp_path},weights={tmp_path}").net
+    assert any("10 classes: its last layer is drawn" in str(remark.message) for remark in said)
+    for key, value in weights.vit.state_dict().items():
+        assert_close(value, trained.vit.state_dict()[key])
 
 
 def test_weights_of_another_network_are_refused(tmp_path):
     torch.save({"x": torch.zeros(1)}, tmp_path / "a.pth")
-    with (
-        pytest.warns(Remark),
-        pytest.raises(
-            SpecError, match=r"do not fit torchvision:resnet18: .* differ or are missing"
-        ),
-    ):
+    wrong = r"do not fit torchvision:resnet18: .* differ or are missing"
+    with pytest.warns(Remark), pytest.raises(SpecError, match=wrong):
         make(f"torchvision:resnet18,weights={tmp_path / 'a.pth'}")
 
 
 def test_content_of_a_file_is_the_identity(tmp_path):
-    for name, content in [("a", b"1"), ("b", b"1"), ("c", b"2")]:
+    contents = {"a": b"1", "b": b"1", "c": b"2"}
+    for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     a, b, c = (registry.resolve("models", f"timm:x,weights={tmp_path / name}").id for name in "abc")
     assert a == b != c
@@ -216,7 +216,7 @@ def test_a_model_that_is_no_image_classifier_gets_one_short_message():
 def test_the_short_form_is_the_model_option(text):
     parsed = Spec(text)
     assert next(iter(parsed.options)) == "model"
-    assert ":" in parsed.name is False
+    assert ":" not in parsed.name
     assert str(parsed) == text
     assert Spec(text.replace(":", ":model=")) == parsed
 
