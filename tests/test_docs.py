@@ -37,17 +37,17 @@ def blocks(path, language):
 
 def commands():
     """Every jembench command in a guide, in a block or between backticks."""
-    found = []
+    lines_of_guides = []
     for guide in GUIDES:
         text = guide.read_text()
         lines = [line for block in blocks(guide, "(?:bash)?") for line in block.splitlines()]
         lines += re.findall(r"`(jembench [^`]+)`", text)
-        found += [
+        lines_of_guides += [
             (guide.name, line.split("&& ")[-1])
             for line in lines
             if line.split("&& ")[-1].startswith("jembench ")
         ]
-    return sorted(set(found))
+    return sorted(set(lines_of_guides))
 
 
 @pytest.mark.parametrize(("guide", "line"), commands())
@@ -111,11 +111,11 @@ def test_the_table_of_models_has_what_each_gives():
         )
         spec = f"{name}{',' if ':' in name else ':'}levels=2,{small}" if small else name
         model = resolve("models", spec).make(digits().spec)
-        found = capabilities(model)
+        gives = capabilities(model)
         exact = "lower bound" if hasattr(model, "log_prob_is_bound") else "exact"
-        density = exact if "log_prob" in found else "up to a constant"
-        logits = "yes" if "logits" in found else "no"
-        assert cells == [logits, density, "yes" if "samples" in found else "no"], name
+        density = exact if "log_prob" in gives else "up to a constant"
+        logits = "yes" if "logits" in gives else "no"
+        assert cells == [logits, density, "yes" if "samples" in gives else "no"], name
 
 
 GIVES = {
@@ -136,7 +136,7 @@ GIVES = {
 
 def measured(methods, *metrics):
     """Return the metrics that are not N/A for a model with these methods."""
-    data, found = digits(), []
+    data, applicable = digits(), []
     model = as_model(type("Toy", (nn.Module,), methods)(), data.spec, "toy")
     chains = SimpleNamespace(capacity=0) if "chains" in methods else None
     planned = PlannedFit(
@@ -148,8 +148,8 @@ def measured(methods, *metrics):
             planned.require(metric.requires)
             if isinstance(metric, Checked):
                 metric.check(planned)
-            found.append(name)
-    return found
+            applicable.append(name)
+    return applicable
 
 
 def test_the_table_of_methods_says_what_each_gives():
@@ -172,10 +172,11 @@ def test_the_table_of_methods_says_what_each_gives():
             always = always.replace(of_energy, "").removeprefix(
                 'with `chains` other than `"none"`: '
             )
-        found = measured(GIVES[method], "accuracy", "ece", "nll", *of_samples)
-        assert ", ".join(found) == always, method
+        without_sampler = measured(GIVES[method], "accuracy", "ece", "nll", *of_samples)
+        assert ", ".join(without_sampler) == always, method
         drawn = measured(
-            GIVES[method], *(f"{name}:sampler=sgld" for name in of_samples if name not in found)
+            GIVES[method],
+            *(f"{name}:sampler=sgld" for name in of_samples if name not in without_sampler),
         )
         assert ", ".join(drawn) == added.replace(",", ":sampler=sgld,") + ":sampler=sgld" * bool(
             added

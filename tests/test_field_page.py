@@ -100,14 +100,14 @@ def test_the_two_trainings_of_real_images():
     pairs = {}
     for name, *line in shown:
         for (metric, label, digits), text in zip(map(IMAGES.get, columns), line, strict=True):
-            found = [values.get((name, metric, label)) for values in of_device]
+            rows = [values.get((name, metric, label)) for values in of_device]
             texts = [
                 f"{float(row['value']):.{digits}f}" if row and row["value"] else "N/A"
-                for row in found
+                for row in rows
             ]
             assert text == ", ".join(texts).replace("N/A, N/A", "N/A")
             if "N/A" not in texts:
-                pairs[name, label, metric] = [float(row["value"]) for row in found]
+                pairs[name, label, metric] = [float(row["value"]) for row in rows]
     for quantity in ("accuracy", "fid-cifar10-jpeg-cnn"):
         first, second = zip(
             *(pair for (_, label, _), pair in pairs.items() if label == quantity), strict=True

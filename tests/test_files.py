@@ -86,11 +86,11 @@ def test_the_remedy_fits_the_problem(tmp_path, code, remedy):
 
 
 def test_a_digest_is_of_the_content_and_follows_it(tmp_path, monkeypatch):
-    path, other = tmp_path / "x", tmp_path / "other"
+    path, copy = tmp_path / "x", tmp_path / "other"
     path.write_bytes(b"one")
-    other.write_bytes(b"one")
+    copy.write_bytes(b"one")
     first = files.digest(path)
-    assert first == files.digest(other) == hashlib.sha256(b"one").hexdigest()
+    assert first == files.digest(copy) == hashlib.sha256(b"one").hexdigest()
     path.write_bytes(b"another")
     assert files.digest(path) == hashlib.sha256(b"another").hexdigest()
     times = path.stat().st_atime_ns, path.stat().st_mtime_ns
@@ -98,7 +98,7 @@ def test_a_digest_is_of_the_content_and_follows_it(tmp_path, monkeypatch):
     os.utime(path, ns=times)
     assert files.digest(path) == hashlib.sha256(b"another"[::-1]).hexdigest()
     monkeypatch.setattr(files.hashlib, "file_digest", None)
-    assert files.digest(other) == first  # computed once
+    assert files.digest(copy) == first  # computed once
 
 
 @pytest.mark.parametrize("read", [files.read_bytes, files.digest])

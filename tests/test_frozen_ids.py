@@ -89,21 +89,21 @@ def spec(kind, name):
 
 
 def ids():
-    found = {
+    frozen = {
         "recipes": {name: stable_hash(recipes.load(name).identity) for name in recipes.names()}
     }
     for kind in ("datasets", "features", "metrics", "models", "ood_sets", "samplers"):
-        found[kind] = {
+        frozen[kind] = {
             name: stable_hash(registry.resolve(kind, spec(kind, name)).identity)
             for name in shipped(kind)
         }
     accuracy = registry.resolve("metrics", "accuracy")
     fits = {name: plan_fit(spec("models", name), "digits") for name in shipped("models")}
-    found["fits on digits"] = {name: fit.key.id for name, fit in fits.items()}
-    found["accuracy on digits"] = {
+    frozen["fits on digits"] = {name: fit.key.id for name, fit in fits.items()}
+    frozen["accuracy on digits"] = {
         name: CellPlan(fit=fit, metric=accuracy, limit=None).id for name, fit in fits.items()
     }
-    return found
+    return frozen
 
 
 def test_no_id_has_changed(found):

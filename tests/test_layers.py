@@ -47,7 +47,7 @@ LAYERS = [
 """From the bottom up."""
 
 SOCIABLE = LAYERS[0]
-"""What may import its neighbours in the same layer."""
+"""Modules that may import their neighbours in the same layer."""
 
 LIGHT = {
     "errors",
@@ -61,7 +61,7 @@ LIGHT = {
     "report",
     "cli",
 }
-"""What answers at once, with every ``factories.py``."""
+"""Modules that answer at once, with every ``factories.py``."""
 
 HEAVY = {"foolbox", "matplotlib", "scipy", "sklearn", "torch", "torch_fidelity", "torchvision"}
 
@@ -82,15 +82,15 @@ class Import(NamedTuple):
 def imports(path):
     """Every import of a file. ``from a import b`` counts as both ``a`` and ``a.b``."""
     assert path.suffix == ".py"
-    found = []
+    imported = []
 
     def visit(node, late):
         if isinstance(node, ast.Import):
-            found.extend(Import(alias.name, node.lineno, late) for alias in node.names)
+            imported.extend(Import(alias.name, node.lineno, late) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
-            found.append(Import(node.module, node.lineno, late))
-            found.extend(
+            imported.append(Import(node.module, node.lineno, late))
+            imported.extend(
                 Import(f"{node.module}.{alias.name}", node.lineno, late) for alias in node.names
             )
         typing_only = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
@@ -103,7 +103,7 @@ def imports(path):
             visit(child, late)
 
     visit(ast.parse(path.read_text(encoding="utf-8")), False)
-    return found
+    return imported
 
 
 def module_name(path):
@@ -182,11 +182,11 @@ def test_what_answers_at_once_imports_no_heavy_library(module):
 
 def needed(path, known):
     """Return the modules a file imports: of ``from package import module`` the latter."""
-    found = {
+    at_import = {
         (imported.module, imported.line) for imported in imports(path) if imported.module in known
     }
-    inner = {(module.rpartition(".")[0], line) for module, line in found}
-    return {module for module, _ in found - inner}
+    inner = {(module.rpartition(".")[0], line) for module, line in at_import}
+    return {module for module, _ in at_import - inner}
 
 
 def cycle(paths):
@@ -242,9 +242,9 @@ def test_an_import_from_the_root_is_found(tmp_path):
 def test_imports_are_read(tmp_path, text, expected):
     path = tmp_path / "it.py"
     path.write_text(text)
-    found = [
+    read = [
         (imported.module, imported.late)
         for imported in imports(path)
         if "typing" not in imported.module
     ]
-    assert found == expected
+    assert read == expected

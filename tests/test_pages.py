@@ -45,5 +45,5 @@ def test_a_page_can_be_followed(page, tmp_path, programs):
             in printed["jembench report paper.toml --claims"]
         )
     if page.stem == "import":
-        found = accuracies(tmp_path / "runs")
-        assert found["own"] == found["baseline"]
+        shares = accuracies(tmp_path / "runs")
+        assert shares["own"] == shares["baseline"]

@@ -55,8 +55,8 @@ def test_what_is_short_does_not_flicker(clock):
 
 
 def test_a_duration_is_in_the_unit_in_which_people_say_it():
-    found = [progress.duration(seconds) for seconds in (-1, 32.2, 89, 240, 5399, 5400, 3.6e6)]
-    assert found == ["1 s", "32 s", "89 s", "4 min", "90 min", "1.5 h", "1,000.0 h"]
+    texts = [progress.duration(seconds) for seconds in (-1, 32.2, 89, 240, 5399, 5400, 3.6e6)]
+    assert texts == ["1 s", "32 s", "89 s", "4 min", "90 min", "1.5 h", "1,000.0 h"]
 
 
 def test_an_error_ends_the_phases():

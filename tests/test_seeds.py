@@ -29,8 +29,10 @@ def test_neither_seed_nor_purpose_is_lost():
 
 
 def test_generators_of_one_purpose_agree_and_others_do_not():
-    one, same, other = (seeds.generator(3, purpose) for purpose in ("chains", "chains", "images"))
-    numbers = [torch.rand(4, generator=generator) for generator in (one, same, other)]
+    chains, again, images = (
+        seeds.generator(3, purpose) for purpose in ("chains", "chains", "images")
+    )
+    numbers = [torch.rand(4, generator=generator) for generator in (chains, again, images)]
     assert torch.equal(numbers[0], numbers[1])
     assert not torch.equal(numbers[0], numbers[2])
 

@@ -87,9 +87,9 @@ def test_a_replay_is_an_iteration_that_the_host_launches_at_once(whole, spec, se
                 expected = plain.iterate()
                 gpu.launches.clear()
                 gpu.waits.clear()
-                found = graph.iterate()
+                replayed = graph.iterate()
                 launches, waits = gpu.launches[:], gpu.waits[:]
-                compare(found, expected)
+                compare(replayed, expected)
         compare(graph.trainer.weights(), plain.weights())
         compare(graph.trainer.chains.state_dict(), plain.chains.state_dict())
         (made,) = graphs

@@ -59,7 +59,7 @@ def runs():
 
 
 def lists():
-    """What is installed is listed without a problem, and new plugins are written."""
+    """Check that what is installed is listed without a problem, and write new plugins."""
     assert "hybrid" in run("list", "suites")
     models = {
         model["name"]: model for model in json.loads(run("list", "models", "--format", "json"))

@@ -1,4 +1,4 @@
-"""What of the shipped models compiles, as one graph, and equals the plain code; printed as JSON.
+"""Shipped models compiled as one graph beside the plain code; differences are printed as JSON.
 
 It is run in a process of its own: the checks of shapes that the tests add to jembench cannot be
 compiled.
@@ -82,10 +82,12 @@ def iterations(model, mode="eval"):
     """
     before = torch.cat([value.detach().flatten() for value in model.parameters()])
     ends, losses = [], []
-    for compile, one in (("off", copy.deepcopy(model)), ("on", model)):
-        trainer = make_trainer(one, compile, mode)
+    for compile, started in (("off", copy.deepcopy(model)), ("on", model)):
+        trainer = make_trainer(started, compile, mode)
         losses.append([trainer.iterate()["loss"] for _ in range(2)][-1])
-        ends.append(torch.cat([value.detach().flatten() for value in one.parameters()]) - before)
+        ends.append(
+            torch.cat([value.detach().flatten() for value in started.parameters()]) - before
+        )
     return {
         "not compiled": trainer.functions.computed["not_compiled"],
         "loss": difference(losses[1], losses[0]),
@@ -126,13 +128,13 @@ def data_before_chains():
     torch.compile = lambda function, mode, **options: original(
         function, backend="aot_eager", **options
     )
-    found = iterations(Normed(), "train")
+    differences = iterations(Normed(), "train")
     torch.compile = compile_quickly
-    return found
+    return differences
 
 
 def many_trainings(count):
-    """What was not compiled of so many trainings of different networks, one after the other."""
+    """Return what was not compiled of so many trainings of different networks in turn."""
     given_up = []
     for width in range(2, 2 + count):
         trainer = make_trainer(Linear(width), "on")
@@ -162,19 +164,19 @@ def traces_of_a_loss():
     def loss(batch, negatives):
         return hybrid_loss(model, batch, negatives, Weights(cross_entropy=1, marginal=1)).total
 
-    found = {}
+    frames = {}
     for shared in (False, True):
         counter = CompileCounter()  # runs what was traced as it is: only the tracing is looked at
         fast = original(loss, backend=counter)
         for _ in range(4):
-            x, other, samples = torch.randn(3, 5, 1, 2, 2).unbind()
+            x, again, samples = torch.randn(3, 5, 1, 2, 2).unbind()
             batch, negatives = (
-                Batch(x, x if shared else other, torch.arange(5) % 3),
+                Batch(x, x if shared else again, torch.arange(5) % 3),
                 Negatives(samples, None),
             )
             torch.testing.assert_close(fast(batch, negatives), loss(batch, negatives))
-        found["shared" if shared else "apart"] = counter.frame_count
-    return found
+        frames["shared" if shared else "apart"] = counter.frame_count
+    return frames
 
 
 def check_with_the_whole_compiler(file):
@@ -201,7 +203,7 @@ def main():
     torch.compile = compile_quickly
     trained, *whole = map(json.loads, sys.argv[1:])
     torch._dynamo.config.recompile_limit = LIMIT
-    found = {
+    results = {
         "trained": {spec: iterations(make(spec)) for spec in trained},
         "data first": data_before_chains(),
         "trainings": many_trainings(LIMIT + 1),
@@ -210,7 +212,7 @@ def main():
     }
     for file in whole:
         check_with_the_whole_compiler(file)
-    print(json.dumps(found))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ def each_ends_once(subject: ExecutorSubject) -> None:
     with subject.session() as session:
         jobs = session.submit(*["done"] * 3)
         jobs += session.submit(*["done"] * 2)
-        found = session.endings(jobs)
-        wrong = next((ended for ended in found.values() if ended.how != "done"), None)
+        endings = session.endings(jobs)
+        wrong = next((ended for ended in endings.values() if ended.how != "done"), None)
         require(
             wrong is None,
             f"A unit that is done has ended as {wrong.how}: {wrong.text}" if wrong else "",
@@ -155,13 +155,15 @@ def cancel_drops_what_waits(subject: ExecutorSubject) -> None:
     with subject.session() as session:
         jobs = session.submit(*["done"] * (session.executor.slots + 3))
         session.executor.cancel()
-        found = session.settle()
+        endings = session.settle()
         begun = set(session.begun)
         require(
-            found.keys() <= {job.id for job in jobs}, "A unit has ended that was not submitted."
+            endings.keys() <= {job.id for job in jobs}, "A unit has ended that was not submitted."
         )
         require(len(begun) < len(jobs), f"All of {len(jobs)} units have begun.")
-        wrong = [each for each in found.values() if each.how != "stopped" and each.id not in begun]
+        wrong = [
+            each for each in endings.values() if each.how != "stopped" and each.id not in begun
+        ]
         require(not wrong, f"A unit has ended as {wrong[0].how} that never began." if wrong else "")
 
 
@@ -175,8 +177,8 @@ def cancel_stops_what_runs(subject: ExecutorSubject) -> None:
         session.submit(*["sleeps"] * (session.at_once + 3))
         session.wait_for(session.at_once)
         session.executor.cancel()
-        found = session.settle()
-        hows = {found[unit].how for unit in session.begun}
+        endings = session.settle()
+        hows = {endings[unit].how for unit in session.begun}
         require(
             hows == {"stopped"}, f"Units that were stopped have ended as {', '.join(sorted(hows))}."
         )
@@ -189,8 +191,8 @@ def ended_does_not_wait(subject: ExecutorSubject) -> None:
         session.submit("sleeps")
         session.wait_for(1)
         start = time.monotonic()
-        found = session.executor.ended(0)
-        require(not found, "A unit has ended that sleeps.")
+        endings = session.executor.ended(0)
+        require(not endings, "A unit has ended that sleeps.")
         require(time.monotonic() - start < AT_ONCE, f"It took {time.monotonic() - start:.0f} s.")
 
 

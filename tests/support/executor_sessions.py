@@ -79,8 +79,8 @@ class Session:
     def run(self, *whats: str) -> list[Ended]:
         """Submit new units, and return their endings."""
         jobs = self.submit(*whats)
-        found = self.endings(jobs)
-        return [found[job.id] for job in jobs]
+        endings = self.endings(jobs)
+        return [endings[job.id] for job in jobs]
 
     def endings(self, jobs: Sequence[Job]) -> dict[str, Ended]:
         """Return the endings of these units, by their ids.
@@ -88,17 +88,17 @@ class Session:
         Raises:
             CheckFailed: if one does not, or another one or one twice.
         """
-        found: dict[str, Ended] = {}
+        endings: dict[str, Ended] = {}
         expected, end = {job.id for job in jobs}, time.monotonic() + LIMIT
-        while missing := expected - found.keys():
+        while missing := expected - endings.keys():
             require(
                 time.monotonic() < end,
                 f"{len(missing)} of {len(jobs)} units have not ended after {LIMIT:g} s.",
             )
-            self._take(self.executor.ended(0.2), found)
-        self._take(self.executor.ended(0.1), found)
-        require(found.keys() == expected, "A unit has ended that was not submitted.")
-        return found
+            self._take(self.executor.ended(0.2), endings)
+        self._take(self.executor.ended(0.1), endings)
+        require(endings.keys() == expected, "A unit has ended that was not submitted.")
+        return endings
 
     def settle(self) -> dict[str, Ended]:
         """Return the endings after a cancellation, until all that has begun has ended and nothing
@@ -107,15 +107,15 @@ class Session:
         Raises:
             CheckFailed: if that does not happen soon.
         """
-        found: dict[str, Ended] = {}
+        endings: dict[str, Ended] = {}
         end, calm = time.monotonic() + LIMIT, time.monotonic() + CALM
         seen = len(self.begun)
-        while time.monotonic() < calm or not found.keys() >= set(self.begun):
+        while time.monotonic() < calm or not endings.keys() >= set(self.begun):
             require(time.monotonic() < end, f"What ran has not ended {LIMIT:g} s after cancel.")
-            self._take(self.executor.ended(0.1), found)
+            self._take(self.executor.ended(0.1), endings)
             if len(self.begun) > seen:
                 seen, calm = len(self.begun), time.monotonic() + CALM
-        return found
+        return endings
 
     def wait_for(self, count: int) -> None:
         """Wait until ``count`` units have begun.

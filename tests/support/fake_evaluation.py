@@ -111,7 +111,7 @@ class FakeEvaluation(Evaluation):
         return self.sets[name]
 
     def read(self, quantity: str, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
-        """What the test set down for a name; for images given, what the model says."""
+        """Return the tensor that the test set down for a name; of images, the model's."""
         self.noises.append(noise)
         if isinstance(images, Tensor):
             x = to_float(images, self.spec.bounds)

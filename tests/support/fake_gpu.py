@@ -33,7 +33,7 @@ WAITING = {
     "unique_dim",
     "repeat_interleave",
 }
-"""What gives a number, or a tensor whose shape depends on values."""
+"""Operations that give a number, or a tensor whose shape depends on values."""
 
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}
 
@@ -47,11 +47,11 @@ IDLE = {
     "new_empty",
     "new_empty_strided",
 }
-"""What gives a GPU nothing to do, beside views."""
+"""Operations that give a GPU nothing to do, beside views."""
 
 
 class MixedDevices(RuntimeError):
-    """What PyTorch says of tensors on different devices."""
+    """The error of PyTorch for tensors on different devices."""
 
 
 class OnGPU(torch.Tensor):
@@ -169,7 +169,7 @@ class FakeGPU(TorchDispatchMode):
         )
 
     def _wait(self):
-        """What PyTorch does meanwhile if it was asked to warn, or a graph is being captured."""
+        """Warn if PyTorch was asked to, and refuse while a graph is being captured."""
         if self.graph:
             self.graph.is_broken = True
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from jembench.models import devices
 
 UNMARKED = {"native_batch_norm"}
-"""What writes to its arguments and does not say so."""
+"""Operations that write to their arguments and do not say so."""
 
 
 class FakeGraph:
@@ -69,18 +69,18 @@ class FakeGraph:
             one for one in tree_leaves([marked, unmarked]) if isinstance(one, torch.Tensor)
         ):
             self.written.setdefault((tensor.data_ptr(), tensor.shape), (tensor, tensor.clone()))
-        found = function(*args, **kwargs)
-        self.operations.append((function, args, kwargs, found))
-        return found
+        result = function(*args, **kwargs)
+        self.operations.append((function, args, kwargs, result))
+        return result
 
     def replay(self):
         self.log.append("replay")
         self.device.launches.append("graph")
         with _disable_current_modes():
-            for function, args, kwargs, found in self.operations:
+            for function, args, kwargs, result in self.operations:
                 if not function.is_view:
                     for old, new in zip(
-                        tree_leaves(found), tree_leaves(function(*args, **kwargs)), strict=True
+                        tree_leaves(result), tree_leaves(function(*args, **kwargs)), strict=True
                     ):
                         if isinstance(old, torch.Tensor) and old is not new:
                             old.copy_(new)

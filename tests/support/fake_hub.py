@@ -14,7 +14,7 @@ TOKEN = "hf_goodtoken"
 
 
 class Hub:
-    """What the hub holds, what it was asked for, and how it misbehaves."""
+    """The contents of a hub, the requests that it had, and how it misbehaves."""
 
     def __init__(self):
         self.repositories = {}  # name -> {path: content}, of the main branch
@@ -26,11 +26,11 @@ class Hub:
 
     def commit(self, repository):
         """The hash of the commit that its files are of."""
-        found = {
+        contents = {
             path: hashlib.sha1(content).hexdigest()
             for path, content in self.repositories[repository].items()
         }
-        return hashlib.sha1(json.dumps(found, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha1(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
 class _Handler(BaseHTTPRequestHandler):

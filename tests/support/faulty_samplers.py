@@ -92,7 +92,7 @@ class Global(Toy):
 
 
 class CountsStarts(Toy):
-    """What starts draw depends on how many there were."""
+    """Starts whose draws depend on how many there were."""
 
     def __init__(self, data):
         super().__init__(data)

@@ -26,9 +26,9 @@ def newest(folder):
 
 
 def assert_equal_weights(folder, other):
-    found, expected = weights(folder), weights(other)
-    assert found.keys() == expected.keys()
-    for name, value in found.items():
+    values, expected = weights(folder), weights(other)
+    assert values.keys() == expected.keys()
+    for name, value in values.items():
         assert torch.equal(value, expected[name]), name
 
 
@@ -52,11 +52,11 @@ def kill_from(iteration):
 
 def kill_at_divergence(number):
     """Kills when divergence is reported for that time."""
-    found = []
+    divergences = []
 
     def report(event):
-        found.extend([event] if event.kind == "diverged" else [])
-        if len(found) == number:
+        divergences.extend([event] if event.kind == "diverged" else [])
+        if len(divergences) == number:
             raise Killed
 
     return report

@@ -13,7 +13,7 @@ def ood(
     score: Literal["log-px", "max-py", "grad-norm"] = "log-px",
     images: int | None = None,
 ):
-    """Whether a score tells test images from an OOD set."""
+    """The metric by which a score tells test images from an OOD set."""
 
 
 def inception(

@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 def steps(page):
     """The steps of a page in order; its snippets of Python are one file that is run."""
-    found, snippets, place, file, left_out = [], [], 0, "", False
+    steps_of_page, snippets, place, file, left_out = [], [], 0, "", False
     for name, reason, language, text in BLOCK.findall(page.read_text()):
         if name or reason:
             file, left_out = name or file, bool(reason)
@@ -52,17 +52,20 @@ def steps(page):
         if left_out or not (language == "bash" or file or language == "python"):
             pass
         elif file and language != "bash":
-            found.append(Step(file, text, language))
+            steps_of_page.append(Step(file, text, language))
         elif language == "bash":
-            found.append(Step("", text, language))
+            steps_of_page.append(Step("", text, language))
         else:
             snippets.append(text)
-            place = len(found)
+            place = len(steps_of_page)
         file, left_out = ("" if language else file), False
     if snippets:
         script = [Step("snippets_of_this_page.py", "\n".join(snippets), "python")]
-        found[place:place] = [*script, Step("", "python snippets_of_this_page.py\n", "bash")]
-    return found
+        steps_of_page[place:place] = [
+            *script,
+            Step("", "python snippets_of_this_page.py\n", "bash"),
+        ]
+    return steps_of_page
 
 
 def follow(page, folder, programs, offline=lambda line: line, **environment):

@@ -26,7 +26,7 @@ every_call = jaxtyping.jaxtyped
 
 
 def some_calls(fn=None, *, typechecker):
-    """What ``jaxtyping.jaxtyped`` does, for some calls of a function."""
+    """Do what ``jaxtyping.jaxtyped`` does, for some calls of a function."""
     if fn is None:
         return functools.partial(some_calls, typechecker=typechecker)
     import torch  # here, since the process that hands out tests runs none, and decorates nothing

@@ -22,7 +22,7 @@ class Toy(LogitModel):
     chains = "marginal"
     weights = Weights(cross_entropy=1, marginal=1)
     watch = None
-    """What a test sees, and makes, of (batch, negatives, loss)."""
+    """A function of (batch, negatives, loss) by which a test sees the loss, and returns one."""
 
     def training_loss(self, batch, negatives):
         loss = hybrid_loss(self, batch, negatives, self.weights)

@@ -16,7 +16,7 @@ from jembench.interfaces import ChainState, DataSpec, GradEnergy
 
 
 class Known(NamedTuple):
-    """What was computed at the images of a state."""
+    """Values that were computed at the images of a state."""
 
     by: GradEnergy
     energy: Tensor  # (B,)
