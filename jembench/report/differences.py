@@ -170,13 +170,9 @@ class Comparison(NamedTuple):
     @property
     def names(self) -> tuple[str, str]:
         """The names of the models, or of their recipes if equal."""
-        return _names(self.a, self.b)
-
-
-def _names(a: Row, b: Row) -> tuple[str, str]:
-    if a.name == b.name:
-        return (a.recipe, b.recipe)
-    return (a.name, b.name)
+        if self.a.name == self.b.name:
+            return (self.a.recipe, self.b.recipe)
+        return (self.a.name, self.b.name)
 
 
 def compare(
@@ -195,14 +191,15 @@ def compare(
     for place, value in values_a.items():
         if place in values_b:
             tested.append(contrast(value, values_b[place], read, resamples=resamples))
-    name_a, name_b = _names(a[0], b[0])
+    comparison = Comparison(a[0], b[0], (), resamples)
+    name_a, name_b = comparison.names
     judged = []
     for row in adjusted(tested):
         a_wins = ((row.difference or 0.0) > 0) == (row.better != "lower")
         winner = name_a if a_wins else name_b
         wins = f"{winner} better" if row.better else f"{winner} higher"
         judged.append(replace(row, verdict=conclusion(row, wins, wins)))
-    return Comparison(a[0], b[0], tuple(judged), resamples)
+    return comparison._replace(rows=tuple(judged))
 
 
 def _by_place(rows: Sequence[Row]) -> dict[tuple[str, str], BySeed]:

@@ -125,9 +125,8 @@ class Report(Document):
         if not ours:
             note = Footnote(NO_RESPECT if self.rows else NOTHING)
             ours = [Table(title="Results", footnotes=(note,))]
-        limit = next((cell.limit for cell in self.cells), None)  # which all of them share
-        if limit:
-            images = f"{limit:,} test images"
+        if self.cells and self.cells[0].limit:  # which all cells share
+            images = f"{self.cells[0].limit:,} test images"
             ours = [replace(table, title=f"{table.title} · {images}") for table in ours]
         published = [published_table(table, self.rows) for table in elsewhere]
         tables = numbered([*ours, *published])
