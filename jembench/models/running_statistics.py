@@ -45,8 +45,11 @@ def followed_layers(model: Any) -> list[_BatchNorm]:
     # a generator beside the network has statistics of its own
     network = model.net if isinstance(model, LogitModel) else cast(nn.Module, model)
     with mode(model, train=True):
-        layers = [layer for layer in network.modules() if isinstance(layer, _BatchNorm)]
-        return [layer for layer in layers if layer.training and layer.running_mean is not None]
+        layers = []
+        for layer in network.modules():
+            if isinstance(layer, _BatchNorm) and layer.training:
+                layers.append(layer)
+    return [layer for layer in layers if layer.running_mean is not None]
 
 
 @contextmanager

@@ -57,8 +57,11 @@ _VARIABLES = frozenset(os.environ)
 
 def _read_variables() -> dict[str, str]:
     """Return the environment variables of the start, and jembench's own."""
-    names = [name for name in os.environ if name in _VARIABLES or name.startswith("JEMBENCH_")]
-    return {name: os.environ[name] for name in names}
+    variables = {}
+    for name, value in os.environ.items():
+        if name in _VARIABLES or name.startswith("JEMBENCH_"):
+            variables[name] = value
+    return variables
 
 
 def _write_variables(values: dict[str, str]) -> None:
@@ -71,7 +74,7 @@ _SIGNALS = (signal.SIGINT, *SIGNALS)
 
 
 def _read_handlers() -> list[Any]:
-    return [signal.getsignal(number) for number in _SIGNALS]
+    return list(map(signal.getsignal, _SIGNALS))
 
 
 def _write_handlers(handlers: list[Any]) -> None:

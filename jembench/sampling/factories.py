@@ -195,7 +195,9 @@ def mixture_start(data: DataSpec, *, starts: StartSpec, weights: str = "") -> Mi
             f"mixture has {len(parts)} starts and {len(texts)} weights; each start needs one "
             "weight."
         )
-    numbers: list[float] = [read_text(weight, Positive, "a weight of mixture") for weight in texts]  # type: ignore
+    numbers: list[float] = []
+    for text in texts:
+        numbers.append(read_text(text, Positive, "a weight of mixture"))  # type: ignore
     return MixtureStart(data, parts, numbers)
 
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from jembench.data.pixels import to_float
 from jembench.errors import JembenchError
 from jembench.interfaces import DataSpec, OODSet, Split, Start
-from jembench.sampling.starts import DrawnStart
+from jembench.sampling.starts import Classes, DrawnStart, Images
 
 CELLS = 4
 """The number of cells along a side of the noise that gives shapes their outlines."""
@@ -42,9 +42,7 @@ class ImagesStart(DrawnStart):
         """Keep the training images."""
         self._train, self._images = train, None
 
-    def draw(
-        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
-    ) -> Float[Tensor, "n C H W"]:
+    def draw(self, n: int, y: Classes | None, generator: Generator) -> Images:
         """Draw n images, for any classes.
 
         Raises:
@@ -74,9 +72,7 @@ class PermutedStart(ImagesStart):
     The channels of a pixel stay together.
     """
 
-    def draw(
-        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
-    ) -> Float[Tensor, "n C H W"]:
+    def draw(self, n: int, y: Classes | None, generator: Generator) -> Images:
         """Draw n images, for any classes."""
         pixels = super().draw(n, y, generator).flatten(2)
         shape = (n, 1, pixels.shape[2])
@@ -98,9 +94,7 @@ class ShapesStart(DrawnStart):
     Half of the images are grey.
     """
 
-    def draw(
-        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
-    ) -> Float[Tensor, "n C H W"]:
+    def draw(self, n: int, y: Classes | None, generator: Generator) -> Images:
         """Draw n images, for any classes."""
         device, shape = generator.device, (n, 1, 1, 1)
         (channels, *size), (low, high) = self.data.shape, self.data.bounds
@@ -135,9 +129,7 @@ class MixtureStart:
         for start in self.starts:
             start.inform(train)
 
-    def draw(
-        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
-    ) -> Float[Tensor, "n C H W"]:
+    def draw(self, n: int, y: Classes | None, generator: Generator) -> Images:
         """Draw n images, of the classes y if given."""
         blank = torch.zeros((n, *self.data.shape), device=generator.device)
         return self.renew(blank, torch.ones_like(blank[:, 0, 0, 0]).bool(), y, generator)

@@ -13,6 +13,12 @@ from jembench.data.pixels import Bounds, noise_to_model, to_float
 from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec, Split
 
+Classes = Int[Tensor, " n"]
+"""The classes of n chains."""
+
+Images = Float[Tensor, "n C H W"]
+"""The starts of n chains, in the model's units."""
+
 AT_ONCE, AT_ONCE_ON_GPU = 256, 4096
 """Training images that are converted to floats at a time: as many as a cache holds, and few kernels
 on a GPU.
@@ -29,9 +35,7 @@ class DrawnStart(ABC):
         """Ignore the training images."""
 
     @abstractmethod
-    def draw(
-        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
-    ) -> Float[Tensor, "n C H W"]:
+    def draw(self, n: int, y: Classes | None, generator: Generator) -> Images:
         """Draw n images, of the classes y if given."""
 
     def renew(
@@ -48,9 +52,7 @@ class DrawnStart(ABC):
 class UniformStart(DrawnStart):
     """Independent pixels, uniform within the bounds."""
 
-    def draw(
-        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
-    ) -> Float[Tensor, "n C H W"]:
+    def draw(self, n: int, y: Classes | None, generator: Generator) -> Images:
         """Draw n images of noise, for any classes."""
         low, high = self.data.bounds
         shape = (n, *self.data.shape)
@@ -103,9 +105,7 @@ class ClassGaussianStart:
             )
         self.classes = [train.images[indices] for indices in members]
 
-    def draw(
-        self, n: int, y: Int[Tensor, " n"] | None, generator: Generator
-    ) -> Float[Tensor, "n C H W"]:
+    def draw(self, n: int, y: Classes | None, generator: Generator) -> Images:
         """Draw n images of the classes y; without y, of classes drawn uniformly.
 
         Raises:
@@ -127,12 +127,12 @@ class ClassGaussianStart:
                 x[chains] += self.of_class(number, len(chains), generator)
         return x.clamp_(*self.data.bounds)
 
-    def noise(self, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
+    def noise(self, n: int, generator: Generator) -> Images:
         """Draw what is added to the draws of the classes."""
         x = torch.randn((n, *self.data.shape), generator=generator, device=generator.device)
         return x.mul_(noise_to_model(1e-2, self.data.bounds))
 
-    def of_class(self, number: int, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
+    def of_class(self, number: int, n: int, generator: Generator) -> Images:
         """Draw n images near those of a class."""
         return draw_gaussian(n, self.classes[number], self.data.bounds, generator)
 

@@ -114,7 +114,8 @@ class Batches:
     ) -> None:
         if train.labels is None:
             raise SpecError(f"The dataset {data.name} has no labels, and training needs them.")
-        self.root, self.device, self.bounds, self.options = seed, device, data.bounds, recipe.data
+        self.root, self.device = seed, device
+        self.bounds, self.options = data.bounds, recipe.data
         images, labels = train.images.to(device), train.labels.to(device)
         self.sources = dict.fromkeys(("marginal", "labelled"), (images, labels))
         if recipe.data.labelled:

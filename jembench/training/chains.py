@@ -105,8 +105,9 @@ class Chains:
         train = self.recipe.chains.mode == "train"
         run = functions.graph.run if functions.graph else chain.run
         with execution.mode(self.model, train=train), execution.frozen(self.model):
-            part = self.group.cut(self.sampler.init(n, y, generator=self.generator))
-            ends = run(self.sampler, part, functions.grad_energy, self._noise(chance), steps)
+            state = self.sampler.init(n, y, generator=self.generator)
+            part, noise = self.group.cut(state), self._noise(chance)
+            ends = run(self.sampler, part, functions.grad_energy, noise, steps)
             state = self.group.gather(ends)
             self.sampler.finish(state)
         classes = state.y if self.conditional else None
@@ -142,7 +143,8 @@ class Chains:
             execution.mode(self.model, train=self.recipe.chains.mode == "train"),
             execution.autocast(precision, self.device),
         ):
-            return energy_function(self.model, of_chains=True)(state.x, state.y).float()
+            energy = energy_function(self.model, of_chains=True)
+            return energy(state.x, state.y).float()
 
 
 def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:

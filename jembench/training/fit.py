@@ -78,7 +78,8 @@ def train(
         OutOfTime: at the deadline or after a signal that asks to end, once a checkpoint is on disk.
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
-    run = Run(trainer, folder, report, check, Choice(trainer, folder, select), Checkpoints(folder))
+    choice = Choice(trainer, folder, select)
+    run = Run(trainer, folder, report, check, choice, Checkpoints(folder))
     with stopping.deferred(), progress.phase(guard.TRAINING, unit="iterations") as shown:
         resume(run)
         # a tracker may lack some; those that it has are repeated with equal values
@@ -103,7 +104,8 @@ def _advance(run: Run, shown: Phase, deadline: float | None) -> None:
     ended = trainer.iteration == trainer.iterations
     due = ended or trainer.iteration % trainer.recipe.checkpoint_every == 0
     snapshot = snapshots.due(trainer)
-    stop = bool(stopping.received()) or (deadline is not None and time.time() >= deadline)
+    late = deadline is not None and time.time() >= deadline
+    stop = late or bool(stopping.received())
 
     # only a finite state is written
     finite = not (due or stop or snapshot) or trainer.is_finite()

@@ -351,8 +351,9 @@ def _columns(row: Mapping[str, float]) -> set[str]:
 
 def _is_flat(row: Mapping[str, float]) -> bool:
     """Return whether images and samples have one energy, up to rounding."""
-    energies = [row[name] for name in _columns(row)] + [row.get(HIGHEST, row[HIGHEST_DATA])]
-    return max(energies) - min(energies) <= ROUNDING * max(map(abs, energies))
+    energies = [row[name] for name in (*_columns(row), HIGHEST) if name in row]
+    largest = max(map(abs, energies))
+    return max(energies) - min(energies) <= ROUNDING * largest
 
 
 def _lasting(distances: Sequence[float]) -> float:

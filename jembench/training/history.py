@@ -29,9 +29,9 @@ class Window:
 
     def means(self) -> dict[str, float]:
         """Return the mean losses."""
-        means = {}
+        means, count = {}, len(self.rows)
         for name in self.rows[0]:
-            means[name] = sum(losses[name] for losses in self.rows) / len(self.rows)
+            means[name] = sum(losses[name] for losses in self.rows) / count
         return means
 
 

@@ -169,8 +169,10 @@ def _judged(energies: Energies, parts: Mapping[str, Tensor]) -> dict[str, Tensor
 
     Means that are parts of the loss are left out.
     """
-    columns = {}
+    columns, (data, samples) = dict[str, Tensor](), energies
     if "joint_energy_data" not in parts:
-        means = {"energy_data": energies.data.mean(), "energy_samples": energies.samples.mean()}
-        columns = {name: mean for name, mean in means.items() if name not in parts}
-    return columns | {HIGHEST: energies.samples.max(), HIGHEST_DATA: energies.data.max()}
+        if "energy_data" not in parts:
+            columns["energy_data"] = data.mean()
+        if "energy_samples" not in parts:
+            columns["energy_samples"] = samples.mean()
+    return columns | {HIGHEST: samples.max(), HIGHEST_DATA: data.max()}

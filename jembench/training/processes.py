@@ -49,8 +49,9 @@ class Group:
             return values
 
         def own(x: Tensor) -> Tensor:
-            begin, end = self.rank * len(x), (self.rank + 1) * len(x)
-            return x[begin // self.size : end // self.size]
+            begin = self.rank * len(x) // self.size
+            end = (self.rank + 1) * len(x) // self.size
+            return x[begin:end]
 
         return _map(own, values)
 

@@ -60,7 +60,8 @@ class Run:
         if done is None:
             done = self.trainer.iteration
         total = self.trainer.iterations
-        self.report(Event(kind=kind, done=done, total=total, values=values, text=text))
+        event = Event(kind=kind, done=done, total=total, values=values, text=text)
+        self.report(event)
 
     def save(self) -> None:
         """Write a checkpoint, in place of a doubtful newest one."""

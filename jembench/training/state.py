@@ -193,8 +193,8 @@ class TrainingState:
 
     def is_finite(self) -> bool:
         """Return whether every parameter, buffer and stored chain is a finite number."""
-        state = (*self.model.state_dict().values(), *self.chains.state_dict().values())
-        return all(bool(x.isfinite().all()) for x in state)
+        weights, chains = self.model.state_dict(), self.chains.state_dict()
+        return all(bool(x.isfinite().all()) for x in (*weights.values(), *chains.values()))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state that the next iteration depends on."""

@@ -106,14 +106,14 @@ def test_a_sampler_that_waits_for_the_device_goes_step_by_step(when):
         trainer("compute.precision=float32", f"compute.compile={compile}")
         for compile in ("off", "auto")
     )
-    step = fast.sampler.step
+    step = fast.chains.sampler.step
 
     def waiting(state, *rest):
         if when == "always" or torch.cuda.is_current_stream_capturing():
             state.x.sum().item()
         return step(state, *rest)
 
-    fast.sampler.step = waiting
+    fast.chains.sampler.step = waiting
     with pytest.warns(Fallback, match="Chains run step by step"):
         assert len([(plain.iterate(), fast.iterate()) for _ in range(WARM_UP + 1)]) == WARM_UP + 1
     for _ in range(3):
@@ -128,7 +128,7 @@ def test_a_graph_gives_its_memory_back():
         running.iterate()
     torch.cuda.empty_cache()
     with_graph = torch.cuda.memory_reserved()
-    running.graph.forget()
+    running.functions.graph.forget()
     torch.cuda.empty_cache()
     assert torch.cuda.memory_reserved() < with_graph
     running.iterate()
