@@ -6,6 +6,7 @@ layers all the same.
 
 import ast
 import graphlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +46,22 @@ LAYERS = [
     {"__main__"},
 ]
 """From the bottom up."""
+
+DOORS = {
+    "api/reproduction.py",  # datasets of the caller
+    "cli/options.py",  # --format
+    "cli/output.py",  # --format
+    "data/ood_sets/resolve.py",  # an option of metrics
+    "metrics/sample_protocol.py",  # the source of samples
+    "report/claims.py",  # models of papers
+    "report/protocols.py",  # protocols of outcomes and of papers
+    "report/respects.py",  # respects.toml
+    "report/select.py",  # the words of the user
+    "running/imports.py",  # names of imports
+    "running/selection.py",  # an option of recipes
+    "training/optimizers.py",  # an option of recipes
+}
+"""Modules outside ``catalog`` and ``experiment`` in which a text becomes a spec."""
 
 SOCIABLE = LAYERS[0]
 """Modules that may import their neighbours in the same layer."""
@@ -199,6 +216,17 @@ def cycle(paths):
     except graphlib.CycleError as error:
         return error.args[1]
     return None
+
+
+def test_specs_are_parsed_where_texts_come_in():
+    """Everywhere else a name is a value: ``cell.metric.name``, ``cell.fit.model.options``."""
+    parsing = set()
+    for path in MODULES.values():
+        room, *rest = path.relative_to(PACKAGE).parts
+        calls = re.search(r"(?<!\w)Spec\(|map\(Spec,", path.read_text(encoding="utf-8"))
+        if calls and rest and room not in ("catalog", "experiment"):
+            parsing.add("/".join((room, *rest)))
+    assert parsing == DOORS
 
 
 def test_no_modules_import_each_other():

@@ -7,7 +7,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jembench.catalog.spec import Spec
 from jembench.report.formats import in_markdown
 from jembench.report.rows import Row, rows
 from jembench.report.table import row_cell
@@ -85,7 +84,7 @@ def _value(row: Row) -> dict[str, Any]:
     """
     numbers = [number for number in (row.value, row.low, row.high) if number is not None]
     return {
-        "type": Spec(row.metric).name,
+        "type": row.metric.name,
         "of": row,
         "finite": all(map(math.isfinite, numbers)),
         "text": row_cell(row),

@@ -227,8 +227,8 @@ def _free_options(claim: Claim, metric: Spec, measured: Iterable[Spec]) -> list[
     combinations: list[dict[str, str]] = [{}]
     if not claim.free:
         return combinations
-    for spec in map(Spec, measured):
-        if spec.name != Spec(metric).name:
+    for spec in measured:
+        if spec.name != metric.name:
             continue
         options = {key: value for key, value in spec.options.items() if key in claim.free}
         if options not in combinations:

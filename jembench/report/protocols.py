@@ -132,7 +132,7 @@ class Match(NamedTuple):
 
 
 @lru_cache(maxsize=2**16)
-def compare(published: str, ours: str, metric: str) -> Match | None:
+def compare(published: str, ours: str, metric: Spec) -> Match | None:
     """Compare a published protocol with one of ours.
 
     Some parts of it may not be stated.
@@ -154,7 +154,7 @@ def compare(published: str, ours: str, metric: str) -> Match | None:
         return None
     stated, parts = theirs.options, own.options
     silent = parts.keys() - stated.keys() - TACIT
-    differs = silent & Spec(metric).options.keys()
+    differs = silent & metric.options.keys()
     unstated = silent - differs
     for part, value in stated.items():
         if part not in parts or not _same(value, parts[part]):

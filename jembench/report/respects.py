@@ -93,7 +93,7 @@ def _rank(row: Row, wanted: Sequence[str]) -> int | None:
     """Return the rank of a wanted value; None: not wanted."""
     for rank, text in enumerate(wanted):
         metric, _, label = text.partition(" ")
-        asked, own = Spec(metric), Spec(row.metric)
+        asked, own = Spec(metric), row.metric
         is_metric = asked.name == own.name and asked.options.items() <= own.options.items()
         if is_metric and fnmatchcase(row.label, label):
             return rank
@@ -101,7 +101,7 @@ def _rank(row: Row, wanted: Sequence[str]) -> int | None:
 
 
 def _options(row: Row) -> int:
-    return len(Spec(row.metric).without("sampler").options)
+    return len(row.metric.without("sampler").options)
 
 
 # --- the front ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.report.protocols import Match, compare
 
 OURS = "ood:content=ab,data=cifar10,data_noise=0,images=10000,outliers=10000,score=log-px,"
@@ -10,19 +11,19 @@ THEIRS = "ood:data=cifar10,data_noise=0,images=10000,score=log-px,set=celeba,spl
 
 
 def differs(published, ours, metric="m"):
-    return list(compare(published, ours, metric).differs)
+    return list(compare(published, ours, Spec(metric)).differs)
 
 
 def test_what_no_paper_states_may_be_left_open():
-    assert compare(THEIRS, OURS, "ood:set=celeba:root=/data") == Match(set(), set())
-    assert compare(OURS, OURS, "ood:set=celeba:root=/data") == Match(set(), set())
+    assert compare(THEIRS, OURS, Spec("ood:set=celeba:root=/data")) == Match(set(), set())
+    assert compare(OURS, OURS, Spec("ood:set=celeba:root=/data")) == Match(set(), set())
 
 
 @pytest.mark.parametrize(
     "part", ["data=cifar10", "data_noise=0", "images=10000", "score=log-px", "split=test"]
 )
 def test_a_part_that_is_not_stated_is_named(part):
-    match = compare(THEIRS.replace(f"{part},", "").replace(f",{part}", ""), OURS, "ood")
+    match = compare(THEIRS.replace(f"{part},", "").replace(f",{part}", ""), OURS, Spec("ood"))
     assert match == Match(set(), {part.partition("=")[0]})
 
 
@@ -45,7 +46,7 @@ def test_a_part_that_is_stated_must_agree(part):
         name: part.partition("=")[2],
     }
     theirs = "ood:" + ",".join(f"{key}={value}" for key, value in sorted(stated.items()))
-    assert compare(theirs, OURS, "ood") == Match({name}, set())
+    assert compare(theirs, OURS, Spec("ood")) == Match({name}, set())
 
 
 def test_a_stated_part_that_ours_has_not_differs():
@@ -54,12 +55,12 @@ def test_a_stated_part_that_ours_has_not_differs():
 
 def test_an_option_that_our_metric_sets_is_no_default_and_must_be_stated():
     ours = "is:data=cifar10,selection=model,splits=10,top=1000/10000"
-    assert compare("is:data=cifar10", ours, "is:selection=model,top=0.1") == Match(
+    assert compare("is:data=cifar10", ours, Spec("is:selection=model,top=0.1")) == Match(
         {"selection", "top"}, {"splits"}
     )
     assert (
         compare(
-            "is:data=cifar10,selection=model,top=0.1", ours, "is:selection=model,top=0.1"
+            "is:data=cifar10,selection=model,top=0.1", ours, Spec("is:selection=model,top=0.1")
         ).differs
         == set()
     )
@@ -67,7 +68,9 @@ def test_an_option_that_our_metric_sets_is_no_default_and_must_be_stated():
 
 def test_a_part_that_is_stated_vaguely_agrees_and_is_named():
     ours = "fid:features=inception-2015-12-05@67,images=10"
-    assert compare("fid:features=inception-*,images=10", ours, "fid") == Match(set(), {"features"})
+    assert compare("fid:features=inception-*,images=10", ours, Spec("fid")) == Match(
+        set(), {"features"}
+    )
     assert differs("fid:features=inception-*", "fid:features=digits-cnn@ab") == ["features"]
 
 
@@ -95,5 +98,5 @@ def test_values_agree_but_for_a_location_or_a_checksum(published, ours, same):
 
 
 def test_another_metric_and_a_protocol_that_is_no_id_cannot_be_compared():
-    assert compare("ece:bins=20", "adaptive-ece:bins=20", "adaptive-ece") is None
-    assert compare("ece:bins=20", "as I like it, for once", "ece") is None
+    assert compare("ece:bins=20", "adaptive-ece:bins=20", Spec("adaptive-ece")) is None
+    assert compare("ece:bins=20", "as I like it, for once", Spec("ece")) is None
