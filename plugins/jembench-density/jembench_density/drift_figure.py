@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jembench import drawing
-from jembench.data.grid import sheet
-from jembench.report.figures.base import Arrays, Drawing, Numbers, Planned, Result, rows_of
+from jembench.data.grid import Pixels, sheet
+from jembench.report.figures.base import Arrays, Drawing, Planned, Result, rows_of
 from jembench.report.figures.images import draw_sheet
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def drift(title: str, arrays: Arrays) -> Drawing:
     return Drawing(figure, rows)
 
 
-def _draw_strip(axes: Axes, images: Numbers, texts: list[str]) -> None:
+def _draw_strip(axes: Axes, images: Pixels, texts: list[str]) -> None:
     """Draw images (T, N, C, H, W) with a row per chain and a column per text."""
     by_chain = images.swapaxes(0, 1)
     chains, count, *shape = by_chain.shape
