@@ -10,7 +10,7 @@ from jembench.plugin import Content, Range, path_of
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
-    from jembench_zoo.networks import LibraryClassifier
+    from jembench_zoo.classifier import LibraryClassifier
 
 
 _OF_FOLDER = (

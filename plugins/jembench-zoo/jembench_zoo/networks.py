@@ -4,8 +4,6 @@ They are trained by cross-entropy.
 
 Nothing is downloaded: weights and configurations come from files, or from the caches of the
 libraries.
-
-Legend: B batch, C channels, H height, W width, K classes.
 """
 
 from __future__ import annotations
@@ -15,22 +13,27 @@ import dataclasses
 import difflib
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from jembench.errors import Remark
-from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.models import importing
-from jembench.parts import LogitModel, hybrid_loss
-from jembench.parts import Weights as LossWeights
+from jembench.interfaces import DataSpec
 from jembench.plugin import SpecError, Unavailable, path_of
+from jembench_zoo.classifier import (
+    LibraryClassifier,
+    Pretrained,
+    adapted,
+    check_lacking,
+    first_sentence,
+    fitting,
+    tried,
+)
 from jembench_zoo.labels import outputs_of_classes
 from jembench_zoo.preparation import (
     Preparation,
@@ -50,58 +53,6 @@ _OF_TENSORFLOW = ("googlenet", "inception_v3")
 
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 """The options of transformers that fetch and run nothing."""
-
-
-class LibraryClassifier(LogitModel):
-    """A network for colour images, trained by cross-entropy on a dataset.
-
-    Args:
-        net: (B, 3, H, W) -> logits of its own classes, or to an object with these as ``logits``.
-        data: the description of the images; grey ones are shown as three equal channels.
-        preparation: the size, crop and normalisation of the images.
-        outputs: the place of each class of the data among the logits of the network; None: all.
-    """
-
-    chains: Chains = "none"
-
-    def __init__(
-        self,
-        net: nn.Module,
-        data: DataSpec,
-        preparation: Preparation,
-        outputs: Sequence[int] | None = None,
-    ) -> None:
-        super().__init__(net)
-        self.bounds = data.bounds
-        self.preparation = preparation
-        self.outputs = None if outputs is None else list(outputs)
-        mean = torch.tensor(preparation.mean)
-        std = torch.tensor(preparation.std)
-        self.register_buffer("mean", mean.view(3, 1, 1), persistent=False)
-        self.register_buffer("std", std.view(3, 1, 1), persistent=False)
-
-    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        low, high = self.bounds
-        unit = self.preparation.fit((x - low) / (high - low))
-        unit = unit.expand(-1, 3, -1, -1)
-        if self.preparation.order != (0, 1, 2):
-            unit = unit[:, list(self.preparation.order)]
-        logits = super().forward((unit - self.mean) / self.std)
-        if self.outputs is None:
-            return logits
-        return logits[:, self.outputs]
-
-    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return CE(f(x_l), y_l)."""
-        return hybrid_loss(self, batch, negatives, LossWeights(cross_entropy=1))
-
-
-class Pretrained(NamedTuple):
-    """Weights of a file, and what its library says of them."""
-
-    file: Path
-    names: Sequence[str] = ()  # of the outputs
-    reference: Reference | None = None  # the library's own preparation of a picture
 
 
 def of_timm(data: DataSpec, model: str, weights: str, size: int | None) -> LibraryClassifier:
@@ -131,12 +82,12 @@ def of_timm(data: DataSpec, model: str, weights: str, size: int | None) -> Libra
 
     def build(classes: int) -> nn.Module:
         for options in ({"img_size": size}, {}):  # only networks with positions have the option
-            with suppress(TypeError), _fitting(f"timm:{model}", size):
+            with suppress(TypeError), fitting(f"timm:{model}", size):
                 net: nn.Module = timm.create_model(model, num_classes=classes, **options)
                 break
         return net
 
-    return _adapted(f"timm:{model}", build, data, preparation, pretrained)
+    return adapted(f"timm:{model}", build, data, preparation, pretrained)
 
 
 def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -> LibraryClassifier:
@@ -170,12 +121,12 @@ def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -
         options["image_size"] = size
 
     def build(classes: int) -> nn.Module:
-        with _fitting(f"torchvision:{model}", size):
+        with fitting(f"torchvision:{model}", size):
             of_classes = {**options, "num_classes": classes}
             net: nn.Module = models.get_model(model, weights=None, **of_classes)
         return net
 
-    return _adapted(f"torchvision:{model}", build, data, preparation, pretrained)
+    return adapted(f"torchvision:{model}", build, data, preparation, pretrained)
 
 
 def _in_cache_of_torch(model: str, url: str) -> Path:
@@ -205,7 +156,7 @@ def of_transformers(
             if hasattr(config, "image_size"):
                 config.image_size = size
             net = factory.from_config(config, trust_remote_code=False)
-            return _tried(name, net, data, _plain(size, _HALVES, _HALVES), None)
+            return tried(name, net, data, _plain(size, _HALVES, _HALVES), None)
 
         # preparation and outputs are those of the weights
         source = str(folder) if weights == "cache" else str(path_of(weights))
@@ -232,9 +183,9 @@ def of_transformers(
     more.num_labels += 1
     new_head = outputs is None
     wider = factory.from_config(more)
-    _check_lacking(name, source, lacking, net, wider, new_head=new_head)
+    check_lacking(name, source, lacking, net, wider, new_head=new_head)
     remark_on(name, preparation, reference, data.shape)
-    return _tried(name, net, data, preparation, outputs)
+    return tried(name, net, data, preparation, outputs)
 
 
 def _config(transformers: Any, model: str, folder: Path) -> Any:
@@ -257,9 +208,10 @@ def _errors_of_transformers(model: str) -> Iterator[None]:
             f"{model}`."
         ) from error
     except ValueError as error:
+        reason = first_sentence(error)
         raise SpecError(
-            f"hf:{model} is no image classifier of transformers: {_reason(error)}. Write hf:vit, "
-            "for example."
+            f"hf:{model} is no image classifier of transformers: {reason}. Write hf:vit, for "
+            "example."
         ) from error
 
 
@@ -339,18 +291,6 @@ def _no_network(library: str, model: str, known: Sequence[str]) -> SpecError:
     )
 
 
-@contextmanager
-def _fitting(name: str, size: int) -> Iterator[None]:
-    """Raise errors of images of a wrong size as SpecError."""
-    try:
-        yield
-    except (AssertionError, RuntimeError, ValueError) as error:
-        reason = _reason(error)
-        raise SpecError(
-            f"{name} fails for images of {size} pixels: {reason}. Give another size=, as 224."
-        ) from error
-
-
 def _size(data: DataSpec, size: int | None) -> int:
     """Return the size of images for a network without weights."""
     _, height, width = data.shape
@@ -364,121 +304,3 @@ def _cached(repository: str) -> str:
     raise Unavailable(
         f"The weights of {repository} are not in the cache: run `hf download {repository}`."
     )
-
-
-def _adapted(
-    name: str,
-    build: Callable[[int], nn.Module],
-    data: DataSpec,
-    preparation: Preparation,
-    pretrained: Pretrained | None,
-) -> LibraryClassifier:
-    """Return the model of a network, with weights if there are any.
-
-    Args:
-        name: of the model, for errors.
-        build: makes the network for a number of classes.
-        data: the description of the images.
-        preparation: of the images.
-        pretrained: the weights; their last layer stays if its outputs have the classes of the data.
-    """
-    net = build(data.num_classes)
-    if pretrained is None:
-        return _tried(name, net, data, preparation, None)
-    content = importing.read(pretrained.file)
-    weights = importing.unwrapped(importing.state_dict(content, pretrained.file))
-    number = _number_of_outputs(net, weights, data.num_classes)
-    names = pretrained.names if len(pretrained.names) == number else ()
-    outputs = outputs_of_classes(name, names, number, data)
-    if outputs and number != data.num_classes:
-        net = build(number)
-    own = net.state_dict()
-    fitting = {}
-    for key in own.keys() & weights.keys():
-        if weights[key].shape == own[key].shape:
-            fitting[key] = weights[key]
-    lacking = own.keys() - fitting.keys()
-    with torch.random.fork_rng(devices=[]):
-        wider = build((number if outputs else data.num_classes) + 1)
-    source = str(pretrained.file)
-    _check_lacking(name, source, lacking, net, wider, new_head=outputs is None)
-    net.load_state_dict(fitting, strict=False)
-    remark_on(name, preparation, pretrained.reference, data.shape)
-    return _tried(name, net, data, preparation, outputs)
-
-
-def _reason(error: Exception) -> str:
-    """Return the first sentence of an error."""
-    line = str(error).partition("\n")[0]
-    return line.partition(". ")[0].rstrip(".")
-
-
-def _number_of_outputs(net: nn.Module, weights: Mapping[str, Tensor], classes: int) -> int:
-    """Return the number of outputs of weights that differ in their last layer."""
-    own = net.state_dict()
-    numbers = set()
-    for key in own.keys() & weights.keys():
-        expected = own[key].shape
-        shape = weights[key].shape
-        # neither of them a single number
-        if expected and shape and shape != expected and shape[1:] == expected[1:]:
-            numbers.add(shape[0])
-    return numbers.pop() if len(numbers) == 1 else classes
-
-
-def _tried(
-    name: str,
-    net: nn.Module,
-    data: DataSpec,
-    preparation: Preparation,
-    outputs: Sequence[int] | None,
-) -> LibraryClassifier:
-    """Return the model of a network that was tried on two images.
-
-    Raises:
-        SpecError: if it fails on them, or does not give a logit per class.
-    """
-    model = LibraryClassifier(net, data, preparation, outputs).eval()
-    with _fitting(name, preparation.size), torch.no_grad():
-        logits = model(torch.zeros(2, *data.shape))
-        if isinstance(logits, Tensor):
-            shape: object = tuple(logits.shape)
-        else:
-            shape = type(logits).__name__
-    if shape != (2, data.num_classes):
-        raise SpecError(
-            f"{name} gives {shape} for two images of {data.name}, and a classifier gives one logit "
-            f"per class, (2, {data.num_classes}). Choose another network."
-        )
-    return model.train()
-
-
-def _check_lacking(
-    name: str, source: str, lacking: Set[str], net: nn.Module, wider: nn.Module, *, new_head: bool
-) -> None:
-    """Check that weights lack nothing but the last layer.
-
-    Args:
-        name: of the model.
-        source: of the weights.
-        lacking: names of tensors that are missing, or have another shape.
-        net: the network.
-        wider: the same network for one class more, by which the last layer is known.
-        new_head: whether the user knows of the new last layer.
-
-    Raises:
-        SpecError: if other tensors are missing or have other shapes.
-    """
-    own = net.state_dict()
-    of_wider = wider.state_dict()
-    head = {key for key in own if own[key].shape != of_wider[key].shape}
-    missing = sorted(key for key in lacking - head if own[key].ndim)
-    if missing:
-        raise SpecError(
-            f"The weights {source} do not fit {name}: {len(missing)} of {len(own)} tensors differ "
-            f"or are missing, first {missing[0]}. Give the weights of this network, and the size "
-            "they were trained with (size=224)."
-        )
-    if lacking & head and not new_head:
-        text = f"The weights {source} lack the last layer of {name}, which is drawn at random."
-        warnings.warn(text, Remark, stacklevel=2)

@@ -16,7 +16,7 @@ from jembench.catalog import registry
 from jembench.data.pixels import to_float
 from jembench.errors import Remark
 from jembench.interfaces import DataSpec
-from jembench_zoo import networks, preparation
+from jembench_zoo import classifier, preparation
 
 
 def installed(name):
@@ -291,7 +291,7 @@ def test_gradients_pass_through_resize_crop_and_normalisation():
     net = torch.nn.Sequential(torch.nn.Flatten(), linear).double()
     shape = (3, 7, 5)
     data = DataSpec(name="d", shape=shape, num_classes=3)
-    model = networks.LibraryClassifier(net, data, form).double()
+    model = classifier.LibraryClassifier(net, data, form).double()
     noise = torch.rand((2, 3, 7, 5), dtype=torch.float64)
     x = 0.2 * noise - 0.1
     assert torch.autograd.gradcheck(model.logits, x.requires_grad_())

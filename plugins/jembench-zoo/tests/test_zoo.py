@@ -19,7 +19,7 @@ from jembench.catalog.spec import Spec
 from jembench.errors import Remark, SpecError, Unavailable
 from jembench.interfaces import DataSpec
 from jembench.testing import check_model, parametrize
-from jembench_zoo import networks
+from jembench_zoo import classifier
 from jembench_zoo.preparation import Preparation
 
 DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
@@ -79,7 +79,7 @@ def test_images_are_scaled_normalised_and_coloured():
     mean = (0.5, 0.25, 0.0)
     std = (0.5, 0.25, 1.0)
     form = Preparation(resize=(16, 16), mean=mean, std=std)
-    model = networks.LibraryClassifier(torch.nn.Flatten(), DIGITS, form)
+    model = classifier.LibraryClassifier(torch.nn.Flatten(), DIGITS, form)
     x = torch.rand(2, 1, 8, 8) * 2 - 1
     unit = F.interpolate((x + 1) / 2, (16, 16), mode="bilinear")
     channels = [(unit - 0.5) / 0.5, (unit - 0.25) / 0.25, unit]

@@ -1,0 +1,211 @@
+"""Networks of libraries as classifiers of a dataset, with weights and without.
+
+Legend: B batch, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from jembench.errors import Remark
+from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
+from jembench.models import importing
+from jembench.parts import LogitModel, hybrid_loss
+from jembench.parts import Weights as LossWeights
+from jembench.plugin import SpecError
+from jembench_zoo.labels import outputs_of_classes
+from jembench_zoo.preparation import (
+    Preparation,
+    Reference,
+    remark_on,
+)
+
+
+class LibraryClassifier(LogitModel):
+    """A network for colour images, trained by cross-entropy on a dataset.
+
+    Args:
+        net: (B, 3, H, W) -> logits of its own classes, or to an object with these as ``logits``.
+        data: the description of the images; grey ones are shown as three equal channels.
+        preparation: the size, crop and normalisation of the images.
+        outputs: the place of each class of the data among the logits of the network; None: all.
+    """
+
+    chains: Chains = "none"
+
+    def __init__(
+        self,
+        net: nn.Module,
+        data: DataSpec,
+        preparation: Preparation,
+        outputs: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__(net)
+        self.bounds = data.bounds
+        self.preparation = preparation
+        self.outputs = None if outputs is None else list(outputs)
+        mean = torch.tensor(preparation.mean)
+        std = torch.tensor(preparation.std)
+        self.register_buffer("mean", mean.view(3, 1, 1), persistent=False)
+        self.register_buffer("std", std.view(3, 1, 1), persistent=False)
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        low, high = self.bounds
+        unit = self.preparation.fit((x - low) / (high - low))
+        unit = unit.expand(-1, 3, -1, -1)
+        if self.preparation.order != (0, 1, 2):
+            unit = unit[:, list(self.preparation.order)]
+        logits = super().forward((unit - self.mean) / self.std)
+        if self.outputs is None:
+            return logits
+        return logits[:, self.outputs]
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """Return CE(f(x_l), y_l)."""
+        return hybrid_loss(self, batch, negatives, LossWeights(cross_entropy=1))
+
+
+class Pretrained(NamedTuple):
+    """Weights of a file, and what its library says of them."""
+
+    file: Path
+    names: Sequence[str] = ()  # of the outputs
+    reference: Reference | None = None  # the library's own preparation of a picture
+
+
+def adapted(
+    name: str,
+    build: Callable[[int], nn.Module],
+    data: DataSpec,
+    preparation: Preparation,
+    pretrained: Pretrained | None,
+) -> LibraryClassifier:
+    """Return the model of a network, with weights if there are any.
+
+    Args:
+        name: of the model, for errors.
+        build: makes the network for a number of classes.
+        data: the description of the images.
+        preparation: of the images.
+        pretrained: the weights; their last layer stays if its outputs have the classes of the data.
+    """
+    net = build(data.num_classes)
+    if pretrained is None:
+        return tried(name, net, data, preparation, None)
+    content = importing.read(pretrained.file)
+    weights = importing.unwrapped(importing.state_dict(content, pretrained.file))
+    number = _number_of_outputs(net, weights, data.num_classes)
+    names = pretrained.names if len(pretrained.names) == number else ()
+    outputs = outputs_of_classes(name, names, number, data)
+    if outputs and number != data.num_classes:
+        net = build(number)
+    own = net.state_dict()
+    fitting = {}
+    for key in own.keys() & weights.keys():
+        if weights[key].shape == own[key].shape:
+            fitting[key] = weights[key]
+    lacking = own.keys() - fitting.keys()
+    with torch.random.fork_rng(devices=[]):
+        wider = build((number if outputs else data.num_classes) + 1)
+    source = str(pretrained.file)
+    check_lacking(name, source, lacking, net, wider, new_head=outputs is None)
+    net.load_state_dict(fitting, strict=False)
+    remark_on(name, preparation, pretrained.reference, data.shape)
+    return tried(name, net, data, preparation, outputs)
+
+
+def tried(
+    name: str,
+    net: nn.Module,
+    data: DataSpec,
+    preparation: Preparation,
+    outputs: Sequence[int] | None,
+) -> LibraryClassifier:
+    """Return the model of a network that was tried on two images.
+
+    Raises:
+        SpecError: if it fails on them, or does not give a logit per class.
+    """
+    model = LibraryClassifier(net, data, preparation, outputs).eval()
+    with fitting(name, preparation.size), torch.no_grad():
+        logits = model(torch.zeros(2, *data.shape))
+        if isinstance(logits, Tensor):
+            shape: object = tuple(logits.shape)
+        else:
+            shape = type(logits).__name__
+    if shape != (2, data.num_classes):
+        raise SpecError(
+            f"{name} gives {shape} for two images of {data.name}, and a classifier gives one logit "
+            f"per class, (2, {data.num_classes}). Choose another network."
+        )
+    return model.train()
+
+
+def _number_of_outputs(net: nn.Module, weights: Mapping[str, Tensor], classes: int) -> int:
+    """Return the number of outputs of weights that differ in their last layer."""
+    own = net.state_dict()
+    numbers = set()
+    for key in own.keys() & weights.keys():
+        expected = own[key].shape
+        shape = weights[key].shape
+        # neither of them a single number
+        if expected and shape and shape != expected and shape[1:] == expected[1:]:
+            numbers.add(shape[0])
+    return numbers.pop() if len(numbers) == 1 else classes
+
+
+def check_lacking(
+    name: str, source: str, lacking: Set[str], net: nn.Module, wider: nn.Module, *, new_head: bool
+) -> None:
+    """Check that weights lack nothing but the last layer.
+
+    Args:
+        name: of the model.
+        source: of the weights.
+        lacking: names of tensors that are missing, or have another shape.
+        net: the network.
+        wider: the same network for one class more, by which the last layer is known.
+        new_head: whether the user knows of the new last layer.
+
+    Raises:
+        SpecError: if other tensors are missing or have other shapes.
+    """
+    own = net.state_dict()
+    of_wider = wider.state_dict()
+    head = {key for key in own if own[key].shape != of_wider[key].shape}
+    missing = sorted(key for key in lacking - head if own[key].ndim)
+    if missing:
+        raise SpecError(
+            f"The weights {source} do not fit {name}: {len(missing)} of {len(own)} tensors differ "
+            f"or are missing, first {missing[0]}. Give the weights of this network, and the size "
+            "they were trained with (size=224)."
+        )
+    if lacking & head and not new_head:
+        text = f"The weights {source} lack the last layer of {name}, which is drawn at random."
+        warnings.warn(text, Remark, stacklevel=2)
+
+
+@contextmanager
+def fitting(name: str, size: int) -> Iterator[None]:
+    """Raise errors of images of a wrong size as SpecError."""
+    try:
+        yield
+    except (AssertionError, RuntimeError, ValueError) as error:
+        reason = first_sentence(error)
+        raise SpecError(
+            f"{name} fails for images of {size} pixels: {reason}. Give another size=, as 224."
+        ) from error
+
+
+def first_sentence(error: Exception) -> str:
+    """Return the first sentence of an error."""
+    line = str(error).partition("\n")[0]
+    return line.partition(". ")[0].rstrip(".")
