@@ -106,7 +106,8 @@ class _QueryLimit:
     def logits(self, x: Images) -> Logits:
         """Return one-hot logits: another class than the true one if adversarial."""
         # the nearest adversarial images are known to be adversarial
-        deceived = (x == self.closest.adversarial).flatten(1).all(dim=1)
+        same = x == self.closest.adversarial
+        deceived = same.flatten(1).all(dim=1)
         able = self._queries + self._most <= self._spent.total
         rows = rows_where(able & ~deceived)
         if len(rows):
@@ -155,7 +156,9 @@ def attack(
     if not bool(ready.any()):
         return closest
 
-    x, y, begin = x[ready], y[ready], start.x[ready]
+    x = x[ready]
+    y = y[ready]
+    begin = start.x[ready]
     attacks = foolbox().attacks
     if name == "boundary":
         algorithm = attacks.BoundaryAttack(steps=queries)

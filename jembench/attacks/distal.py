@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from jembench import progress
-from jembench.attacks.eps import largest_distance
+from jembench.attacks.eps import UNIT, largest_distance
 from jembench.attacks.gradient import Classes, Images, Numbers, rows_where
 from jembench.attacks.target import LOOKS, Target
 from jembench.attacks.threat import steepest
@@ -22,8 +22,6 @@ STRIDE = 0.01
 """The L2 length of a step, in units of the largest possible distance: .08 on 8x8 pixels, .55 on
 CIFAR-10.
 """
-
-_RANGE = (0.0, 1.0)
 
 
 class Ends(NamedTuple):
@@ -57,7 +55,7 @@ def ascend(target: Target, noise: Images, y: Classes, *, steps: int, threshold: 
     moved = noise
     size = STRIDE * largest_distance("l2", noise[0].numel())
     for step in progress.track(range(steps + 1), "", "steps"):
-        shown = to_float(to_uint8(moved, _RANGE), _RANGE)
+        shown = to_float(to_uint8(moved, UNIT), UNIT)
         gradient, wrong = target.slope(shown, y[left])
         target.check()
         sure = ~wrong

@@ -12,6 +12,10 @@ from jembench.errors import SpecError
 Norm = Literal["linf", "l2"]
 
 
+UNIT = (0.0, 1.0)
+"""The range of the pixels that attacks change."""
+
+
 def parse_eps(text: str) -> float:
     """Read ``8/255``, ``0.5`` or ``.03`` as a number above 0.
 

@@ -238,5 +238,6 @@ def _next_eps(failed: Tensor, reached: Tensor, leap: float, first: float, larges
     It doubles until a success, then falls by growing leaps until a failure, and is then bisected.
     """
     up = torch.where(failed == 0, first, 2 * failed).clamp_max(largest)
-    down = torch.where(failed == 0, (1 - leap) * reached, (failed + reached) / 2)
+    halfway = (failed + reached) / 2
+    down = torch.where(failed == 0, (1 - leap) * reached, halfway)
     return torch.where(reached.isinf(), up, down)

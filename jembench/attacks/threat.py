@@ -141,7 +141,8 @@ class AttackedModel(LogitModel):
     def unit(self, x: Images) -> Images:
         """Return images clamped to [0, 1], so that adversarial images are valid."""
         low, high = self.data.bounds
-        return ((x - low) / (high - low)).clamp(0, 1)
+        unit = (x - low) / (high - low)
+        return unit.clamp(0, 1)
 
     def logits_of_unit(self, x: Images) -> Logits:
         """Return f(x) of images in [0, 1], in float32 or float64."""
@@ -183,9 +184,11 @@ def in_unit_ball(
     Without a generator it uses PyTorch's global one.
     """
     if norm == "linf":
-        return torch.rand(n, *shape, generator=generator, device=device) * 2 - 1
+        uniform = torch.rand(n, *shape, generator=generator, device=device)
+        return uniform * 2 - 1
     direction = torch.randn(n, *shape, generator=generator, device=device)
-    radius = torch.rand(n, generator=generator, device=device) ** (1 / math.prod(shape))
+    exponent = 1 / math.prod(shape)
+    radius = torch.rand(n, generator=generator, device=device) ** exponent
     return steepest(direction, "l2") * per_image(radius)
 
 

@@ -52,6 +52,7 @@ Count = Annotated[int, Range(least=1, most=MOST)]
 OptionalCount = Annotated[int | None, Range(least=1, most=MOST)]
 NotNegative = Annotated[float, Range(least=0)]
 Resamples = Annotated[int, Range(least=0, most=MOST)]
+OptionalResamples = Annotated[int | None, Range(least=0, most=MOST)]
 
 
 # --- statistics -----------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ class Metric:
         ...         return {"margin": mean(arrays["margin"], "nats", "higher")}
     """
 
-    resamples: Annotated[int | None, Range(least=0, most=MOST)] = 1000
+    resamples: OptionalResamples = 1000
     name: ClassVar[str]
 
     def __post_init__(self) -> None:

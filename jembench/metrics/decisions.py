@@ -8,8 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from jembench.metrics.attacks import UNIT, Attack, Budget, Found, Shard, distance_estimates
+from jembench.attacks.eps import UNIT
+from jembench.metrics.attacks import Attack, Budget, Found, distance_estimates
 from jembench.metrics.base import OptionalCount
+from jembench.metrics.shards import Shard
 
 if TYPE_CHECKING:
     from jembench.attacks.target import Target

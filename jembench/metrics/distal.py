@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from jembench.attacks.eps import UNIT
 from jembench.catalog.validation import Range
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Measurement, Resampling
-from jembench.metrics.attacks import UNIT, Attack, Attacked, Chosen, Gradient, Shard, in_shards
+from jembench.metrics.attacks import Attack, Gradient
 from jembench.metrics.base import Count, Estimate, median, share
+from jembench.metrics.shards import Attacked, Chosen, Shard, in_shards
 
 if TYPE_CHECKING:
     from torch import Tensor

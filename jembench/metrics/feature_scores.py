@@ -128,9 +128,13 @@ class Moments(NamedTuple):
     covariance: Matrix  # (D, D)
 
 
+def _numbers(features: Tensor) -> Numbers:
+    return features.double().numpy()
+
+
 def fid(generated: Samples, reference: Reference) -> float:
     """Return |mean_1 - mean_2|^2 + tr(S_1 + S_2 - 2 (S_1 S_2)^(1/2)) in float64."""
-    first, second = generated.double().numpy(), reference.double().numpy()
+    first, second = _numbers(generated), _numbers(reference)
     difference = first.mean(axis=0) - second.mean(axis=0)
     squares = difference @ difference
 
@@ -186,7 +190,7 @@ def weighted_moments(features: Matrix, weights: Matrix) -> Moments:
 
 def resampled_fid(generated: Samples, reference: Reference) -> Statistic:
     """Return FID of index matrices (R, N) and (R, M)."""
-    samples, real = generated.double().numpy(), reference.double().numpy()
+    samples, real = _numbers(generated), _numbers(reference)
     # the error of rounding grows with the mean, so it is added afterwards
     centre, centre_of_real = samples.mean(axis=0), real.mean(axis=0)
     apart = centre - centre_of_real
@@ -231,7 +235,7 @@ def resampled_kid(generated: Samples, reference: Reference) -> Statistic:
     The mean over subsets of :func:`kid` estimates it. An image is not paired with itself, but with
     its copies in the resample; their bias cancels in the interval, which only uses deviations.
     """
-    x, y = generated.double().numpy(), reference.double().numpy()
+    x, y = _numbers(generated), _numbers(reference)
     n, m = len(x), len(y)
 
     def distances(drawn_x: Indices, drawn_y: Indices) -> Matrix:
@@ -248,7 +252,8 @@ def resampled_kid(generated: Samples, reference: Reference) -> Statistic:
 
 def _sums_of_pairs(x: Matrix, a: Matrix) -> Matrix:
     """Return the sum of a_i k(x_i, x_j) a_j without the kernel of an image and itself."""
-    itself = _cube((x * x).sum(axis=1) / x.shape[1] + 1)
+    squares = (x * x).sum(axis=1)
+    itself = _cube(squares / x.shape[1] + 1)
     sums: Matrix = _sums_within(x, a) - a @ itself
     return sums
 

@@ -17,7 +17,16 @@ from jembench.catalog.options import Names
 from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.interfaces import Evaluation, Measurement, Planned, Resampling
-from jembench.metrics.base import MOST, NOT_NEGATIVE, Count, Estimate, Metric, Parts, Resamples
+from jembench.metrics.base import (
+    MOST,
+    NOT_NEGATIVE,
+    Count,
+    Estimate,
+    Metric,
+    OptionalResamples,
+    Parts,
+    Resamples,
+)
 from jembench.metrics.sample_protocol import (
     Generated,
     SampleProtocol,
@@ -185,7 +194,7 @@ class FID(ReferenceMetric):
     larger for fewer images; the interval is of its mean over as many images.
     """
 
-    resamples: Annotated[int | None, Range(least=0, most=MOST)] = None
+    resamples: OptionalResamples = None
     name = "fid"
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:

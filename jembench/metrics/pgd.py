@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from jembench.attacks.eps import check_eps, parse_eps
 from jembench.interfaces import Resampling
-from jembench.metrics import attacks
+from jembench.metrics import attacks, shards
 from jembench.metrics.base import PERCENT, Count, Resamples, share
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class PGD(attacks.GradientAttack):
         spent = self.spent
         return spent.images * spent.restarts * spent.steps * self.passes_each
 
-    def find(self, evaluation: Evaluation, shard: attacks.Shard, target: Target) -> attacks.Found:
+    def find(self, evaluation: Evaluation, shard: shards.Shard, target: Target) -> attacks.Found:
         """Attack within eps, or search the smallest eps."""
         from jembench.attacks import pgd
 
@@ -90,7 +90,7 @@ class PGD(attacks.GradientAttack):
             closest = algorithm.minimal(target, shard.x, shard.y, begin, sizes)
         return attacks.Found(closest.adversarial, closest.distance.isfinite())
 
-    def starts(self, shard: attacks.Shard) -> Tensor:
+    def starts(self, shard: shards.Shard) -> Tensor:
         """Draw the starts of each image, (N, R, C, H, W).
 
         They do not depend on its shard or the model.
@@ -155,7 +155,7 @@ class Transfer(attacks.GradientAttack):
         """The network passes of the attack that makes the images, at one size of the change."""
         return self.source.passes
 
-    def attack(self, evaluation: Evaluation) -> attacks.Attacked:
+    def attack(self, evaluation: Evaluation) -> shards.Attacked:
         """Classify the images of the attack on the unrefined model by the refined one.
 
         Raises:
@@ -168,11 +168,11 @@ class Transfer(attacks.GradientAttack):
 
         require_chains(evaluation.sampler)  # before the images are made
         source = self.source.attack(evaluation)
-        chosen = attacks.choose(evaluation, source.images)
+        chosen = shards.choose(evaluation, source.images)
         row = {index: place for place, index in enumerate(chosen.index.tolist())}
         distance = f"distance-{self.norm}"
 
-        def show(shard: attacks.Shard) -> Mapping[str, Tensor]:
+        def show(shard: shards.Shard) -> Mapping[str, Tensor]:
             rows = [row[index] for index in shard.index.tolist()]
 
             def of_source(name: str) -> Tensor:
@@ -189,7 +189,7 @@ class Transfer(attacks.GradientAttack):
             verified = verify(fresh, shard.x, shard.y, images, shown | wrong)
             return {**verified, "found-source": shown}
 
-        attacked = attacks.in_shards(self, evaluation, chosen, show)
+        attacked = shards.in_shards(self, evaluation, chosen, show)
         # the robustness without refinement, for comparison
         for name in ("found", distance):
             attacked.arrays[f"{name}-as-it-is"] = source.arrays[name][: attacked.images]

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from hyperplane import DATA, Linear, grey
 
-from jembench.metrics.attacks import choose
 from jembench.metrics.decisions import Boundary, Pointwise
+from jembench.metrics.shards import choose
 
 FACTORIES = [Boundary, Pointwise]
 

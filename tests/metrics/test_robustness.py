@@ -6,8 +6,9 @@ from scipy.stats import norm as normal
 
 from jembench.attacks.threat import distance
 from jembench.data.pixels import to_float
-from jembench.metrics.attacks import BUDGETS, CURVE, Budget, choose, is_robust
+from jembench.metrics.attacks import BUDGETS, CURVE, Budget, is_robust
 from jembench.metrics.pgd import PGD
+from jembench.metrics.shards import choose
 from jembench.stats.intervals import wilson
 
 

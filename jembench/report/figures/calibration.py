@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jembench import drawing
-from jembench.metrics.classification import Reliability, reliability
+from jembench.metrics.binning import Reliability, reliability
 from jembench.report.figures.base import (
     GUIDE,
     Drawing,

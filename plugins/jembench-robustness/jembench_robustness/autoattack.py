@@ -16,7 +16,7 @@ from logging.handlers import BufferingHandler
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from jembench.attacks import eps
-from jembench.metrics import attacks
+from jembench.metrics import attacks, shards
 from jembench.plugin import Estimate, NotApplicable, Range, SpecError
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class AutoAttack(attacks.Attack):
                 "more."
             )
 
-    def find(self, evaluation: Evaluation, shard: attacks.Shard, target: Target) -> attacks.Found:
+    def find(self, evaluation: Evaluation, shard: shards.Shard, target: Target) -> attacks.Found:
         """Attack each image until one of the attacks breaks it.
 
         Raises:

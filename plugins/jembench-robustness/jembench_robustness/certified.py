@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from jembench.attacks import eps
 from jembench.interfaces import Need
-from jembench.metrics import attacks
+from jembench.metrics import attacks, shards
 from jembench.plugin import Estimate, Metric, Range, mean, share
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Certified(Metric):
 
         target = Target(evaluation.model, evaluation.data.spec)
 
-        def work(shard: attacks.Shard) -> Mapping[str, Tensor]:
+        def work(shard: shards.Shard) -> Mapping[str, Tensor]:
             predicted = []
             frequent = []
             for x, index in zip(shard.x, shard.index.tolist(), strict=True):
@@ -119,8 +119,8 @@ class Certified(Metric):
             radius = self.radius(torch.tensor(frequent))
             return {"predicted": torch.tensor(predicted), "radius": radius}
 
-        chosen = attacks.choose(evaluation, self.count)
-        done = attacks.in_shards(self, evaluation, chosen, work)
+        chosen = shards.choose(evaluation, self.count)
+        done = shards.in_shards(self, evaluation, chosen, work)
         parts = {"images": done.images}
         return self.measurement(evaluation, done.arrays, parts=parts, details=done.details)
 

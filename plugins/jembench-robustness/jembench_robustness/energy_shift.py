@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from jembench.attacks import eps
 from jembench.interfaces import Generative, Need, Source
-from jembench.metrics import attacks, sample_protocol
+from jembench.metrics import attacks, sample_protocol, shards
 from jembench.plugin import Estimate, Metric, NotApplicable, Range, mean
 
 if TYPE_CHECKING:
@@ -98,12 +98,12 @@ class EnergyShift(Metric):
         from jembench.attacks.target import Target
 
         target = Target(evaluation.model, evaluation.data.spec)
-        chosen = attacks.choose(evaluation, self.images)
+        chosen = shards.choose(evaluation, self.images)
 
-        def work(shard: attacks.Shard) -> Mapping[str, Tensor]:
+        def work(shard: shards.Shard) -> Mapping[str, Tensor]:
             return self._energies(target, shard)
 
-        arrays = attacks.in_shards(self, evaluation, chosen, work).whole()
+        arrays = shards.in_shards(self, evaluation, chosen, work).whole()
         broken = {}
         for attack in ATTACKS:
             broken[f"broken-by-{attack}"] = int(arrays[f"broken-{attack}"].sum())
@@ -122,7 +122,7 @@ class EnergyShift(Metric):
             for attack in ATTACKS
         }
 
-    def _energies(self, target: Target, shard: attacks.Shard) -> dict[str, Tensor]:
+    def _energies(self, target: Target, shard: shards.Shard) -> dict[str, Tensor]:
         """Return the energies of images and adversarial images, and their successes.
 
         An attack succeeds if its image is misclassified.
@@ -143,7 +143,7 @@ class EnergyShift(Metric):
             arrays[f"broken-{attack}"] = logits.argmax(dim=1) != shard.y
         return arrays
 
-    def _pgd(self, target: Target, shard: attacks.Shard) -> Tensor:
+    def _pgd(self, target: Target, shard: shards.Shard) -> Tensor:
         import torch
         from torch.nn import functional as F
 
@@ -166,7 +166,7 @@ class EnergyShift(Metric):
             steps = {"steps": self.steps, "step_size": step_size}
             return threat.ascend(cross_entropy, shard.x, size, self.norm, start=start, **steps)
 
-    def _apgd_t(self, target: Target, shard: attacks.Shard) -> Tensor:
+    def _apgd_t(self, target: Target, shard: shards.Shard) -> Tensor:
         import torch
         from pyautoattack.autopgd_base import APGDAttack_targeted
 
@@ -187,7 +187,7 @@ class EnergyShift(Metric):
             moved: Tensor = attack.perturb(shard.x, shard.y)
         return moved
 
-    def _cw(self, target: Target, shard: attacks.Shard) -> Tensor:
+    def _cw(self, target: Target, shard: shards.Shard) -> Tensor:
         import torch
 
         from jembench.attacks import foolbox_bridge

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jembench.attacks import eps
 from jembench.interfaces import Resampling
-from jembench.metrics import attacks
+from jembench.metrics import attacks, shards
 from jembench.metrics.decisions import Boundary
 from jembench.metrics.pgd import PGD
 from jembench.plugin import Estimate, SpecError, share
@@ -145,7 +145,7 @@ class GradientChecks(attacks.GradientAttack):
             settings.append(Setting(other_size, steps))
         return settings
 
-    def attack(self, evaluation: Evaluation) -> attacks.Attacked:
+    def attack(self, evaluation: Evaluation) -> shards.Attacked:
         """Run the attacks of each check, or read stored ones."""
         import numpy as np
 
@@ -162,15 +162,15 @@ class GradientChecks(attacks.GradientAttack):
         farthest = Setting(largest, self.spent.steps)
         unlimited = self.pgd(norm, farthest, restarts=1).attack(evaluation)
 
-        def work(shard: attacks.Shard) -> Mapping[str, Tensor]:
+        def work(shard: shards.Shard) -> Mapping[str, Tensor]:
             target = self.attacked_model(evaluation, f"{self.name} {norm} {shard.number}")
             return {"flat": flat(target, shard, norm)}
 
         # a run may have ended early: only images that all attacks have
         results = (searched, white, black, *fixed, unlimited)
         done = min(attacked.images for attacked in results)
-        chosen = attacks.choose(evaluation, done)
-        attacked = attacks.in_shards(self, evaluation, chosen, work)
+        chosen = shards.choose(evaluation, done)
+        attacked = shards.in_shards(self, evaluation, chosen, work)
         rows = slice(attacked.images)
         standing = [~setting.arrays["found"][rows] for setting in fixed]
         arrays = {
@@ -181,7 +181,7 @@ class GradientChecks(attacks.GradientAttack):
             "black-box": black.arrays["distance-l2"][rows],
             "eps": np.array([size]),
         }
-        return attacks.Attacked(arrays, searched.wanted)
+        return shards.Attacked(arrays, searched.wanted)
 
     def details(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Return a sentence per failed check, and all accuracies."""
@@ -309,7 +309,7 @@ def _median(arrays: Mapping[str, Any], norm: eps.Norm, largest: float) -> float:
     return largest
 
 
-def flat(target: Target, shard: attacks.Shard, norm: eps.Norm) -> Tensor:
+def flat(target: Target, shard: shards.Shard, norm: eps.Norm) -> Tensor:
     """Return whether each image's gradient vanishes or is infinite, bool (N,).
 
     A step along it then does not have its length.

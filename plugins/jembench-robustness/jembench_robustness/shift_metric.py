@@ -16,7 +16,7 @@ from jembench.catalog.spec import Scalar, stable_hash
 from jembench.interfaces import Evaluation, Measurement, Need, Planned, Quantity, Resampling
 from jembench.interfaces.metrics import Adaptation
 from jembench.metrics.base import Array, Arrays, describe_test_images
-from jembench.metrics.classification import ECE, binned_error, labelled_logits
+from jembench.metrics.classification import ECE, labelled_logits
 from jembench.metrics.ood import ScoredClasses
 from jembench.plugin import Estimate, Names, Range
 
@@ -130,10 +130,9 @@ class Shift(ScoredClasses):
         There is no AUROC with an adaptation.
         """
         correct = arrays["correct"]
-        confidence = arrays["confidence"]
         n = len(correct)
         right = 100 * correct.mean(axis=1)
-        error = binned_error(confidence, correct, self.bins)
+        error = ECE(bins=self.bins).error(arrays)
         percent = (0.0, 100.0)
         accuracy = Resampling(lambda drawn: right[drawn].mean(axis=1), (n,), percent, n)
         ece = Resampling(lambda drawn: 100 * error(drawn), (n,), percent)

@@ -17,7 +17,7 @@ from jembench.catalog.spec import Scalar, Spec
 from jembench.interfaces import Evaluation, Measurement, Need, OODScore, Planned
 from jembench.interfaces.evaluation import Quantity
 from jembench.interfaces.metrics import DifferentiableScore
-from jembench.metrics import attacks
+from jembench.metrics import attacks, shards
 from jembench.metrics.base import Array, Arrays, protocol_id
 from jembench.metrics.classification import Classification, require_finite
 from jembench.metrics.ood import OutOfDistribution
@@ -206,14 +206,14 @@ class OutliersUnderAttack(UnderAttack, OutOfDistribution):
             reached = cast(DifferentiableScore, scorer).of(read)
             return reached.sum(), reached
 
-        def work(shard: attacks.Shard) -> dict[str, Tensor]:
+        def work(shard: shards.Shard) -> dict[str, Tensor]:
             with settled(evaluation.model, shard.x.device):
                 return {"score": highest(attack, scores, shard.x, attack.starts(shard))}
 
         generator = seeds.generator(0, "robustness/outliers")
         index = torch.randperm(len(outliers), generator=generator)[: attack.spent.images]
-        chosen = attacks.Chosen(index, outliers[index], torch.zeros_like(index))
-        worst: Array = attacks.in_shards(self, evaluation, chosen, work).whole()["score"]
+        chosen = shards.Chosen(index, outliers[index], torch.zeros_like(index))
+        worst: Array = shards.in_shards(self, evaluation, chosen, work).whole()["score"]
         require_finite(torch.from_numpy(worst), f"scores {self.score}", "attacked outliers")
         return worst
 

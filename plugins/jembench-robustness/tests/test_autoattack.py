@@ -17,7 +17,7 @@ from jembench.attacks.target import Target
 from jembench.attacks.threat import distance
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import DataSpec
-from jembench.metrics.attacks import Shard
+from jembench.metrics.shards import Shard
 from jembench.parts import seeds
 from jembench_robustness.autoattack import CHECKS, MEMBERS, MISCLASSIFIED, STANDING, AutoAttack
 

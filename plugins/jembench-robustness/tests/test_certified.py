@@ -8,7 +8,7 @@ from scipy.special import bdtr
 from scipy.stats import norm as normal
 
 from jembench.errors import SpecError
-from jembench.metrics.attacks import choose
+from jembench.metrics.shards import choose
 from jembench_robustness.certified import Certified
 
 

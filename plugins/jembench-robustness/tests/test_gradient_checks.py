@@ -13,9 +13,9 @@ from jembench.attacks.target import Target
 from jembench.data.pixels import to_float
 from jembench.errors import OutOfTime, SpecError
 from jembench.interfaces import DataSpec
-from jembench.metrics.attacks import Shard
 from jembench.metrics.decisions import Boundary
 from jembench.metrics.pgd import PGD
+from jembench.metrics.shards import Shard
 from jembench_robustness.gradient_checks import BY_EPS, BY_STEPS, GradientChecks, flat, rises
 
 SPEC = DataSpec(name="toy", shape=(1, 4, 4), num_classes=2)

@@ -17,8 +17,8 @@ from jembench.data.pixels import to_float
 from jembench.errors import NotApplicable, OutOfTime, SpecError
 from jembench.interfaces import DataSpec, Planned
 from jembench.metrics import functional
-from jembench.metrics.attacks import choose
 from jembench.metrics.pgd import PGD
+from jembench.metrics.shards import choose
 from jembench_robustness.under_attack import Attacked, OutliersUnderAttack, highest
 
 SPENT = "budget=quick,images=40,restarts=1"
