@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from jembench.attacks.target import Target
-    from jembench.interfaces import DataSpec, Evaluation, Measurement
+    from jembench.interfaces import Evaluation, Measurement
     from jembench.metrics.base import Array, Arrays, Estimate, Needs, Parts
 
 SHARD, SHARD_REFINED = 50, 25
@@ -248,6 +248,7 @@ class Attack(Metric):
         from jembench import seeds
         from jembench.attacks.refinement import Refined
         from jembench.attacks.target import Target
+        from jembench.data.pixels import noise_to_model
         from jembench.sampling.chain import require_chains
 
         data = evaluation.data.spec
@@ -257,7 +258,12 @@ class Attack(Metric):
         sampler = None
         if self.refine:
             sampler = require_chains(evaluation.sampler)
-        # each purpose has noise of its own
+        noise = noise_to_model(self.data_noise, data.bounds)
+        if self.smooth:
+            low, high = data.bounds
+            noise = self.smooth * (high - low)
+
+        # each purpose has random numbers of its own
         seed = evaluation.services.generator(f"refinement {purpose}").initial_seed()
         refined = Refined(
             evaluation.model,
@@ -266,19 +272,10 @@ class Attack(Metric):
             chains=self.spent.eot,
             grad=self.grad or "bpda",
             generator=seeds.seeded(seed, evaluation.device),
-            noise=self._noise(data),
+            noise=noise,
             smooth=bool(self.smooth),
         )
         return Target(refined, data)
-
-    def _noise(self, data: DataSpec) -> float:
-        """Return the standard deviation of the noise before a chain, in the model's units."""
-        from jembench.data.pixels import noise_to_model
-
-        if self.smooth:
-            low, high = data.bounds
-            return self.smooth * (high - low)
-        return noise_to_model(self.data_noise, data.bounds)
 
     def find(self, evaluation: Evaluation, shard: Shard, target: Target) -> Found:
         """Attack the images of a shard."""

@@ -330,7 +330,7 @@ def protocol_id(metric: str, evaluation: Evaluation, **parts: Scalar) -> str:
     named = {"data": evaluation.data.spec.name, **parts}
     if evaluation.data.content:
         named["data_content"] = evaluation.data.content
-    texts: dict[str, str] = {}
+    texts = {}
     for key, value in named.items():
         if isinstance(value, float):
             texts[key] = f"{value:.12g}"

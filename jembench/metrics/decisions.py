@@ -66,9 +66,8 @@ class DecisionAttack(Attack):
         # one seed for all shards, so that the boundary attack on an image does not depend on its
         # shard
         seed = seeds.derive(0, f"robustness/{self.name}")
-        queries = self.spent.queries
         closest = decision.attack(
-            self.name, target, shard.x, shard.y, start, queries=queries, seed=seed
+            self.name, target, shard.x, shard.y, start, queries=self.spent.queries, seed=seed
         )
         started = closest.distance.isfinite()
         return Found(closest.adversarial, started, {"started": started})

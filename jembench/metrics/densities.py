@@ -108,8 +108,8 @@ class EnergyGap(Metric):
         def gap(images: Array, samples: Array) -> Any:
             return data[images].mean(axis=1) - drawn[samples].mean(axis=1)
 
-        sizes = (len(data), len(drawn))
-        return {self.name: Estimate(Resampling(gap, sizes), "nats")}
+        resampling = Resampling(gap, (len(data), len(drawn)))
+        return {self.name: Estimate(resampling, "nats")}
 
 
 def energies(evaluation: Evaluation, images: str | Tensor = "test") -> Array:

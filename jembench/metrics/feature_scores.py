@@ -8,7 +8,7 @@ the values.
 Legend: N generated images, M reference images, D features, K logits, S splits, R resamples.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -20,7 +20,6 @@ from jembench import progress
 from jembench.models.devices import one_thread
 from jembench.stats.intervals import Indices, Statistic, multiplicities
 
-Matrix = NDArray[Any]
 Numbers = NDArray[np.float64]
 Samples = Float[Tensor, "N D"]
 Reference = Float[Tensor, "M D"]
@@ -124,8 +123,8 @@ tenth of a second on a core. With Inception's 2,048 features it takes seconds.
 class Moments(NamedTuple):
     """A fitted Gaussian, float64."""
 
-    mean: Matrix  # (D,)
-    covariance: Matrix  # (D, D)
+    mean: Numbers  # (D,)
+    covariance: Numbers  # (D, D)
 
 
 def _numbers(features: Tensor) -> Numbers:
@@ -153,13 +152,13 @@ def frechet_distance(first: Moments, second: Moments) -> float:
     return float(squares + traces - 2 * np.sqrt(shared).sum())
 
 
-def _eigenvalues(first: Matrix, second: Matrix) -> Matrix:
+def _eigenvalues(first: Numbers, second: Numbers) -> Numbers:
     """Return the eigenvalues of S_1 S_2, with S_1 = R R.T.
 
     They are those of the symmetric matrix R.T S_2 R.
     """
     options = {"eigvals_only": True, "check_finite": False}
-    values: Matrix
+    values: Numbers
     try:
         # LAPACK's sygv has Cholesky's factor as R, and this driver is the fastest one.
         values = eigh(second, first, type=2, driver="gv", **options)
@@ -171,7 +170,7 @@ def _eigenvalues(first: Matrix, second: Matrix) -> Matrix:
     return values
 
 
-def weighted_moments(features: Matrix, weights: Matrix) -> Moments:
+def weighted_moments(features: Numbers, weights: Numbers) -> Moments:
     """Return mean and unbiased covariance of features that are repeated by weights.
 
     Args:
@@ -197,7 +196,7 @@ def resampled_fid(generated: Samples, reference: Reference) -> Statistic:
     samples = samples - centre
     real = real - centre_of_real
 
-    def distance(of_samples: Matrix, of_real: Matrix) -> float:
+    def distance(of_samples: Numbers, of_real: Numbers) -> float:
         first = weighted_moments(samples, of_samples)
         second = weighted_moments(real, of_real)
         return frechet_distance(first._replace(mean=first.mean + apart), second)
@@ -238,35 +237,35 @@ def resampled_kid(generated: Samples, reference: Reference) -> Statistic:
     x, y = _numbers(generated), _numbers(reference)
     n, m = len(x), len(y)
 
-    def distances(drawn_x: Indices, drawn_y: Indices) -> Matrix:
+    def distances(drawn_x: Indices, drawn_y: Indices) -> Numbers:
         a = multiplicities(drawn_x, n).astype(float)
         b = multiplicities(drawn_y, m).astype(float)
         within_x = _sums_of_pairs(x, a) / (n * (n - 1))
         within_y = _sums_of_pairs(y, b) / (m * (m - 1))
         between = _sums_between(x, y, a, b) / (n * m)
-        unbiased: Matrix = within_x + within_y - 2 * between
+        unbiased: Numbers = within_x + within_y - 2 * between
         return unbiased
 
     return distances
 
 
-def _sums_of_pairs(x: Matrix, a: Matrix) -> Matrix:
+def _sums_of_pairs(x: Numbers, a: Numbers) -> Numbers:
     """Return the sum of a_i k(x_i, x_j) a_j without the kernel of an image and itself."""
     squares = (x * x).sum(axis=1)
     itself = _cube(squares / x.shape[1] + 1)
-    sums: Matrix = _sums_within(x, a) - a @ itself
+    sums: Numbers = _sums_within(x, a) - a @ itself
     return sums
 
 
-def _cube(base: Matrix) -> Matrix:
+def _cube(base: Numbers) -> Numbers:
     return base * base * base  # several times faster than base**3
 
 
-def _kernel(x: Matrix, y: Matrix) -> Matrix:
+def _kernel(x: Numbers, y: Numbers) -> Numbers:
     return _cube(x @ y.T / x.shape[1] + 1)
 
 
-def _sums_between(x: Matrix, y: Matrix, a: Matrix, b: Matrix) -> Matrix:
+def _sums_between(x: Numbers, y: Numbers, a: Numbers, b: Numbers) -> Numbers:
     """Return the sum of a_i k(x_i, y_j) b_j for rows of a (R, N) and b (R, M).
 
     The N x M matrix is never whole in memory.
@@ -278,7 +277,7 @@ def _sums_between(x: Matrix, y: Matrix, a: Matrix, b: Matrix) -> Matrix:
     return total
 
 
-def _sums_within(x: Matrix, a: Matrix) -> Matrix:
+def _sums_within(x: Numbers, a: Numbers) -> Numbers:
     """Return the sum of a_i k(x_i, x_j) a_j for each row of a (R, N).
 
     The upper half of the symmetric kernel suffices.

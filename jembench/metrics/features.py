@@ -167,9 +167,11 @@ def _train(
     of ``record``.
     """
     import torch
+    from torch.nn import functional as F
 
     from jembench import progress, seeds, stopping
     from jembench.models.devices import one_thread
+    from jembench.models.execution import light
     from jembench.store import checkpoint
 
     iterations = RECIPE["iterations"]
@@ -179,77 +181,60 @@ def _train(
         torch.enable_grad(),
         stopping.deferred(),
     ):
-        training = _Training(spec)
-        begin = 0
-        with suppress(OSError, CheckpointError):  # absent or damaged: it starts anew
-            state = checkpoint.read(kept)
-            if state.get("record") == record:
-                training.load(state)
-                begin = state["iteration"]
+        net = _make_net(spec)
+        optimiser = light(torch.optim.Adam)(net.parameters(), lr=RECIPE["rate"])
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=iterations)
+        parts = {"net": net, "optimiser": optimiser, "schedule": schedule}
+        begin = _resume(kept, record, parts)
         with progress.phase("training", iterations, "iterations", begin) as shown:
             while shown.done < iterations:
-                training.step(images, labels)
+                drawn = torch.randint(len(images), (RECIPE["batch"],))
+                x = _augmented(images[drawn], spec)
+                optimiser.zero_grad()
+                loss = F.cross_entropy(net(x), labels[drawn])
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+                schedule.step()
                 shown.done += 1
                 if shown.done % CHECKPOINT_EVERY == 0 or stopping.received():
-                    state = {"record": record, "iteration": shown.done, **training.state()}
+                    state = {name: part.state_dict() for name, part in parts.items()}
+                    state |= {"record": record, "iteration": shown.done}
+                    state["random"] = torch.get_rng_state()
                     checkpoint.write(kept, state)
                     stopping.check()
-    return training.net.eval()
+    return net.eval()
 
 
-class _Training:
-    """The training of a feature network, by random numbers of the global generator."""
+def _resume(kept: Path, record: dict[str, Any], parts: dict[str, Any]) -> int:
+    """Set the state of a checkpoint of the same record, and return its iteration."""
+    import torch
 
-    def __init__(self, spec: DataSpec) -> None:
-        import torch
+    from jembench.store import checkpoint
 
-        from jembench.models.execution import light
+    with suppress(OSError, CheckpointError):  # absent or damaged: it starts anew
+        state = checkpoint.read(kept)
+        if state.get("record") == record:
+            for name, part in parts.items():
+                part.load_state_dict(state[name])
+            torch.set_rng_state(state["random"])
+            return int(state["iteration"])
+    return 0
 
-        self.spec = spec
-        self.net = _make_net(spec)
-        self.optimiser = light(torch.optim.Adam)(self.net.parameters(), lr=RECIPE["rate"])
-        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
-            self.optimiser, T_max=RECIPE["iterations"]
-        )
-        self._parts = {"net": self.net, "optimiser": self.optimiser, "schedule": self.schedule}
 
-    def state(self) -> dict[str, Any]:
-        """Return the state, from which the training goes on with the same numbers."""
-        import torch
+def _augmented(images: Tensor, spec: DataSpec) -> Tensor:
+    """Return images in the bounds of the data, shifted at random and with noise."""
+    import torch
+    from torch.nn import functional as F
 
-        states = {name: part.state_dict() for name, part in self._parts.items()}
-        return states | {"random": torch.get_rng_state()}
+    from jembench.data.pixels import noise_to_model, to_float
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Set the state."""
-        import torch
-
-        for name, part in self._parts.items():
-            part.load_state_dict(state[name])
-        torch.set_rng_state(state["random"])
-
-    def step(self, images: Tensor, labels: Tensor) -> None:
-        """Train on a random batch, shifted and with noise."""
-        import torch
-        from torch.nn import functional as F
-
-        from jembench.data.pixels import noise_to_model, to_float
-
-        spec, reach = self.spec, RECIPE["shift"]
-        _, height, width = spec.shape
-        drawn = torch.randint(len(images), (RECIPE["batch"],))
-        down, right = torch.randint(2 * reach + 1, (2,)).tolist()
-        x = to_float(images[drawn], spec.bounds)
-        padded = F.pad(x, (reach,) * 4, mode="replicate")
-        x = padded[..., down : down + height, right : right + width]
-        noise = noise_to_model(RECIPE["data_noise"], spec.bounds)
-        x = x + noise * torch.randn_like(x)
-
-        self.optimiser.zero_grad()
-        loss = F.cross_entropy(self.net(x), labels[drawn])
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
-        self.schedule.step()
+    _, height, width = spec.shape
+    reach = RECIPE["shift"]
+    down, right = torch.randint(2 * reach + 1, (2,)).tolist()
+    padded = F.pad(to_float(images, spec.bounds), (reach,) * 4, mode="replicate")
+    x = padded[..., down : down + height, right : right + width]
+    noise = noise_to_model(RECIPE["data_noise"], spec.bounds)
+    return x + noise * torch.randn_like(x)
 
 
 def in_batches(net: Any, evaluate: Callable[[Tensor], Any], images: Tensor, size: int) -> Features:

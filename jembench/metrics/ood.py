@@ -250,12 +250,12 @@ class OutOfDistributionGroup(Scored):
             Diverged: if a score is not finite.
         """
         # before the scores: outliers may be missing
-        sets: dict[str, Outliers] = {}
+        sets = {}
         for name in self.sets(evaluation.data.spec):
             sets[name] = self.noise_and_about(evaluation, name)
 
         scorer, fitted = self.fitted(evaluation)
-        arrays: dict[str, Array] = {}
+        arrays = {}
         for name, outliers in sets.items():
             arrays[name] = self.scores_of(scorer, evaluation, name, outliers.noise)
         inside = self.scores_of(scorer, evaluation, "test", self.data_noise)
@@ -289,7 +289,7 @@ class OutOfDistributionGroup(Scored):
 
 def as_estimates(resamplings: Mapping[str, Resampling]) -> Estimates:
     """Return values by their labels; an FPR is better lower, all others higher."""
-    estimates: Estimates = {}
+    estimates = {}
     for label, resampling in resamplings.items():
         better: Better = "lower" if label.startswith("fpr95") else "higher"
         estimates[label] = Estimate(resampling, "", better)

@@ -211,7 +211,7 @@ class Transfer(attacks.GradientAttack):
             percent: Array = 100 * deceives[drawn].sum(axis=1) / of_shown
             return percent
 
-        estimates: Estimates = {}
+        estimates = {}
         if shown.any():
             resampling = Resampling(among_shown, (len(shown),), PERCENT, int(shown.sum()))
             deceived = share(deceives[shown], "lower")

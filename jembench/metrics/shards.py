@@ -184,7 +184,7 @@ def _joined(parts: Sequence[Mapping[str, Tensor]], attacked: Chosen) -> dict[str
     """Return the arrays of all shards, with the images that were attacked."""
     import torch
 
-    arrays: dict[str, Array] = {}
+    arrays = {}
     for name in parts[0]:
         arrays[name] = torch.cat([part[name] for part in parts]).numpy()
     index, images, labels = attacked.index, attacked.images, attacked.labels

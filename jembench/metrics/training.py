@@ -91,8 +91,8 @@ class Cost(Metric):
             counts["sample-passes"] = passes(evaluation.samples())
         counts["parameters"] = float(sum(weights.numel() for weights in model.parameters()))
 
-        values: dict[str, Value] = {}
-        undefined: dict[str, str] = {}
+        values = {}
+        undefined = {}
         for label, count in counts.items():
             if count is None:
                 undefined[label] = _UNKNOWN

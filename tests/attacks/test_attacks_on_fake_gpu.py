@@ -55,7 +55,7 @@ def test_the_host_waits_once_for_some_steps(gpu, model):
 
 def test_what_is_found_is_what_the_cpu_finds(gpu):
     """Although images that have ended stay for some steps, the first success of each counts."""
-    found = {}
+    results = {}
     for device in (torch.device("cpu"), GPU):
         model = LogitModel(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)))
         model.net[1].load_state_dict({"weight": WEIGHT, "bias": torch.zeros(3)})
@@ -64,12 +64,14 @@ def test_what_is_found_is_what_the_cpu_finds(gpu):
         y = target.classes(x)
         pgd = PGD(norm="linf", steps=7, tolerance=0.3)
         hits = pgd.at(target, x, y, torch.linspace(0.02, 0.4, len(x), device=device), starts)
-        found[device.type] = [each.cpu() for each in (*hits, *pgd.minimal(target, x, y, starts))]
-    _, restart, ended, _, distance = found["cpu"]
+        results[device.type] = [
+            tensor.cpu() for tensor in (*hits, *pgd.minimal(target, x, y, starts))
+        ]
+    _, restart, ended, _, distance = results["cpu"]
     assert 0 < ended.sum() < len(IMAGES)
     assert restart[ended].unique().numel() > 1
     assert distance.isfinite().any()
-    assert all(torch.equal(*pair) for pair in zip(*found.values(), strict=True))
+    assert all(torch.equal(*pair) for pair in zip(*results.values(), strict=True))
 
 
 def test_logits_that_are_not_finite_are_seen_at_the_end_of_an_attempt(gpu, model):

@@ -55,12 +55,12 @@ def test_misclassified_images_and_those_without_a_start_do_not_stop_the_others(
 ):
     y = linear.y.clone()
     y[0] = 1 - y[0]
-    found = begin.exists.clone()
-    found[1] = False
+    exists = begin.exists.clone()
+    exists[1] = False
     x = begin.x.clone()
     x[2] = linear.x[2]  # a start that is of no other class
     target = Target(linear.model, toy)
-    closest = decision.attack(name, target, linear.x, y, Start(x, found), queries=200, seed=0)
+    closest = decision.attack(name, target, linear.x, y, Start(x, exists), queries=200, seed=0)
     assert closest.distance[0] == 0
     assert closest.distance[1:3].isinf().all()
     assert closest.distance[3:].isfinite().all()
@@ -72,10 +72,10 @@ def test_what_the_boundary_attack_makes_of_an_image_depends_on_no_other(linear, 
     for order in (torch.arange(19, -1, -1), torch.arange(0, 20, 3)):
         target = Target(linear.model, toy)
         start = Start(begin.x[order], begin.exists[order])
-        some = decision.attack(
+        shuffled = decision.attack(
             "boundary", target, linear.x[order], linear.y[order], start, queries=300, seed=0
         )
-        torch.testing.assert_close(some.distance, together[order], rtol=1e-5, atol=0)
+        torch.testing.assert_close(shuffled.distance, together[order], rtol=1e-5, atol=0)
 
 
 class Noisy(nn.Module):
@@ -97,10 +97,10 @@ class Noisy(nn.Module):
 @pytest.mark.parametrize(("name", "noise"), [("boundary", 0.05), ("pointwise", 0.2)])
 def test_of_a_model_that_uses_chance_it_finds_images_that_hold(linear, toy, begin, name, noise):
     closest = run(name, linear, toy, begin, 1000, model=Noisy(linear.model, noise))
-    found = closest.distance.isfinite() & (closest.distance > 0)
-    assert found.sum() >= 15
+    attacked = closest.distance.isfinite() & (closest.distance > 0)
+    assert attacked.sum() >= 15
     wrong = Target(Noisy(linear.model, noise), toy).wrong_share(closest.adversarial, linear.y, 200)
-    assert (wrong[found] > 0.5).double().mean() > 0.85
+    assert (wrong[attacked] > 0.5).double().mean() > 0.85
 
 
 def test_a_model_that_uses_chance_is_asked_no_more_than_it_may(linear, toy, begin):

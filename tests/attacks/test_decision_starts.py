@@ -29,17 +29,17 @@ POOL = images([0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.2, 0.8, 0.0], [0.0, 0.1, 0.9]
 def test_it_is_the_first_right_image_of_the_class_ranked_second():
     target = Target(Argmax(), DATA)
     x = images([0.8, 0.5, 0.1], [0.5, 0.8, 0.1], [0.8, 0.1, 0.5])
-    found = choose_starts(target, x, torch.tensor([0, 1, 0]), POOL, torch.tensor([0, 1, 1, 2]))
-    assert found.exists.all()
-    assert torch.equal(found.x, POOL[[1, 0, 3]])
+    start = choose_starts(target, x, torch.tensor([0, 1, 0]), POOL, torch.tensor([0, 1, 1, 2]))
+    assert start.exists.all()
+    assert torch.equal(start.x, POOL[[1, 0, 3]])
 
 
 def test_a_misclassified_image_of_that_class_is_passed_over():
     target = Target(Argmax(), DATA)
-    found = choose_starts(
+    start = choose_starts(
         target, images([0.8, 0.5, 0.1]), OWN, POOL[[3, 2, 1]], torch.tensor([1, 1, 1])
     )
-    assert torch.equal(found.x[0], POOL[2])
+    assert torch.equal(start.x[0], POOL[2])
 
 
 def test_where_there_is_none_the_next_class_follows_and_at_last_there_is_no_start():
@@ -54,16 +54,16 @@ def test_where_there_is_none_the_next_class_follows_and_at_last_there_is_no_star
 
 def test_its_own_class_is_no_start_wherever_it_is_ranked():
     target = Target(Argmax(), DATA)
-    found = choose_starts(target, images([0.5, 0.8, 0.1]), OWN, POOL, torch.tensor([0, 1, 1, 2]))
-    assert torch.equal(found.x[0], POOL[1])
+    start = choose_starts(target, images([0.5, 0.8, 0.1]), OWN, POOL, torch.tensor([0, 1, 1, 2]))
+    assert torch.equal(start.x[0], POOL[1])
 
 
 def test_classes_whose_probabilities_round_to_0_are_ranked_by_their_logits():
     target = Target(Argmax(), DATA)
     x = images([1000.0, 0.0, 500.0])
     assert target.probabilities(x).tolist() == [[1.0, 0.0, 0.0]]
-    found = choose_starts(target, x, OWN, POOL, torch.tensor([0, 1, 1, 2]))
-    assert torch.equal(found.x[0], POOL[3])
+    start = choose_starts(target, x, OWN, POOL, torch.tensor([0, 1, 1, 2]))
+    assert torch.equal(start.x[0], POOL[3])
 
 
 def test_no_more_of_the_pool_is_looked_at_than_it_takes():

@@ -114,8 +114,8 @@ class Valleys(nn.Module):
 
     def logits(self, x):
         z = x.flatten(1).mean(dim=1)
-        other = torch.where(z > 0.3, 5.0, -z)
-        return torch.stack([torch.zeros_like(z), other - 0.5], dim=1)
+        logit = torch.where(z > 0.3, 5.0, -z)
+        return torch.stack([torch.zeros_like(z), logit - 0.5], dim=1)
 
 
 def test_more_restarts_find_what_one_does_not(toy):
@@ -143,10 +143,10 @@ def test_no_restart_succeeds_below_what_is_given_for_the_smallest(toy):
     y, begins = target.classes(x), begin(12, 5, "linf")
     attack = PGD(norm="linf", tolerance=0.02)
     closest = attack.minimal(target, x, y, begins)
-    found = closest.distance.isfinite()
-    assert found.sum() >= 6
-    below = (0.98 * closest.distance[found]).float()
-    assert not attack.at(target, x[found], y[found], below, begins[found]).succeeded.any()
+    attacked = closest.distance.isfinite()
+    assert attacked.sum() >= 6
+    below = (0.98 * closest.distance[attacked]).float()
+    assert not attack.at(target, x[attacked], y[attacked], below, begins[attacked]).succeeded.any()
 
 
 def test_the_first_success_ends_an_image(linear, toy):

@@ -111,8 +111,8 @@ def images(n=4, dtype=torch.float64):
 
 def gradient(logits, x):
     x = x.clone().requires_grad_()
-    (found,) = torch.autograd.grad(logits(x).log_softmax(dim=1)[:, 0].sum(), x)
-    return found
+    (gradient,) = torch.autograd.grad(logits(x).log_softmax(dim=1)[:, 0].sum(), x)
+    return gradient
 
 
 @pytest.mark.parametrize("steps", [0, 1, 10])
@@ -122,13 +122,13 @@ def test_on_a_quadratic_energy_chain_and_gradient_are_known(steps, grad, middle)
     model, x = Bowl(middle), images(dtype=torch.float32)
     factor = (1 - 0.5 / WIDTH**2) ** steps
     end = middle + factor * (x - middle)
-    one = refined(model, steps=steps, grad=grad)
-    answer = one.logits(x)
+    chained = refined(model, steps=steps, grad=grad)
+    answer = chained.logits(x)
     assert answer.dtype == torch.float32
     torch.testing.assert_close(answer, model.logits(end).log_softmax(dim=1))
     slope = gradient(model.logits, end)
     torch.testing.assert_close(
-        gradient(one.logits, x), slope * (factor if grad == "through" else 1.0)
+        gradient(chained.logits, x), slope * (factor if grad == "through" else 1.0)
     )
 
 
@@ -200,13 +200,13 @@ def test_the_answer_is_the_same_with_and_without_gradients():
 
 def test_the_way_back_uses_the_noise_of_the_way_there_and_no_other():
     x = images().requires_grad_()
-    one = refined(Net(), steps=3, grad="through", of=NOISY)
-    answer = one.logits(x).square().sum()
-    one.logits(x)  # another answer in between
-    state = one.generator.get_state()
+    chained = refined(Net(), steps=3, grad="through", of=NOISY)
+    answer = chained.logits(x).square().sum()
+    chained.logits(x)  # another answer in between
+    state = chained.generator.get_state()
     (once,) = torch.autograd.grad(answer, x, retain_graph=True)
     (twice,) = torch.autograd.grad(answer, x)
-    assert torch.equal(one.generator.get_state(), state)
+    assert torch.equal(chained.generator.get_state(), state)
     assert torch.equal(once, twice)
     (again,) = torch.autograd.grad(
         refined(Net(), steps=3, grad="through", of=NOISY).logits(x).square().sum(), x
@@ -276,17 +276,17 @@ def test_ten_steps_more_hold_ten_images_more_whatever_the_network():
 
 @pytest.mark.parametrize("grad", GRADIENTS)
 def test_it_is_attacked_like_any_other(grad):
-    one = refined(Bowl(0.3), steps=3, grad=grad, chains=2, of="sgld:noise=0.001,step_size=0.5")
-    assert isinstance(one, Stochastic)
-    assert one.copies == 2
-    target = Target(one, DATA)
+    chained = refined(Bowl(0.3), steps=3, grad=grad, chains=2, of="sgld:noise=0.001,step_size=0.5")
+    assert isinstance(chained, Stochastic)
+    assert chained.copies == 2
+    target = Target(chained, DATA)
     x = images(2, torch.float32) + 0.5
     y = target.classes(x)
     begin = torch.stack([starts(1, DATA.shape, "l2", seeds.generator(0, f"{i}")) for i in range(2)])
     closest = PGD(norm="l2", steps=5, tolerance=0.03).minimal(target, x, y, begin)
     # the class changes where w m + f^k w (x - m) = 0, x in [-1, 1]: the hyperplane of the logits,
     # moved by the chain
-    w = (one.model.weight[1] - one.model.weight[0]).detach().double()
+    w = (chained.model.weight[1] - chained.model.weight[0]).detach().double()
     factor = (1 - 0.5 / WIDTH**2) ** 3
     start = (2 * x - 1).flatten(1).double()
     exact = ((0.3 + factor * (start - 0.3)) @ w).abs() / (2 * factor * w.norm())

@@ -36,9 +36,9 @@ def test_what_is_no_eps(text):
 
 def test_distances_by_hand():
     x = torch.zeros(1, 1, 2, 2)
-    other = torch.tensor([[[[0.3, 0.0], [0.4, 0.0]]]])
-    assert distance(x, other, "linf").item() == pytest.approx(0.4, abs=1e-7)
-    assert distance(x, other, "l2").item() == pytest.approx(0.5, abs=1e-7)
+    moved = torch.tensor([[[[0.3, 0.0], [0.4, 0.0]]]])
+    assert distance(x, moved, "linf").item() == pytest.approx(0.4, abs=1e-7)
+    assert distance(x, moved, "l2").item() == pytest.approx(0.5, abs=1e-7)
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
@@ -61,9 +61,9 @@ def test_a_projection_is_within_the_ball_and_the_bounds_and_projects_to_itself(s
 
 def test_each_image_has_a_radius_of_its_own():
     x = torch.full((2, 1, 2, 2), 0.5)
-    found = project(x + 0.4, x, torch.tensor([0.1, 0.2]), "linf")
+    projected = project(x + 0.4, x, torch.tensor([0.1, 0.2]), "linf")
     torch.testing.assert_close(
-        distance(x, found, "linf"), torch.tensor([0.1, 0.2]).double(), atol=1e-6, rtol=0
+        distance(x, projected, "linf"), torch.tensor([0.1, 0.2]).double(), atol=1e-6, rtol=0
     )
 
 
@@ -148,6 +148,6 @@ def test_images_that_were_misclassified_by_luck_are_moved_until_they_hold(toy, n
 
 
 def test_what_a_deterministic_model_was_deceived_by_stays(linear, toy):
-    found = Closest(linear.x + 0.01, distance(linear.x, linear.x + 0.01, "linf"))
-    held = stabilise(Target(linear.model, toy), linear.x, linear.y, found, "linf")
+    closest = Closest(linear.x + 0.01, distance(linear.x, linear.x + 0.01, "linf"))
+    held = stabilise(Target(linear.model, toy), linear.x, linear.y, closest, "linf")
     assert torch.equal(held.adversarial, linear.x + 0.01)

@@ -82,10 +82,10 @@ def test_a_reliability_diagram_agrees_with_scikit_learn():
     rng = np.random.default_rng(0)
     confidence = 0.3 + 0.7 * rng.random(500)
     correct = rng.random(500) < confidence
-    found = binning.reliability(confidence, correct, 20)
+    diagram = binning.reliability(confidence, correct, 20)
     accuracy, mean = calibration_curve(correct, confidence, n_bins=20)
-    assert np.allclose(found.accuracy[found.counts > 0], accuracy, rtol=0, atol=1e-12)
-    assert np.allclose(found.confidence[found.counts > 0], mean, rtol=0, atol=1e-12)
+    assert np.allclose(diagram.accuracy[diagram.counts > 0], accuracy, rtol=0, atol=1e-12)
+    assert np.allclose(diagram.confidence[diagram.counts > 0], mean, rtol=0, atol=1e-12)
 
 
 @given(pairs, st.integers(1, 30))
@@ -106,7 +106,7 @@ def test_a_reliability_diagram_holds_what_ece_sums(pairs, bins):
 def adaptive_by_hand(confidence, correct, bins):
     """Bin ceil(F M) of each example, F being the share of examples that are no more confident."""
     n = len(confidence)
-    where = np.array([-(-int((confidence <= one).sum()) * bins // n) for one in confidence])
+    where = np.array([-(-int((confidence <= value).sum()) * bins // n) for value in confidence])
     return (
         sum(abs((correct[where == b] - confidence[where == b]).sum()) for b in set(where.tolist()))
         / n
@@ -142,8 +142,8 @@ def test_the_debiased_error_is_kumar_s_of_each_bin(given_pairs, bins, seed):
                 len(r) / n * (r.mean() ** 2 - r.var(ddof=1) / len(r)) for r in of_bins if len(r) > 1
             )
         )
-    found = binning.debiased_squared_error(confidence, correct, bins)(indices)
-    assert found == pytest.approx(expected, abs=1e-12)
+    errors = binning.debiased_squared_error(confidence, correct, bins)(indices)
+    assert errors == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.1])

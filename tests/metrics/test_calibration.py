@@ -36,8 +36,8 @@ def test_the_classwise_error_is_the_mean_of_the_binary_ones(bins, evaluation):
         p, is_k = probabilities[:, k], labels == k
         where = np.minimum((p * bins).astype(int), bins - 1)
         expected += sum(abs((is_k - p)[where == b].sum()) for b in range(bins)) / 300 / 3
-    found = ClasswiseECE(bins=bins).compute(evaluation).values["classwise-ece"]
-    assert found.value == pytest.approx(100 * expected, abs=1e-9)
+    value = ClasswiseECE(bins=bins).compute(evaluation).values["classwise-ece"]
+    assert value.value == pytest.approx(100 * expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -55,8 +55,8 @@ def test_scaling_changes_no_answer_and_no_test_label_has_a_part_in_it(evaluation
     ece = ECE(scaling="temperature")
     first = ece.compute(evaluation)
     assert np.array_equal(first.arrays["correct"], ECE().compute(evaluation).arrays["correct"])
-    other = evaluation.but(labels=(evaluation.labels + 1) % 3)
-    assert ece.compute(other).details == first.details
+    relabelled = evaluation.but(labels=(evaluation.labels + 1) % 3)
+    assert ece.compute(relabelled).details == first.details
 
 
 @pytest.mark.parametrize("name", SCALED)

@@ -47,19 +47,19 @@ def of_resample(ages, classes):
 def test_values_are_scipys_and_numpys(evaluation):
     samples = evaluation.by_source[KEPT]
     ages, classes = samples.ages.numpy(), samples.images[:, 0, 0, :3].argmax(1).numpy()
-    found = ChainAge().compute(evaluation)
-    assert found.values["chain-age"].value == np.median(ages)
-    assert found.values["chain-age"].unit == "steps"
-    assert found.values["age-dependence"].value == pytest.approx(
+    measured = ChainAge().compute(evaluation)
+    assert measured.values["chain-age"].value == np.median(ages)
+    assert measured.values["chain-age"].unit == "steps"
+    assert measured.values["age-dependence"].value == pytest.approx(
         of_resample(ages, classes), abs=1e-12
     )
-    assert np.array_equal(found.arrays["ages"], ages)
-    assert np.array_equal(found.arrays["predicted"], classes)
-    for value in found.values.values():
+    assert np.array_equal(measured.arrays["ages"], ages)
+    assert np.array_equal(measured.arrays["predicted"], classes)
+    for value in measured.values.values():
         assert value.low <= value.value <= value.high
         assert value.n == 120
-    assert found.values["age-dependence"].low > 0
-    assert found.values["age-dependence"].high < 1
+    assert measured.values["age-dependence"].low > 0
+    assert measured.values["age-dependence"].high < 1
 
 
 @settings(deadline=None)
@@ -81,8 +81,8 @@ def test_the_effect_size_of_every_resample_is_scipys_with_its_ties(data, n, seed
 )
 def test_equal_ages_or_classes_have_no_dependence(fake, ages, classes):
     samples = Samples(of_classes(torch.tensor(classes)), None, "buffer", torch.tensor(ages))
-    found = ChainAge().compute(fake.Evaluation(model=Model(), by_source={KEPT: samples}))
-    assert found.values["age-dependence"][:3] == (0, None, None)
+    measured = ChainAge().compute(fake.Evaluation(model=Model(), by_source={KEPT: samples}))
+    assert measured.values["age-dependence"][:3] == (0, None, None)
 
 
 def test_a_model_without_kept_chains_has_no_ages(evaluation):

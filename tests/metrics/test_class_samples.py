@@ -41,20 +41,20 @@ def by_hand(evaluation):
 
 def test_samples_of_chains_on_px_are_counted_by_the_class_that_the_model_sees(evaluation):
     predicted, confidence = by_hand(evaluation)
-    found = ClassSamples().compute(evaluation)
-    assert found.values.keys() == {"classes-kept", "confident-kept"}
-    assert found.values["classes-kept"].value == pytest.approx(
+    measured = ClassSamples().compute(evaluation)
+    assert measured.values.keys() == {"classes-kept", "confident-kept"}
+    assert measured.values["classes-kept"].value == pytest.approx(
         np.exp(entropy(np.bincount(predicted, minlength=3)))
     )
     hits = int((confidence > 0.9).sum())
     assert 0 < hits < 60
-    confident = found.values["confident-kept"]
+    confident = measured.values["confident-kept"]
     assert confident[:3] == pytest.approx(
         (100 * hits / 60, *(100 * end for end in wilson(hits, 60)))
     )
-    assert np.array_equal(found.arrays["predicted"], predicted)
-    assert found.arrays["confidence"] == pytest.approx(confidence, abs=1e-6)
-    assert "labels" not in found.arrays
+    assert np.array_equal(measured.arrays["predicted"], predicted)
+    assert measured.arrays["confidence"] == pytest.approx(confidence, abs=1e-6)
+    assert "labels" not in measured.arrays
 
 
 def test_the_likeliest_samples_are_counted_by_class(fake):
@@ -65,14 +65,14 @@ def test_the_likeliest_samples_are_counted_by_class(fake):
 
     images = fake.images(60, 3)
     evaluation = fake.Evaluation(model=Density(), by_source={KEPT: Samples(images, None, "buffer")})
-    found = ClassSamples(resamples=50).compute(evaluation)
+    measured = ClassSamples(resamples=50).compute(evaluation)
     predicted, _ = by_hand(evaluation)
     first = images.flatten(1)[:, 0].numpy()
     top = np.lexsort((predicted, -first.astype(int)))[:15]
     expected = np.exp(entropy(np.bincount(predicted[top], minlength=3)))
-    value = found.values["classes-densest-kept"]
+    value = measured.values["classes-densest-kept"]
     assert value.value == pytest.approx(expected)
-    assert expected < found.values["classes-kept"].value
+    assert expected < measured.values["classes-kept"].value
 
 
 def test_a_given_sampler_draws_new_chains(fake):
@@ -85,12 +85,14 @@ def test_a_given_sampler_draws_new_chains(fake):
 
 def test_samples_of_chains_on_a_class_are_compared_with_it(evaluation):
     predicted, _ = by_hand(evaluation)
-    found = ClassSamples(source="fresh", steps=5, images=60, conditional=True).compute(evaluation)
-    assert found.values.keys() == {"agreement-fresh"}
+    measured = ClassSamples(source="fresh", steps=5, images=60, conditional=True).compute(
+        evaluation
+    )
+    assert measured.values.keys() == {"agreement-fresh"}
     hits = int((predicted == np.arange(60) % 3).sum())
-    agreement = found.values["agreement-fresh"]
+    agreement = measured.values["agreement-fresh"]
     assert agreement[:3] == pytest.approx(
         (100 * hits / 60, *(100 * end for end in wilson(hits, 60)))
     )
     assert (agreement.n, agreement.unit, agreement.better) == (60, "%", "higher")
-    assert found.arrays["labels"].tolist() == [number % 3 for number in range(60)]
+    assert measured.arrays["labels"].tolist() == [number % 3 for number in range(60)]

@@ -53,8 +53,8 @@ def test_the_network_of_digits_is_shipped_and_was_trained_by_this_recipe(tmp_pat
     dataset = digits()
     network = prepared(dataset, tmp_path)
     images, labels = dataset.split("test")
-    found = network.features(images)
-    accuracy = 100 * (found.logits.argmax(1) == labels).double().mean().item()
+    computed = network.features(images)
+    accuracy = 100 * (computed.logits.argmax(1) == labels).double().mean().item()
     assert accuracy >= 98
     assert network.name == "digits-cnn"
     assert list(tmp_path.iterdir()) == []

@@ -30,22 +30,22 @@ def by_hand(evaluation, scale=4.0):
 
 def test_the_surest_64_are_found_in_their_order(evaluation):
     predicted, confidence = by_hand(evaluation)
-    found = ConfidentSamples().compute(evaluation)
+    measured = ConfidentSamples().compute(evaluation)
     surest = np.argsort(-confidence)[:64]
-    assert np.array_equal(found.arrays["shown"], surest)
-    assert np.array_equal(found.arrays["images"], evaluation.sampled.numpy()[surest])
-    assert found.arrays["confidence"] == pytest.approx(confidence, abs=1e-6)
-    assert found.values["confidence-64"].value == pytest.approx(
+    assert np.array_equal(measured.arrays["shown"], surest)
+    assert np.array_equal(measured.arrays["images"], evaluation.sampled.numpy()[surest])
+    assert measured.arrays["confidence"] == pytest.approx(confidence, abs=1e-6)
+    assert measured.values["confidence-64"].value == pytest.approx(
         100 * confidence[surest].mean(), abs=1e-4
     )
     counts = np.bincount(predicted[surest], minlength=3)
-    assert found.arrays["counts"].tolist() == counts.tolist()
-    assert found.values["classes-64"].value == pytest.approx(np.exp(entropy(counts)))
-    for value in found.values.values():
+    assert measured.arrays["counts"].tolist() == counts.tolist()
+    assert measured.values["classes-64"].value == pytest.approx(np.exp(entropy(counts)))
+    for value in measured.values.values():
         assert value.low <= value.value <= value.high
         assert value.n == 64
-    assert "images=200" in found.protocol
-    assert "shown=64" in found.protocol
+    assert "images=200" in measured.protocol
+    assert "shown=64" in measured.protocol
 
 
 def test_too_few_samples_are_refused(evaluation):

@@ -17,16 +17,18 @@ def evaluation(fake):
 
 @pytest.mark.parametrize("make", FACTORIES)
 def test_distances_in_both_norms_and_never_below_the_exact_ones(evaluation, make):
-    found = make(images=40, queries=300).compute(evaluation)
-    name = found.protocol.partition(":")[0]
-    assert {f"{name}-l2", f"{name}-linf", f"{name}-l2@128/255"} <= found.values.keys()
+    measured = make(images=40, queries=300).compute(evaluation)
+    name = measured.protocol.partition(":")[0]
+    assert {f"{name}-l2", f"{name}-linf", f"{name}-l2@128/255"} <= measured.values.keys()
     chosen = choose(evaluation, 40)
-    arrays = found.arrays
+    arrays = measured.arrays
     right = arrays["distance-l2"] > 0
     for norm in ("l2", "linf"):
         exact = evaluation.model.exact(chosen.images / 255, norm).numpy()
         assert (arrays[f"distance-{norm}"] >= exact * (1 - 1e-5))[right].all()
-    assert found.values[f"{name}-l2"].value == pytest.approx(255 * np.median(arrays["distance-l2"]))
+    assert measured.values[f"{name}-l2"].value == pytest.approx(
+        255 * np.median(arrays["distance-l2"])
+    )
     assert (~right).any()
     assert arrays["started"].all()
 
@@ -35,14 +37,14 @@ def test_distances_in_both_norms_and_never_below_the_exact_ones(evaluation, make
 def test_an_image_without_a_start_counts_with_the_largest_distance(evaluation, make):
     # whatever the model takes for the other class is wrong: an attack cannot start there
     evaluation.labels[:] = 0
-    found = make(images=40, queries=50).compute(evaluation)
-    name = found.protocol.partition(":")[0]
-    without = ~found.arrays["started"]
-    assert without.sum() == (~found.arrays["found"]).sum() > 5
-    assert (found.arrays["distance-l2"][without] == 4).all()  # from black to white
-    assert (found.arrays["distance-linf"][without] == 1).all()
-    assert found.values[f"{name}-l2"].n == 40
-    assert found.values[f"{name}-l2@255/255"].value == pytest.approx(100 * without.mean())
+    measured = make(images=40, queries=50).compute(evaluation)
+    name = measured.protocol.partition(":")[0]
+    without = ~measured.arrays["started"]
+    assert without.sum() == (~measured.arrays["found"]).sum() > 5
+    assert (measured.arrays["distance-l2"][without] == 4).all()  # from black to white
+    assert (measured.arrays["distance-linf"][without] == 1).all()
+    assert measured.values[f"{name}-l2"].n == 40
+    assert measured.values[f"{name}-l2@255/255"].value == pytest.approx(100 * without.mean())
 
 
 def test_shards_do_not_matter_to_the_boundary_attack(evaluation, monkeypatch):

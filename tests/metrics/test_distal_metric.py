@@ -42,8 +42,8 @@ def measured(evaluation, **options):
 
 
 def test_the_share_and_the_steps_are_those_of_the_ascents(evaluation):
-    found = measured(evaluation, steps=14)
-    arrays = found.arrays
+    result = measured(evaluation, steps=14)
+    arrays = result.arrays
     x, y = to_float(torch.from_numpy(arrays["noise"]), (0.0, 1.0)), torch.arange(M) % 3
     ends = ascend(Target(evaluation.model, evaluation.spec), x, y, steps=14, threshold=0.9)
     reached = ends.reached.numpy()
@@ -52,8 +52,8 @@ def test_the_share_and_the_steps_are_those_of_the_ascents(evaluation):
     assert np.array_equal(arrays["target"], y.numpy())
     assert np.array_equal(arrays["images"], (ends.images * 255).round().byte().numpy())
     interval = [100 * end for end in wilson(int(reached.sum()), M)]
-    assert found.values["distal"][:4] == pytest.approx((100 * reached.mean(), *interval, M))
-    steps = found.values["distal-steps"]
+    assert result.values["distal"][:4] == pytest.approx((100 * reached.mean(), *interval, M))
+    steps = result.values["distal-steps"]
     assert steps.value == np.median(ends.steps.numpy()[reached])
     assert steps.n == reached.sum()
     assert steps.low <= steps.value <= steps.high
@@ -69,13 +69,14 @@ def log_px(model, images):
 
 
 def test_log_px_is_the_way_from_noise_to_test_images(evaluation):
-    found = measured(evaluation, steps=14)
-    reached = found.arrays["reached"]
+    result = measured(evaluation, steps=14)
+    reached = result.arrays["reached"]
     ends, noise = (
-        log_px(evaluation.model, found.arrays[name][reached]).mean() for name in ("images", "noise")
+        log_px(evaluation.model, result.arrays[name][reached]).mean()
+        for name in ("images", "noise")
     )
     test = log_px(evaluation.model, evaluation.sets["test"]).mean()
-    way = found.values["distal-log-px"]
+    way = result.values["distal-log-px"]
     assert way.value == pytest.approx(100 * (ends - noise) / (test - noise), rel=1e-5)
     assert 5 < way.value < 95
     assert way.low <= way.value <= way.high
@@ -99,22 +100,22 @@ def test_models_without_an_energy_or_with_likely_noise_have_no_way(evaluation):
             return linear().logits(x)
 
     evaluation.model = Classifier()
-    found = measured(evaluation)
-    assert set(found.values) == {"distal", "distal-steps"}
-    assert "log-px" not in found.arrays
+    result = measured(evaluation)
+    assert set(result.values) == {"distal", "distal-steps"}
+    assert "log-px" not in result.arrays
 
 
 def test_a_model_that_is_never_sure_has_a_share_of_nought_alone(evaluation):
     evaluation.model = linear(scale=1e-3)
-    found = measured(evaluation)
-    assert set(found.values) == {"distal"}
-    assert found.values["distal"].value == 0
+    result = measured(evaluation)
+    assert set(result.values) == {"distal"}
+    assert result.values["distal"].value == 0
 
 
 def test_one_class_can_be_the_target_of_all(evaluation):
-    found = measured(evaluation, target="2")
-    assert (found.arrays["target"] == 2).all()
-    assert "target=2" in found.protocol
+    result = measured(evaluation, target="2")
+    assert (result.arrays["target"] == 2).all()
+    assert "target=2" in result.protocol
     evaluation.spec = DataSpec(
         name="toy", shape=(1, 4, 4), num_classes=3, class_names=("cat", "car", "dog")
     )

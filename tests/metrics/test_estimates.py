@@ -16,18 +16,18 @@ RNG = np.random.default_rng(0)
 
 @given(arrays(np.int64, st.integers(1, 30), elements=st.integers(0, 7)))
 def test_the_effective_number_of_classes_is_exp_of_the_entropy(classes):
-    (found,) = effective_classes(classes, 8).resampling.statistic(np.arange(len(classes))[None])
-    assert found == pytest.approx(np.exp(entropy(np.bincount(classes))), abs=1e-12)
+    (number,) = effective_classes(classes, 8).resampling.statistic(np.arange(len(classes))[None])
+    assert number == pytest.approx(np.exp(entropy(np.bincount(classes))), abs=1e-12)
 
 
 def test_a_share_is_in_percent_with_wilsons_interval():
     flags = np.arange(40) < 30
-    found, (low, high) = share(flags, "higher"), wilson(30, 40)
-    assert value_of(found, RNG, 0) == pytest.approx(
+    estimate, (low, high) = share(flags, "higher"), wilson(30, 40)
+    assert value_of(estimate, RNG, 0) == pytest.approx(
         (75.0, 100 * low, 100 * high, 40, "%", "higher")
     )
     drawn = np.array([np.arange(40), np.zeros(40, int)])
-    assert found.resampling.statistic(drawn).tolist() == [75, 100]
+    assert estimate.resampling.statistic(drawn).tolist() == [75, 100]
 
 
 @given(
@@ -39,17 +39,19 @@ def test_the_highest_of_each_resample(scores, n, seed):
     n = min(n, len(scores))
     order = np.argsort(-scores, kind="stable")
     indices = np.random.default_rng(seed).integers(len(scores), size=(5, len(scores)))
-    found = among_highest(mean(scores), order, n).resampling.statistic(indices)
-    assert found == pytest.approx([np.mean(sorted(scores[row])[-n:]) for row in indices])
+    means = among_highest(mean(scores), order, n).resampling.statistic(indices)
+    assert means == pytest.approx([np.mean(sorted(scores[row])[-n:]) for row in indices])
 
 
 def test_a_bootstrapped_value_is_the_statistic_of_all():
-    found = effective_classes(np.repeat([0, 1, 2], [50, 30, 20]), 4)._replace(unit="classes", n=7)
-    value = value_of(found, np.random.default_rng(0), 500)
+    estimate = effective_classes(np.repeat([0, 1, 2], [50, 30, 20]), 4)._replace(
+        unit="classes", n=7
+    )
+    value = value_of(estimate, np.random.default_rng(0), 500)
     assert value.value == pytest.approx(np.exp(entropy([5, 3, 2])))
     assert 1 < value.low < value.value < value.high < 4
     assert (value.n, value.unit) == (7, "classes")
-    assert value_of(found._replace(n=None), RNG, 0)[1:4] == (None, None, 100)
+    assert value_of(estimate._replace(n=None), RNG, 0)[1:4] == (None, None, 100)
 
 
 @pytest.mark.parametrize("observations", [[2.0, 2.0, 2.0], [2.0]])

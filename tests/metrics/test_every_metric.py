@@ -71,14 +71,14 @@ OTHERS = [
 
 @pytest.fixture
 def evaluation(monkeypatch, tmp_path):
-    found = stage.trained()
+    evaluation = stage.trained()
     monkeypatch.setitem(features.RECIPE, "iterations", 2)
     few = property(lambda _: 5, lambda *_: None)
     monkeypatch.setattr("pyautoattack.autopgd_base.APGDAttack.n_iter", few, raising=False)
     with fake_gpu():
-        found.model.to(GPU)
-        bank = FeatureBank(found.dataset, Store(tmp_path), GPU)
-        yield dataclasses.replace(found, limit=100, device=GPU, bank=bank).evaluation()
+        evaluation.model.to(GPU)
+        bank = FeatureBank(evaluation.dataset, Store(tmp_path), GPU)
+        yield dataclasses.replace(evaluation, limit=100, device=GPU, bank=bank).evaluation()
 
 
 @pytest.mark.parametrize("spec", [*ATTACKS, *OTHERS])
@@ -122,27 +122,31 @@ def test_every_metric_is_there():
         "jembench-robustness",
     )
     assert here == {
-        one.name for one in discovery.components("metrics") if one.distribution in shipped
+        component.name
+        for component in discovery.components("metrics")
+        if component.distribution in shipped
     }
 
 
 @pytest.fixture(scope="module")
 def diverged(tmp_path_factory):
-    found = stage.trained()
+    evaluation = stage.trained()
     with torch.no_grad():
-        for weights in found.model.parameters():
+        for weights in evaluation.model.parameters():
             weights.fill_(torch.nan)
-    state = found.sampler.state_dict()
+    state = evaluation.sampler.state_dict()
     wild = {
         key: torch.full_like(kept, torch.nan)
         for key, kept in state.items()
         if kept.is_floating_point()
     }
-    found.sampler.load_state_dict(state | wild)
+    evaluation.sampler.load_state_dict(state | wild)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(features.RECIPE, "iterations", 2)
-        bank = FeatureBank(found.dataset, Store(tmp_path_factory.mktemp("features")), found.device)
-        yield dataclasses.replace(found, limit=100, bank=bank).evaluation()
+        bank = FeatureBank(
+            evaluation.dataset, Store(tmp_path_factory.mktemp("features")), evaluation.device
+        )
+        yield dataclasses.replace(evaluation, limit=100, bank=bank).evaluation()
 
 
 # it reads times alone

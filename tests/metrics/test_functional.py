@@ -15,9 +15,9 @@ LABELS = torch.arange(60) % 4
 
 
 def test_the_examples():
-    found = doctest.testmod(functional, extraglobs={"torch": torch})
-    assert found.attempted >= len(metrics.__all__)
-    assert found.failed == 0
+    tested = doctest.testmod(functional, extraglobs={"torch": torch})
+    assert tested.attempted >= len(metrics.__all__)
+    assert tested.failed == 0
 
 
 def test_every_public_function_has_an_example():
@@ -67,14 +67,14 @@ def test_probabilities_that_are_taken_for_logits_are_noticed(name, recwarn):
     ):
         measure(logits, LABELS % logits.shape[1])
     assert not recwarn.list
-    for given in (
+    for array in (
         probabilities,
         probabilities.half(),
         probabilities.bfloat16(),
         torch.eye(4)[LABELS],
     ):
         with pytest.warns(Remark, match="Leave out the softmax"):
-            measure(given, LABELS)
+            measure(array, LABELS)
     assert metrics.accuracy(probabilities, LABELS) == metrics.accuracy(LOGITS, LABELS)
 
 

@@ -84,9 +84,9 @@ def test_the_second_implementation_takes_the_images_in_the_order_of_the_buffer(f
 
     def score(implementation, order):
         evaluation = fake.Evaluation(sampled=images[order])
-        found = IS(splits=3, implementation=implementation, resamples=20).compute(evaluation)
-        assert f"implementation={implementation}" in found.protocol
-        (value,) = found.values.values()
+        measured = IS(splits=3, implementation=implementation, resamples=20).compute(evaluation)
+        assert f"implementation={implementation}" in measured.protocol
+        (value,) = measured.values.values()
         return value.value
 
     ordered, shuffled = (

@@ -60,8 +60,8 @@ def test_only_a_network_other_than_inception_is_standardised(generation, fake):
 
     class Scaled(fake.Features):
         def features(self, images):
-            found = super().features(images)
-            return found._replace(pool=16 * found.pool)
+            features = super().features(images)
+            return features._replace(pool=16 * features.pool)
 
     metric = KID(subsets=3, subset_size=40, resamples=0)
 

@@ -85,7 +85,7 @@ def test_samples_have_their_predicted_classes_in_place_of_labels(fake, source):
 
     images = fake.images(N, 2)
     drawn = {Source(chains=source): Samples(images, torch.zeros(N, dtype=torch.int64), "buffer")}
-    found = LogDensity(source=source).compute(
+    measured = LogDensity(source=source).compute(
         fake.Evaluation(
             model=Model(), by_source=drawn, labels=torch.zeros(5), sets={"test": fake.images(5, 1)}
         )
@@ -97,14 +97,14 @@ def test_samples_have_their_predicted_classes_in_place_of_labels(fake, source):
         "log-px-spread": np.std(log_px),
         "classes-top": np.exp(entropy(np.bincount(classes[top], minlength=3))),
     }
-    values = {label: value.value for label, value in found.values.items()}
+    values = {label: value.value for label, value in measured.values.items()}
     assert values == pytest.approx(
         {f"{label}-{source}": value for label, value in expected.items()}, rel=1e-5
     )
-    assert np.array_equal(shown(found.arrays, "top"), top)
-    assert set(classes[shown(found.arrays, found.arrays["lowest"][1])]) == {1}
-    assert f"images={N}" in found.protocol
-    assert "source=buffer" in found.protocol
+    assert np.array_equal(shown(measured.arrays, "top"), top)
+    assert set(classes[shown(measured.arrays, measured.arrays["lowest"][1])]) == {1}
+    assert f"images={N}" in measured.protocol
+    assert "source=buffer" in measured.protocol
     assert LogDensity().requires == {"energy"}
     assert LogDensity(source=source).requires == {"energy", "samples"}
 
@@ -146,34 +146,35 @@ def test_an_end_is_100_images_and_never_more_than_a_quarter(n, expected):
 def test_without_labels_only_the_spread_and_the_ends_are_left(evaluation):
     evaluation.labels, evaluation.spec = None, DataSpec(name="bare", shape=(1, 4, 4), num_classes=0)
     evaluation.model = None
-    found = LogDensity().compute(evaluation)
-    assert found.values.keys() == {"log-px-spread"}
-    assert found.arrays.keys() == {"log-px", "images", "shown", "top", "bottom"}
+    measured = LogDensity().compute(evaluation)
+    assert measured.values.keys() == {"log-px-spread"}
+    assert measured.arrays.keys() == {"log-px", "images", "shown", "top", "bottom"}
 
 
 def test_a_density_that_does_not_classify_has_ends_by_label(evaluation):
     evaluation.model = None
-    found = LogDensity().compute(evaluation)
-    assert found.values.keys() == {"log-px-spread", "classes-top"}
-    assert not {"predicted", "confidence", "log-odds", "top-confidence"} & found.arrays.keys()
-    assert {"labels", "highest", "random", "lowest"} <= found.arrays.keys()
+    measured = LogDensity().compute(evaluation)
+    assert measured.values.keys() == {"log-px-spread", "classes-top"}
+    assert not {"predicted", "confidence", "log-odds", "top-confidence"} & measured.arrays.keys()
+    assert {"labels", "highest", "random", "lowest"} <= measured.arrays.keys()
 
 
 @pytest.mark.parametrize("wrong", [False, True])
 def test_where_all_are_right_or_none_is_nothing_is_to_be_detected(evaluation, wrong):
     predicted = evaluation.test_logits.argmax(1)
     evaluation.labels = (predicted + 1) % 3 if wrong else predicted
-    found = LogDensity().compute(evaluation)
-    assert "auroc-correct" not in found.values
+    measured = LogDensity().compute(evaluation)
+    assert "auroc-correct" not in measured.values
     assert (
-        "images are classified correctly, or none is" in found.details["undefined"]["auroc-correct"]
+        "images are classified correctly, or none is"
+        in measured.details["undefined"]["auroc-correct"]
     )
-    assert found.values["accuracy-top"].value == (0 if wrong else 100)
+    assert measured.values["accuracy-top"].value == (0 if wrong else 100)
 
 
 def test_one_image_classified_wrongly_gives_a_value_without_an_interval(evaluation):
     evaluation.labels = evaluation.test_logits.argmax(1)
     worst = int(evaluation.test_energies.argmax())
     evaluation.labels[worst] = (evaluation.labels[worst] + 1) % 3
-    found = LogDensity().compute(evaluation).values["auroc-correct"]
-    assert found[:4] == (1.0, None, None, 1)
+    value = LogDensity().compute(evaluation).values["auroc-correct"]
+    assert value[:4] == (1.0, None, None, 1)

@@ -7,7 +7,11 @@ from jembench.catalog import discovery
 
 
 def test_the_classes_of_metrics_import_neither_torch_nor_numpy():
-    names = [one.name for one in discovery.components("metrics") if one.distribution == "jembench"]
+    names = [
+        component.name
+        for component in discovery.components("metrics")
+        if component.distribution == "jembench"
+    ]
     modules = {discovery.find("metrics", name).module for name in names}
     modules |= {"jembench.metrics.ood_scores", "jembench.metrics.features"}
     heavy = {"torch", "numpy", "scipy", "torch_fidelity"}

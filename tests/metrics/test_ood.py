@@ -12,9 +12,9 @@ from jembench.stats.intervals import wilson
 
 SHAPE = (1, 4, 4)
 SCORES = [
-    one.name
-    for one in discovery.components("scores")
-    if one.module == "jembench.metrics.ood_scores"
+    component.name
+    for component in discovery.components("scores")
+    if component.module == "jembench.metrics.ood_scores"
 ]
 
 
@@ -79,21 +79,21 @@ def test_the_values_are_scikit_learns(evaluation, score):
     inside, outside = (by_hand(evaluation, score, name) for name in ("test", "inverted"))
     truth, scores = np.r_[np.ones(40), np.zeros(30)], np.r_[inside, outside]
     false, true, _ = roc_curve(truth, scores, drop_intermediate=False)
-    found = OutOfDistribution(set="inverted", score=score).compute(evaluation)
-    assert found.values["auroc"].value == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
-    assert found.values["aupr-in"].value == pytest.approx(
+    measured = OutOfDistribution(set="inverted", score=score).compute(evaluation)
+    assert measured.values["auroc"].value == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
+    assert measured.values["aupr-in"].value == pytest.approx(
         average_precision_score(truth, scores), abs=1e-12
     )
-    assert found.values["aupr-out"].value == pytest.approx(
+    assert measured.values["aupr-out"].value == pytest.approx(
         average_precision_score(1 - truth, -scores), abs=1e-12
     )
-    assert found.values["fpr95-in"].value == pytest.approx(false[true >= 0.95].min(), abs=1e-12)
-    assert found.values["fpr95-out"].value == pytest.approx(
+    assert measured.values["fpr95-in"].value == pytest.approx(false[true >= 0.95].min(), abs=1e-12)
+    assert measured.values["fpr95-out"].value == pytest.approx(
         fpr95_of_openood(scores, truth), abs=1e-12
     )
-    assert np.allclose(found.arrays["inside"], inside, atol=1e-12)
-    assert np.allclose(found.arrays["outside"], outside, atol=1e-12)
-    for value in found.values.values():
+    assert np.allclose(measured.arrays["inside"], inside, atol=1e-12)
+    assert np.allclose(measured.arrays["outside"], outside, atol=1e-12)
+    for value in measured.values.values():
         assert 0 <= value.low <= value.value <= value.high <= 1
 
 
@@ -131,11 +131,13 @@ def test_the_protocol_says_which_images_they_were(evaluation):
 
 def test_a_score_may_be_of_a_user_with_options_of_its_own(evaluation):
     path = "outlier_metrics:shifted_energy"
-    found = OutOfDistribution(set="inverted", score=f"{path}:by=2.0").compute(evaluation)
+    measured = OutOfDistribution(set="inverted", score=f"{path}:by=2.0").compute(evaluation)
     assert np.allclose(
-        found.arrays["inside"], 2 - evaluation.readings["energy", "test"].double().numpy()
+        measured.arrays["inside"], 2 - evaluation.readings["energy", "test"].double().numpy()
     )
-    assert f'score="{path}:by=2.0"' in found.protocol or f"score={path}:by=2.0" in found.protocol
+    assert (
+        f'score="{path}:by=2.0"' in measured.protocol or f"score={path}:by=2.0" in measured.protocol
+    )
     metric = OutOfDistribution(set="inverted", score="refinement:steps=3")
     assert metric.protocol_options == {"score": "refinement:steps=3"}
     assert metric.scorer.steps == 3

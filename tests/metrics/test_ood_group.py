@@ -39,19 +39,21 @@ def by_openood(inside, outside):
 
 
 def test_the_values_are_the_means_of_openood_over_the_sets(evaluation):
-    found = OutOfDistributionGroup(group="near").compute(evaluation)
+    measured = OutOfDistributionGroup(group="near").compute(evaluation)
     scores = {
         name: -evaluation.readings["energy", name].double().numpy() for name in ("test", *SETS)
     }
-    each = [by_openood(scores["test"], scores[name]) for name in SETS]
-    for label in each[0]:
-        value = found.values[label]
-        assert value.value == pytest.approx(np.mean([one[label] for one in each]), abs=1e-12), label
+    of_sets = [by_openood(scores["test"], scores[name]) for name in SETS]
+    for label in of_sets[0]:
+        value = measured.values[label]
+        assert value.value == pytest.approx(
+            np.mean([of_set[label] for of_set in of_sets]), abs=1e-12
+        ), label
         assert value.low < value.value < value.high
         assert (value.better, value.n) == ("lower" if label.startswith("fpr95") else "higher", 20)
-    assert found.values["aupr-in"] != found.values["aupr-in-trapezoid"]
-    assert "group=near" in found.protocol
-    assert "outliers=30+50+20" in found.protocol
+    assert measured.values["aupr-in"] != measured.values["aupr-in-trapezoid"]
+    assert "group=near" in measured.protocol
+    assert "outliers=30+50+20" in measured.protocol
 
 
 def test_a_resample_of_the_test_images_is_the_same_for_all_sets(evaluation):

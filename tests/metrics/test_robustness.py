@@ -15,8 +15,8 @@ from jembench.stats.intervals import wilson
 def test_a_change_by_whole_levels_is_of_that_size():
     """Between 8-bit images of the pointwise attack, float32 adds 6e-8 to k/255."""
     levels = torch.arange(240, dtype=torch.uint8)[:, None, None, None]
-    image, other = (to_float(images, (0.0, 1.0)) for images in (levels, levels + 16))
-    far = distance(image, other, "linf").numpy()
+    image, moved = (to_float(images, (0.0, 1.0)) for images in (levels, levels + 16))
+    far = distance(image, moved, "linf").numpy()
     arrays = {"image": levels.numpy(), "found": np.ones(240, dtype=bool), "distance-linf": far}
     assert 0 < (far > 16 / 255).sum() < 240
     assert not is_robust(arrays, "linf", 16 / 255).any()
@@ -32,16 +32,16 @@ def evaluation(fake):
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_median_and_curve_are_those_of_the_exact_distances(evaluation, norm):
-    found = PGD(norm=norm, images=120, restarts=2).compute(evaluation)
+    measured = PGD(norm=norm, images=120, restarts=2).compute(evaluation)
     chosen = choose(evaluation, 120)
     right = evaluation.model.classes(chosen.images) == chosen.labels
     distances = np.where(right, evaluation.model.exact(chosen.images / 255, norm), 0.0)
-    median = found.values[f"pgd-{norm}"]
+    median = measured.values[f"pgd-{norm}"]
     assert median.value == pytest.approx(255 * np.median(distances), rel=0.011)
     assert (median.unit, median.n, median.better) == ("1/255", 120, "higher")
     assert median.low < median.value < median.high
     for eps in CURVE[norm]:
-        at = found.values[f"pgd-{norm}@{eps}"]
+        at = measured.values[f"pgd-{norm}@{eps}"]
         level = float(eps.partition("/")[0]) / 255
         assert at.value * 120 / 100 == pytest.approx((distances > level).sum())
         low, high = wilson(round(at.value * 1.2), 120)
@@ -50,8 +50,8 @@ def test_median_and_curve_are_those_of_the_exact_distances(evaluation, norm):
 
 def test_the_arrays_say_it_again(evaluation):
     metric = PGD(images=60, restarts=1)
-    found = metric.compute(evaluation)
-    arrays = found.arrays
+    measured = metric.compute(evaluation)
+    arrays = measured.arrays
     original = arrays["image"].astype(np.float64) / 255
     change = np.abs(arrays["adversarial"] - original).reshape(60, -1)
     np.testing.assert_allclose(arrays["distance-linf"], change.max(axis=1), atol=1e-6)
@@ -67,21 +67,21 @@ def test_the_arrays_say_it_again(evaluation):
 def test_of_random_answers_the_expected_accuracy_stands_beside_that_by_the_rule(evaluation):
     """One noisy copy of a linear classifier is right with the probability Phi(distance / sigma)."""
     metric = PGD(norm="l2", images=40, restarts=2, steps=8, smooth=0.2, eot=1, eps="16/255")
-    found = metric.compute(evaluation)
-    arrays = found.arrays
-    assert "eot=1" in found.protocol
-    assert "smooth=0.2" in found.protocol
-    assert "sure=5/5" in found.protocol
-    assert "verified=6/10" in found.protocol
+    measured = metric.compute(evaluation)
+    arrays = measured.arrays
+    assert "eot=1" in measured.protocol
+    assert "smooth=0.2" in measured.protocol
+    assert "sure=5/5" in measured.protocol
+    assert "verified=6/10" in measured.protocol
     x = torch.from_numpy(arrays["adversarial"])
     side = np.where(
         evaluation.model.logits(2 * x - 1).argmax(dim=1).numpy() == arrays["label"], 1, -1
     )
     right = normal.cdf(side * evaluation.model.exact(x, "l2").numpy() / 0.2)
-    one = found.values["pgd-l2@16/255-expected"]
-    assert one.value == pytest.approx(100 * (1 - arrays["wrong"]).mean())
-    assert one.value == pytest.approx(100 * right.mean(), abs=100 * 4 * 0.5 / np.sqrt(400))
-    assert found.values["pgd-l2@16/255"].value > one.value + 5  # the rule favours the defender
+    value = measured.values["pgd-l2@16/255-expected"]
+    assert value.value == pytest.approx(100 * (1 - arrays["wrong"]).mean())
+    assert value.value == pytest.approx(100 * right.mean(), abs=100 * 4 * 0.5 / np.sqrt(400))
+    assert measured.values["pgd-l2@16/255"].value > value.value + 5  # the rule favours the defender
     standing = ~arrays["found"] & ~arrays["unverified"]
     near = np.linalg.norm((arrays["adversarial"] - arrays["image"] / 255).reshape(40, -1), axis=1)
     assert near[standing] == pytest.approx(
@@ -90,36 +90,40 @@ def test_of_random_answers_the_expected_accuracy_stands_beside_that_by_the_rule(
 
 
 def test_of_a_search_the_expected_accuracy_is_of_the_nearest_images(evaluation):
-    found = PGD(norm="l2", images=20, restarts=1, steps=5, smooth=0.05, eot=2).compute(evaluation)
-    arrays = found.arrays
+    measured = PGD(norm="l2", images=20, restarts=1, steps=5, smooth=0.05, eot=2).compute(
+        evaluation
+    )
+    arrays = measured.arrays
     within = arrays["found"] & (arrays["distance-l2"] <= 64 / 255)
     often = np.where(within, arrays["wrong"], arrays["wrong-as-it-is"])
-    assert found.values["pgd-l2@64/255-expected"].value == pytest.approx(100 * (1 - often).mean())
+    assert measured.values["pgd-l2@64/255-expected"].value == pytest.approx(
+        100 * (1 - often).mean()
+    )
     assert not any("expected" in label for label in PGD(images=5).compute(evaluation).values)
 
 
 def test_an_eps_of_its_own(evaluation):
-    found = PGD(images=130, restarts=2, eps="8/255").compute(evaluation)
+    measured = PGD(images=130, restarts=2, eps="8/255").compute(evaluation)
     chosen = choose(evaluation, 130)
     right = evaluation.model.classes(chosen.images) == chosen.labels
     standing = float(
         (right & (evaluation.model.exact(chosen.images / 255, "linf") > 8 / 255)).double().mean()
     )
-    assert set(found.values) == {"pgd-linf@8/255"}
-    assert found.values["pgd-linf@8/255"].value == pytest.approx(100 * standing)
+    assert set(measured.values) == {"pgd-linf@8/255"}
+    assert measured.values["pgd-linf@8/255"].value == pytest.approx(100 * standing)
     assert 0 < standing < 0.9
-    assert "eps=8/255" in found.protocol
+    assert "eps=8/255" in measured.protocol
 
 
 def test_fewer_images_are_the_first_of_more_and_the_same_for_every_model(evaluation, fake):
-    some, more = choose(evaluation, 20), choose(evaluation, 50)
-    assert torch.equal(some.index, more.index[:20])
+    few, more = choose(evaluation, 20), choose(evaluation, 50)
+    assert torch.equal(few.index, more.index[:20])
     assert len(set(more.index.tolist())) == 50
     assert len(choose(evaluation, 1000).images) == 130
-    other = fake.Evaluation(
+    without_model = fake.Evaluation(
         sets=evaluation.sets, labels=evaluation.labels, model=None, spec=DATA, seed=7
     )
-    assert torch.equal(choose(other, 50).index, more.index)
+    assert torch.equal(choose(without_model, 50).index, more.index)
 
 
 def test_the_size_of_a_shard_changes_nothing(evaluation, monkeypatch):
@@ -149,16 +153,18 @@ def test_shards_are_remembered_and_told(evaluation):
 def test_when_the_time_is_up_there_is_a_number_of_what_is_done(evaluation):
     metric = PGD(images=120, restarts=1, steps=3)
     evaluation.shards_left = 2
-    some = metric.compute(evaluation)
-    assert some.details["partial"] == "100 of 120 images"
-    assert some.values["pgd-linf"].n == 100
-    assert "images=100" in some.protocol
+    partial = metric.compute(evaluation)
+    assert partial.details["partial"] == "100 of 120 images"
+    assert partial.values["pgd-linf"].n == 100
+    assert "images=100" in partial.protocol
     evaluation.shards_left = None
     seen = evaluation.model.seen
     whole = metric.compute(evaluation)
     assert "partial" not in whole.details
     assert evaluation.model.seen - seen < 20 * 1000  # of the third shard alone
-    np.testing.assert_array_equal(whole.arrays["distance-linf"][:100], some.arrays["distance-linf"])
+    np.testing.assert_array_equal(
+        whole.arrays["distance-linf"][:100], partial.arrays["distance-linf"]
+    )
 
 
 def test_a_refined_model_needs_chains():

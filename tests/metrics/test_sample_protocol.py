@@ -140,12 +140,15 @@ def test_a_sample_costs_the_steps_of_its_chain_and_of_those_that_were_left_out_f
 ):
     images = fake.images(60, 0)
     kept = Samples(images, None, "buffer", torch.arange(60) % 3)
-    found = [
+    sources = [
         kept,
         kept._replace(ages=None),
         *(Samples(images, None, kind) for kind in ("direct", "sgld:steps=7")),
     ]
-    assert list(map(passes, found)) == [1.0, None, 1.0, 7.0]
+    assert list(map(passes, sources)) == [1.0, None, 1.0, 7.0]
     asked = SampleProtocol(source="fresh", steps=7, selection="features", top=0.5)
-    generation.network, generation.by_source[asked.wanted] = fake.Features(dimensions=13), found[3]
+    generation.network, generation.by_source[asked.wanted] = (
+        fake.Features(dimensions=13),
+        sources[3],
+    )
     assert generated(generation, "auto", asked).passes == 14.0

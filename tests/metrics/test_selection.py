@@ -45,13 +45,14 @@ def test_the_most_confident_are_kept_in_their_order(top, seed):
 def test_of_each_class_its_most_confident_are_kept(top, seed):
     logits = random_logits(seed=seed)
     asked = SampleProtocol(selection="model", top=top, per_class=True)
-    each, classes, confidence = (
+    of_class, classes, confidence = (
         asked.count(200) // 5,
         logits.argmax(1).numpy(),
         confidence_in_numpy(logits),
     )
     expected = [
-        np.flatnonzero(classes == k)[np.argsort(-confidence[classes == k])[:each]] for k in range(5)
+        np.flatnonzero(classes == k)[np.argsort(-confidence[classes == k])[:of_class]]
+        for k in range(5)
     ]
     assert selected(asked, logits).tolist() == sorted(np.concatenate(expected).tolist())
 

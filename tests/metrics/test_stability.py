@@ -12,18 +12,21 @@ def measured(fake, *stability):
 
 
 def test_a_training_that_never_diverged_was_stable_for_all_its_iterations(fake):
-    found = measured(fake, 1462, None, "", (), "")
-    assert {name: value[:3] for name, value in found.values.items()} == {
+    measurement = measured(fake, 1462, None, "", (), "")
+    assert {name: value[:3] for name, value in measurement.values.items()} == {
         "stable-iterations": (1462, None, None),
         "interventions": (0, None, None),
     }
 
 
 def test_the_first_divergence_and_all_remedies_are_counted(fake):
-    found = measured(
+    measurement = measured(
         fake, 500, 320, "loss was nan", ("seed", "steps", "rate", "rate"), "20 sampling steps"
     )
-    assert (found.values["stable-iterations"].value, found.values["interventions"].value) == (
+    assert (
+        measurement.values["stable-iterations"].value,
+        measurement.values["interventions"].value,
+    ) == (
         320,
         4,
     )

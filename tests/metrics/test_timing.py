@@ -9,9 +9,9 @@ from jembench.running.fits import _seconds_of_last_attempt
 
 def test_the_median_is_not_moved_by_a_window_in_which_the_machine_was_busy(fake):
     evaluation = fake.Evaluation(iteration_seconds=(0.11, 0.10, 9.0, 0.12, 0.10, 0.11, 0.12))
-    found = IterationTime().compute(evaluation).values["iteration-time"]
-    assert (found.value, found.n, found.unit, found.better) == (0.11, 7, "s", "lower")
-    assert 0.09 < found.low <= 0.11 <= found.high < 9.0
+    value = IterationTime().compute(evaluation).values["iteration-time"]
+    assert (value.value, value.n, value.unit, value.better) == (0.11, 7, "s", "lower")
+    assert 0.09 < value.low <= 0.11 <= value.high < 9.0
 
 
 def test_a_time_that_was_measured_under_load_is_marked(fake):
@@ -35,11 +35,11 @@ def test_parameters_are_counted_once_and_buffers_are_none(fake):
 def test_hours_are_known_of_a_model_that_was_fitted_at_once_and_name_the_hardware(
     fake, seconds, labels
 ):
-    found = IterationTime().compute(fake.Evaluation(iteration_seconds=seconds, hours=1.5))
-    assert list(found.values) == [*labels, "training-hours"]
-    assert found.values["training-hours"][:3] == (1.5, None, None)
-    assert list(found.details["undefined"]) == ([] if seconds else ["iteration-time"])
-    assert "hardware=" in found.protocol
+    measured = IterationTime().compute(fake.Evaluation(iteration_seconds=seconds, hours=1.5))
+    assert list(measured.values) == [*labels, "training-hours"]
+    assert measured.values["training-hours"][:3] == (1.5, None, None)
+    assert list(measured.details["undefined"]) == ([] if seconds else ["iteration-time"])
+    assert "hardware=" in measured.protocol
 
 
 def test_the_time_of_a_repaired_training_is_that_of_its_last_attempt():

@@ -156,11 +156,11 @@ def test_a_resample_counts_the_images_that_are_shown_alone(evaluation):
     evaluation.sampler.by = towards(evaluation, 0.02)
     metric = Transfer(refine=1, **BUDGET)
     measured = metric.compute(evaluation)
-    shown, found = measured.arrays["found-source"].copy(), measured.arrays["found"]
+    shown, deceives = measured.arrays["found-source"].copy(), measured.arrays["found"]
     shown[::2] = False
     half = metric.resamplings({**measured.arrays, "found-source": shown})["transfer-linf"].statistic
     drawn = np.array([np.arange(N), np.arange(N) // 2 * 2])
-    assert half(drawn) == pytest.approx([100 * found[1::2].mean(), 0])
+    assert half(drawn) == pytest.approx([100 * deceives[1::2].mean(), 0])
 
 
 def test_a_model_without_chains_has_nothing_to_transfer_to(evaluation):

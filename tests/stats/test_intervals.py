@@ -107,13 +107,13 @@ def test_the_interval_contains_an_estimate_that_every_resample_misses():
 def test_the_interval_of_a_median_always_contains_it(values, seed):
     sample = np.array(values)
     median = float(np.median(sample))
-    found = bootstrap_interval(
+    bounds = bootstrap_interval(
         median,
         Resampling(lambda i: np.median(sample[i], axis=1), (len(sample),)),
         rng=rng(seed),
         resamples=50,
     )
-    assert found is None or found.low <= median <= found.high
+    assert bounds is None or bounds.low <= median <= bounds.high
 
 
 def test_the_interval_is_clipped_to_the_range():
@@ -133,9 +133,9 @@ def test_the_same_generator_gives_the_same_interval_however_the_resamples_are_cu
             resamples=101,
         )
 
-    whole, other = interval(5), interval(6)
+    whole, shifted = interval(5), interval(6)
     monkeypatch.setattr(intervals, "_CHUNK_ELEMENTS", 7 * (31 + 17) + 1)
-    assert interval(5) == whole != other
+    assert interval(5) == whole != shifted
 
 
 def test_clipping_never_puts_the_estimate_outside():
@@ -157,8 +157,8 @@ def test_with_the_binomial_deviation_the_score_interval_is_wilson_s(case):
     successes, n = case
     share = successes / n
     expected = scipy.stats.binomtest(successes, n).proportion_ci(method="wilson")
-    found = score_interval(share, (share * (1 - share) / n) ** 0.5, n)
-    assert found == pytest.approx((expected.low, expected.high), abs=1e-12)
+    bounds = score_interval(share, (share * (1 - share) / n) ** 0.5, n)
+    assert bounds == pytest.approx((expected.low, expected.high), abs=1e-12)
     in_percent = score_interval(
         100 * share, 100 * (share * (1 - share) / n) ** 0.5, n, within=(0.0, 100.0)
     )

@@ -32,11 +32,11 @@ def mean_of(values):
 def test_mcnemar_counts_the_divisions_that_are_as_uneven(only_a, only_b, both, neither):
     a = np.array([True] * (only_a + both) + [False] * (only_b + neither), dtype=bool)
     b = np.array([False] * only_a + [True] * both + [True] * only_b + [False] * neither, dtype=bool)
-    found = mcnemar(a, b)
+    p = mcnemar(a, b)
     n, fewer = only_a + only_b, min(only_a, only_b)
     tail = sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n
-    assert found == pytest.approx(min(1.0, 2 * tail))
-    assert mcnemar(b, a) == pytest.approx(found)
+    assert p == pytest.approx(min(1.0, 2 * tail))
+    assert mcnemar(b, a) == pytest.approx(p)
 
 
 def test_numbers_0_and_1_are_right_and_wrong_too():
@@ -69,10 +69,10 @@ def compare(a, b, paired=True, resamples=2000, seed=0):
 def test_what_all_images_share_is_no_noise_where_they_are_paired():
     rng = np.random.default_rng(1)
     a = rng.normal(0, 10, 200)
-    found = compare(a + rng.normal(0.5, 0.01, 200), a)
-    assert found.value == pytest.approx(0.5, abs=0.01)
-    assert found.high - found.low < 0.01
-    assert found.p == pytest.approx(1 / 2001)
+    difference = compare(a + rng.normal(0.5, 0.01, 200), a)
+    assert difference.value == pytest.approx(0.5, abs=0.01)
+    assert difference.high - difference.low < 0.01
+    assert difference.p == pytest.approx(1 / 2001)
     apart = compare(a + 0.5, a, paired=False)
     assert apart.low < 0 < apart.high
     assert apart.p > 0.3
@@ -97,23 +97,32 @@ def number(value, beside):
 
 @pytest.mark.parametrize("right", [397, 396, 200, 0])
 def test_a_share_beside_a_number_has_wilson_s_interval_in_claims_too(right):
-    one = share(np.arange(397) < right)
-    found = bootstrap_difference(
-        one, number(0.5, one), right / 397 - 0.5, paired=True, seed=0, resamples=4000
+    right_share = share(np.arange(397) < right)
+    difference = bootstrap_difference(
+        right_share,
+        number(0.5, right_share),
+        right / 397 - 0.5,
+        paired=True,
+        seed=0,
+        resamples=4000,
     )
     low, high = wilson(right, 397)
-    assert found.low <= low - 0.5 + 1e-3
-    assert found.high >= high - 0.5 - 1e-3
-    assert (found.low, found.high) == pytest.approx((low - 0.5, high - 0.5), abs=0.005)
+    assert difference.low <= low - 0.5 + 1e-3
+    assert difference.high >= high - 0.5 - 1e-3
+    assert (difference.low, difference.high) == pytest.approx((low - 0.5, high - 0.5), abs=0.005)
 
 
 def test_models_that_are_always_right_may_differ_on_other_images():
     """If .01 of all images are wrong, 397 without a wrong one are as rare as .02."""
-    one = share(np.ones(397, bool))
-    found = bootstrap_difference(one, one, 0.0, paired=True, seed=0, resamples=100, null=-0.01)
-    assert (found.low, found.high) == pytest.approx((-0.0096, 0.0096), abs=1e-4)
-    assert 0.01 < found.p < 0.05
-    nearer = bootstrap_difference(one, one, 0.0, paired=True, seed=0, resamples=100, null=-0.005)
+    all_right = share(np.ones(397, bool))
+    difference = bootstrap_difference(
+        all_right, all_right, 0.0, paired=True, seed=0, resamples=100, null=-0.01
+    )
+    assert (difference.low, difference.high) == pytest.approx((-0.0096, 0.0096), abs=1e-4)
+    assert 0.01 < difference.p < 0.05
+    nearer = bootstrap_difference(
+        all_right, all_right, 0.0, paired=True, seed=0, resamples=100, null=-0.005
+    )
     assert nearer.p > 0.1
 
 
@@ -124,20 +133,20 @@ def test_p_is_below_05_where_the_interval_leaves_the_null_out(only_a, only_b, bo
     right_b = np.array([0] * only_a + [1] * only_b + [0] * both_wrong + [1] * 100)
     a, b = share(right_a), share(right_b)
     value = right_a.mean() - right_b.mean()
-    found = bootstrap_difference(a, b, value, paired=True, seed=0, resamples=1000)
-    if found.p < 0.03:
-        assert not found.low <= 0 <= found.high
-    if not found.low <= 0 <= found.high:
-        assert found.p < 0.07
+    difference = bootstrap_difference(a, b, value, paired=True, seed=0, resamples=1000)
+    if difference.p < 0.03:
+        assert not difference.low <= 0 <= difference.high
+    if not difference.low <= 0 <= difference.high:
+        assert difference.p < 0.07
 
 
 def test_two_intervals_add_in_quadrature():
-    found = from_intervals((5.0, 2.0, 6.0), (1.0, 0.0, 5.0))
-    assert found[:3] == (4.0, 4 - 5.0, 4 + 2**0.5)
-    assert found.p == pytest.approx(2 * scipy_stats.norm.sf(1.959964 * 4 / 5))
+    difference = from_intervals((5.0, 2.0, 6.0), (1.0, 0.0, 5.0))
+    assert difference[:3] == (4.0, 4 - 5.0, 4 + 2**0.5)
+    assert difference.p == pytest.approx(2 * scipy_stats.norm.sf(1.959964 * 4 / 5))
     back = from_intervals((1.0, 0.0, 5.0), (5.0, 2.0, 6.0))
     assert back[:3] == (-4.0, -4 - 2**0.5, 1.0)
-    assert back.p == pytest.approx(found.p)
+    assert back.p == pytest.approx(difference.p)
     assert from_intervals((5.0, 2.0, 6.0), (1.0, 0.0, 5.0), null=4.0).p == 1
 
 
@@ -145,10 +154,12 @@ def test_the_interval_is_that_of_the_mean_difference():
     """For many images it is the normal one."""
     rng = np.random.default_rng(3)
     a, b = rng.normal(size=(2, 2000))
-    found = compare(a, b, resamples=4000)
+    difference = compare(a, b, resamples=4000)
     error = (a - b).std(ddof=1) / math.sqrt(2000)
-    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.06)
-    assert found.p == pytest.approx(2 * scipy_stats.norm.sf(abs(found.value) / error), abs=0.04)
+    assert difference.high - difference.low == pytest.approx(2 * 1.96 * error, rel=0.06)
+    assert difference.p == pytest.approx(
+        2 * scipy_stats.norm.sf(abs(difference.value) / error), abs=0.04
+    )
 
 
 def test_false_alarms_are_as_rare_as_they_should_be():
@@ -168,8 +179,8 @@ def test_intervals_of_a_difference_cover_it_as_often_as_they_say(paired):
     for seed in range(300):
         shared = rng.normal(size=60) if paired else 0
         a, b = rng.normal(0.3, 1, 60) + shared, rng.normal(0, 1, 60) + shared
-        found = compare(a, b, paired, resamples=300, seed=seed)
-        hits += found.low <= 0.3 <= found.high
+        difference = compare(a, b, paired, resamples=300, seed=seed)
+        hits += difference.low <= 0.3 <= difference.high
     assert 0.91 < hits / 300 < 0.98
 
 
@@ -201,9 +212,9 @@ def test_what_cannot_be_resampled_has_no_interval(paired, size, resamples):
 def test_models_on_other_images_may_be_of_other_numbers():
     rng = np.random.default_rng(7)
     a, b = rng.normal(1, 1, 80), rng.normal(0, 1, 50)
-    found = compare(a, b, paired=False)
+    difference = compare(a, b, paired=False)
     expected = scipy_stats.ttest_ind(a, b, equal_var=False).confidence_interval()
-    assert (found.low, found.high) == pytest.approx(tuple(expected), abs=0.1)
+    assert (difference.low, difference.high) == pytest.approx(tuple(expected), abs=0.1)
 
 
 @settings(max_examples=80, deadline=None)
@@ -252,9 +263,11 @@ def test_paired_seeds_are_student_s(pairs):
     if (a - b).std() < 1e-6:
         return
     expected = scipy_stats.ttest_rel(a, b)
-    found = seed_difference(a, b)
-    assert found.p == pytest.approx(expected.pvalue, abs=1e-9)
-    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval()), abs=1e-6)
+    difference = seed_difference(a, b)
+    assert difference.p == pytest.approx(expected.pvalue, abs=1e-9)
+    assert (difference.low, difference.high) == pytest.approx(
+        tuple(expected.confidence_interval()), abs=1e-6
+    )
 
 
 def test_one_seed_says_nothing_of_seeds():

@@ -39,22 +39,24 @@ def test_each_resample_is_what_scikit_learn_says_of_it(inside, outside, seed):
         rng.integers(len(inside), size=(3, len(inside))),
         rng.integers(len(outside), size=(3, len(outside))),
     )
-    found = ranking.resamplings(inside, outside)
-    assert list(found) == LABELS
+    resamplings = ranking.resamplings(inside, outside)
+    assert list(resamplings) == LABELS
     expected = [by_scikit_learn(inside[a], outside[b]) for a, b in zip(i, j, strict=True)]
-    for label, resampling in found.items():
+    for label, resampling in resamplings.items():
         assert resampling.sizes == (len(inside), len(outside))
-        assert np.allclose(resampling.statistic(i, j), [one[label] for one in expected], atol=1e-12)
+        assert np.allclose(
+            resampling.statistic(i, j), [of_resample[label] for of_resample in expected], atol=1e-12
+        )
 
 
 @settings(max_examples=40, deadline=None)
 @given(inside=coarse, outside=coarse, tpr=st.sampled_from([0.1, 0.3, 0.5, 0.8, 0.9, 1.0]))
 def test_the_threshold_may_be_another(inside, outside, tpr):
     inside, outside = np.array(inside), np.array(outside)
-    (found,) = ranking.fpr_resampling(inside, outside, tpr=tpr).statistic(
+    (rate,) = ranking.fpr_resampling(inside, outside, tpr=tpr).statistic(
         *as_they_are(inside, outside)
     )
-    assert found == by_scikit_learn(inside, outside, tpr)["fpr95-in"]
+    assert rate == by_scikit_learn(inside, outside, tpr)["fpr95-in"]
 
 
 def as_they_are(*samples):
@@ -68,8 +70,8 @@ def test_indices_are_of_the_images_in_their_order(label):
     i, j = rng.integers(40, size=(9, 40)), rng.integers(50, size=(9, 50))
     first, second = rng.permutation(40), rng.permutation(50)
     expected = ranking.resamplings(inside, outside)[label].statistic(first[i], second[j])
-    found = ranking.resamplings(inside[first], outside[second])[label].statistic(i, j)
-    assert np.array_equal(found, expected)
+    drawn = ranking.resamplings(inside[first], outside[second])[label].statistic(i, j)
+    assert np.array_equal(drawn, expected)
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -78,10 +80,10 @@ def test_whole_numbers_and_single_precision_are_scores_too(label):
     inside, outside = rng.integers(3, 9, 20), rng.integers(0, 6, 30)
     expected = by_scikit_learn(inside, outside)[label]
     for kind in (np.uint8, np.float32):
-        (found,) = ranking.resamplings(inside.astype(kind), outside)[label].statistic(
+        (value,) = ranking.resamplings(inside.astype(kind), outside)[label].statistic(
             *as_they_are(inside, outside)
         )
-        assert found == pytest.approx(expected)
+        assert value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -99,18 +101,21 @@ def test_memory_does_not_grow_with_the_resamples(label):
 
 
 def values_of(inside, outside):
-    found = ranking.resamplings(inside, outside)
-    return {label: one.statistic(*as_they_are(inside, outside))[0] for label, one in found.items()}
+    resamplings = ranking.resamplings(inside, outside)
+    return {
+        label: resampling.statistic(*as_they_are(inside, outside))[0]
+        for label, resampling in resamplings.items()
+    }
 
 
 @settings(max_examples=60, deadline=None)
 @given(inside=coarse | fine, outside=coarse | fine)
 def test_values_and_what_must_hold_of_them(inside, outside):
     inside, outside = np.array(inside), np.array(outside)
-    found = values_of(inside, outside)
-    assert found == pytest.approx(by_scikit_learn(inside, outside), abs=1e-12)
-    assert found["auroc"] + values_of(-inside, -outside)["auroc"] == pytest.approx(1)
-    assert values_of(2 * inside, 2 * outside) == pytest.approx(found)  # of the ranks alone
+    values = values_of(inside, outside)
+    assert values == pytest.approx(by_scikit_learn(inside, outside), abs=1e-12)
+    assert values["auroc"] + values_of(-inside, -outside)["auroc"] == pytest.approx(1)
+    assert values_of(2 * inside, 2 * outside) == pytest.approx(values)  # of the ranks alone
 
 
 def test_energies_of_hundreds_are_ranked_as_they_are():
