@@ -76,8 +76,8 @@ def results():
 
 
 def side(*cells):
-    (found,) = sides(rows(cells)).values()
-    return found
+    (values,) = sides(rows(cells)).values()
+    return values
 
 
 def compared(results, *cells, resamples=500, read=None):
@@ -92,16 +92,16 @@ def right(share, rng):
 def test_accuracy_of_one_seed_is_tested_by_mcnemar(results):
     rng = np.random.default_rng(1)
     a, b = right(0.9, rng), right(0.85, rng)
-    found = contrast(
+    tested = contrast(
         side(results.accuracy("jem", a)), side(results.accuracy("baseline", b)), results.read
     )
     only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
-    assert found.difference == pytest.approx(100 * (only_a - only_b) / N)
-    assert found.images.test == "McNemar"
-    assert found.images.p == pytest.approx(stats.binomtest(only_a, only_a + only_b).pvalue)
+    assert tested.difference == pytest.approx(100 * (only_a - only_b) / N)
+    assert tested.images.test == "McNemar"
+    assert tested.images.p == pytest.approx(stats.binomtest(only_a, only_a + only_b).pvalue)
     error = 100 * (a.astype(float) - b).std() / math.sqrt(N)
-    assert found.images.low == pytest.approx(found.difference - 1.96 * error, abs=0.15 * error)
-    assert found.images.high == pytest.approx(found.difference + 1.96 * error, abs=0.15 * error)
+    assert tested.images.low == pytest.approx(tested.difference - 1.96 * error, abs=0.15 * error)
+    assert tested.images.high == pytest.approx(tested.difference + 1.96 * error, abs=0.15 * error)
 
 
 def test_a_mean_on_the_same_images_has_the_error_of_the_paired_differences(results):
@@ -109,14 +109,14 @@ def test_a_mean_on_the_same_images_has_the_error_of_the_paired_differences(resul
     # what both models share makes either mean uncertain, but not their difference
     hard = rng.exponential(1.0, N)
     a, b = hard + rng.normal(0, 0.1, N), hard + rng.normal(0.02, 0.1, N)
-    found = contrast(side(results.nll("jem", a)), side(results.nll("baseline", b)), results.read)
+    tested = contrast(side(results.nll("jem", a)), side(results.nll("baseline", b)), results.read)
     error = (a - b).std() / math.sqrt(N)
-    assert found.images.test == "paired bootstrap"
-    assert found.images.high - found.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
-    assert found.images.high - found.images.low < 0.2 * 2 * 1.96 * math.sqrt(
+    assert tested.images.test == "paired bootstrap"
+    assert tested.images.high - tested.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert tested.images.high - tested.images.low < 0.2 * 2 * 1.96 * math.sqrt(
         (a.var() + b.var()) / N
     )
-    assert found.images.p == pytest.approx(stats.ttest_rel(a, b).pvalue, abs=0.01)
+    assert tested.images.p == pytest.approx(stats.ttest_rel(a, b).pvalue, abs=0.01)
 
 
 def test_seeds_are_averaged_within_each_resample(results):
@@ -151,24 +151,24 @@ def test_models_with_images_of_their_own_are_not_paired(results):
         )
         for model in drawn
     }
-    found = contrast(side(cells["jem"]), side(cells["other"]), results.read)
+    tested = contrast(side(cells["jem"]), side(cells["other"]), results.read)
     error = math.sqrt(sum(array.var() / len(array) for array in (*data.values(), *drawn.values())))
-    assert found.images.test == "bootstrap"
-    assert found.images.high - found.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert tested.images.test == "bootstrap"
+    assert tested.images.high - tested.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
 
 
 def test_a_constant_is_no_interval(results):
     scores = RNG.exponential(1.0, N)
-    found = contrast(
+    tested = contrast(
         side(results.nll("jem", scores)), side(results.nll("baseline", scores)), results.read
     )
-    assert (found.difference, found.images.low, found.images.high, found.images.p) == (
+    assert (tested.difference, tested.images.low, tested.images.high, tested.images.p) == (
         0,
         None,
         None,
         None,
     )
-    assert found.reason == "all resamples agree, so that they determine no interval"
+    assert tested.reason == "all resamples agree, so that they determine no interval"
 
 
 def test_intervals_decide_where_there_are_no_values_of_each_image(results):
@@ -191,19 +191,19 @@ def test_seeds_that_all_give_the_same_leave_no_interval(results):
         for model, value in (("a", 1.0), ("b", 2.0))
         for seed in range(3)
     ]
-    found = contrast(side(*cells[:3]), side(*cells[3:]), results.read)
-    assert (found.training.low, found.training.high) == (None, None)
+    tested = contrast(side(*cells[:3]), side(*cells[3:]), results.read)
+    assert (tested.training.low, tested.training.high) == (None, None)
 
 
 def test_a_number_takes_the_place_of_the_other_model(results):
     rng = np.random.default_rng(5)
     scores = rng.normal(1.0, 1.0, N)
     ours = side(results.nll("jem", scores))
-    found = contrast(ours, number(0.9, ours), results.read)
+    tested = contrast(ours, number(0.9, ours), results.read)
     error = scores.std() / math.sqrt(N)
-    assert (found.b.value, found.difference) == (0.9, pytest.approx(scores.mean() - 0.9))
-    assert found.images.high - found.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
-    assert found.images.p == pytest.approx(stats.ttest_1samp(scores, 0.9).pvalue, abs=0.02)
+    assert (tested.b.value, tested.difference) == (0.9, pytest.approx(scores.mean() - 0.9))
+    assert tested.images.high - tested.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert tested.images.p == pytest.approx(stats.ttest_1samp(scores, 0.9).pvalue, abs=0.02)
 
 
 def test_a_margin_moves_the_null_and_not_the_interval(results):
@@ -224,10 +224,10 @@ def test_a_margin_moves_the_null_and_not_the_interval(results):
 def test_mcnemar_knows_no_margin(results):
     rng = np.random.default_rng(7)
     a, b = right(0.9, rng), right(0.9, rng)
-    found = contrast(
+    tested = contrast(
         side(results.accuracy("a", a)), side(results.accuracy("b", b)), results.read, margin=5.0
     )
-    assert found.images.test == "paired bootstrap"
+    assert tested.images.test == "paired bootstrap"
 
 
 def test_other_seeds_are_students_t(results):
@@ -237,15 +237,15 @@ def test_other_seeds_are_students_t(results):
         [results.add(model, "fid", value, seed=seed) for seed, value in enumerate(values)]
         for model, values in (("jem", a), ("baseline", b))
     )
-    found = contrast(side(*cells_a), side(*cells_b), results.read)
+    tested = contrast(side(*cells_a), side(*cells_b), results.read)
     expected = stats.ttest_rel(a, b)
-    assert found.training.p == pytest.approx(expected.pvalue)
-    assert (found.training.low, found.training.high) == pytest.approx(
+    assert tested.training.p == pytest.approx(expected.pvalue)
+    assert (tested.training.low, tested.training.high) == pytest.approx(
         tuple(expected.confidence_interval())
     )
-    assert found.images.p is None
-    assert found.reason == "the store has no per-example values of it"
-    assert found.larger_p == found.training.p
+    assert tested.images.p is None
+    assert tested.reason == "the store has no per-example values of it"
+    assert tested.larger_p == tested.training.p
 
 
 @pytest.mark.parametrize(
@@ -281,9 +281,9 @@ def test_few_seeds_say_nothing_of_others(results, count):
         for m in ("jem", "baseline")
         for s in range(count)
     ]
-    found = contrast(side(*cells[:count]), side(*cells[count:]), results.read)
-    assert found.training.p is None
-    assert found.larger_p == found.images.p
+    tested = contrast(side(*cells[:count]), side(*cells[count:]), results.read)
+    assert tested.training.p is None
+    assert tested.larger_p == tested.images.p
 
 
 def test_a_difference_that_other_seeds_may_undo_does_not_count(results):
@@ -430,5 +430,5 @@ def test_what_only_one_has_is_not_compared(results):
         outcome=Outcome(status="na", reason="needs samples"),
     )
     cells = [results.add("jem", "fid", 3.0), failed, results.add("baseline", "nll", 1.0)]
-    found = compared(results, *cells)
-    assert found.rows == ()
+    tested = compared(results, *cells)
+    assert tested.rows == ()

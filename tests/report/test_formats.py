@@ -101,20 +101,20 @@ def of_each_seed(cell):
 
 
 def test_csv_has_every_row_in_full_precision(of_each_seed):
-    found = list(csv.DictReader(io.StringIO(render(of_each_seed, "csv"))))
+    lines = list(csv.DictReader(io.StringIO(render(of_each_seed, "csv"))))
     records = list(of_each_seed.records())
-    assert [(row["cell"], float(row["value"])) for row in found] == [
+    assert [(row["cell"], float(row["value"])) for row in lines] == [
         (row["cell"], row["value"]) for row in records
     ]
 
 
 def test_parquet_has_the_same_rows_and_their_types(of_each_seed):
     parquet = pytest.importorskip("pyarrow.parquet")
-    found = parquet.read_table(io.BytesIO(to_parquet(of_each_seed)))
-    assert tuple(found.column_names) == of_each_seed.fields
+    table = parquet.read_table(io.BytesIO(to_parquet(of_each_seed)))
+    assert tuple(table.column_names) == of_each_seed.fields
     records = [row | {"seeds": " ".join(map(str, row["seeds"]))} for row in of_each_seed.records()]
-    assert found.to_pylist() == records
-    types = {field.name: str(field.type) for field in found.schema}
+    assert table.to_pylist() == records
+    types = {field.name: str(field.type) for field in table.schema}
     assert {"value": "double", "n": "int64", "model": "string"}.items() <= types.items()
 
 

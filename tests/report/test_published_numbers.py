@@ -22,13 +22,13 @@ def everything():
 
 
 def numbers(name, model, label=None):
-    found = [
-        one.row
-        for one in published_numbers([name])
-        if one.row.model == model and label in (None, one.row.name)
+    rows = [
+        number.row
+        for number in published_numbers([name])
+        if number.row.model == model and label in (None, number.row.name)
     ]
-    assert len({place(row) for row in found}) == 1
-    return {row.label: row.value for row in found}
+    assert len({place(row) for row in rows}) == 1
+    return {row.label: row.value for row in rows}
 
 
 def place(row):
@@ -195,11 +195,13 @@ def test_an_unknown_name_is_answered_with_the_known(name):
     ],
 )
 def test_a_protocol_is_put_together_of_table_column_and_row(name, row, label, protocol):
-    found = [number.row for number in published_numbers([name])]
-    of_row = list(dict.fromkeys(map(place, found)))[row]
-    assert [one.protocol for one in found if (place(one), one.label) == (of_row, label)] == [
-        protocol
-    ]
+    rows = [number.row for number in published_numbers([name])]
+    of_row = list(dict.fromkeys(map(place, rows)))[row]
+    assert [
+        row_of_paper.protocol
+        for row_of_paper in rows
+        if (place(row_of_paper), row_of_paper.label) == (of_row, label)
+    ] == [protocol]
 
 
 def test_a_column_names_the_value_of_ours_that_it_is():

@@ -79,7 +79,7 @@ def store(tmp_path_factory):
 def rows_of(table):
     """The texts of each row under the headings, by its first."""
     return {
-        row[0].value: dict(zip([one.label for one in table.headings], row, strict=True))
+        row[0].value: dict(zip([heading.label for heading in table.headings], row, strict=True))
         for row in table.rows
     }
 
@@ -87,10 +87,14 @@ def rows_of(table):
 def test_table_1_has_the_rows_of_the_paper(store):
     (ours,) = store.results("hybrid").document.tables()
     columns = ("accuracy", "accuracy*", "Inception score", "FID")
-    found = {name: [row[column].value for column in columns] for name, row in rows_of(ours).items()}
-    assert {"jem", "baseline"} <= found.keys()
+    values_of_rows = {
+        name: [row[column].value for column in columns] for name, row in rows_of(ours).items()
+    }
+    assert {"jem", "baseline"} <= values_of_rows.keys()
     assert {
-        name.partition(" · ")[0]: values for name, values in found.items() if name not in MODELS
+        name.partition(" · ")[0]: values
+        for name, values in values_of_rows.items()
+        if name not in MODELS
     } == {
         "Residual Flow": ["70.3", "—", "—", "46.4"],
         "Glow": ["67.6", "—", "—", "48.9"],
@@ -122,16 +126,16 @@ def test_table_7_stands_beside_ours_as_a_whole(store):
 def test_a_model_of_a_paper_is_one_line_of_the_joint_view_with_its_auroc_on_svhn(store):
     metrics = ["accuracy:data_noise=0.03", "fid", "ood:data_noise=0.03*"]
     (ours,) = store.results("joint", metrics=metrics).document.tables()
-    found = rows_of(ours)
-    assert [found["JEM · published"][column].value for column in ("accuracy", "FID", "AUROC")] == [
+    rows = rows_of(ours)
+    assert [rows["JEM · published"][column].value for column in ("accuracy", "FID", "AUROC")] == [
         "92.9",
         "38.4",
         "0.67",
     ]
-    assert found["Residual Flow · published"]["AUROC"].value == "—"
+    assert rows["Residual Flow · published"]["AUROC"].value == "—"
     assert all(
         cell.row.source
-        for name in found.keys() - {*MODELS}
-        for cell in found[name].values()
+        for name in rows.keys() - {*MODELS}
+        for cell in rows[name].values()
         if cell.row
     )

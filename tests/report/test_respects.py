@@ -42,15 +42,15 @@ def test_most_models_then_preference_then_fewest_options_choose_the_value_of_a_r
         cell("jem", "nll", nll=VALUE),
         cell("jem", "accuracy", outcome=Outcome(status="na", reason="no logits")),
     ]
-    found = headline(Report(cells).rows)
+    respects = headline(Report(cells).rows)
     assert {
-        respect: {row.place for row in of_respect} for respect, of_respect in found.items()
+        respect: {row.place for row in of_respect} for respect, of_respect in respects.items()
     } == {
         "generation": {("is", "is-cnn")},
         "robustness": {("pgd:budget=quick", "pgd-linf@8/255")},
     }
-    found = headline([row for row in Report(cells).rows if row.model != "own"])
-    assert [(row.model, row.metric) for row in found["generation"]] == [
+    respects = headline([row for row in Report(cells).rows if row.model != "own"])
+    assert [(row.model, row.metric) for row in respects["generation"]] == [
         ("jem", "fid"),
         ("glow", "fid"),
     ]
@@ -139,18 +139,18 @@ def test_the_front_is_that_of_its_definition_in_any_order_and_an_improvement_kee
     seed,
 ):
     table, margin = table_of(seed), (0.0, 0.3, 1.0, 2.0)[seed % 4]
-    found = names(front(table, by(margin)))
-    assert found == brute_force(table, by(margin))
-    assert found, "a front is never empty"
+    in_front = names(front(table, by(margin)))
+    assert in_front == brute_force(table, by(margin))
+    assert in_front, "a front is never empty"
     assert (
         names(front({kind: of_kind[::-1] for kind, of_kind in reversed(table.items())}, by(margin)))
-        == found
+        == in_front
     )
     cost = [row("m0", "training time", -9.0), row("m9", "training time", 9.0)]
-    assert names(front(table | {"training time": cost}, by(margin))) == found
+    assert names(front(table | {"training time": cost}, by(margin))) == in_front
     for kind in KINDS:
         for of_model in table[kind]:
-            if of_model.model in found:
+            if of_model.model in in_front:
                 assert of_model.model in names(
                     front(changed(table, of_model.model, kind, 0.7), by(margin))
                 )

@@ -17,16 +17,16 @@ def means(cells):
     return mark_incomparable(mean(rows(cells)))
 
 
-def one(cells):
+def mean_of(cells):
     (row,) = means(cells)
     return row
 
 
 def test_every_value_of_a_store_has_a_row(tmp_path):
     cells = {cell.id: cell for cell in small_store(tmp_path / "runs").cells()}
-    found = rows(cells.values())
-    assert len(found) == len(cells) == 16
-    for row in found:
+    values = rows(cells.values())
+    assert len(values) == len(cells) == 16
+    for row in values:
         cell, flat = cells[row.cell.id], row.as_dict()
         (label, value), *_ = cell.outcome.values.items()
         assert (row.label, row.value, row.low, row.high, row.n, row.unit, row.better) == (
@@ -48,8 +48,8 @@ def test_a_cell_without_values_has_a_row_for_each_label_of_its_metric(cell):
         "recall": Value(0.7, 0.6, 0.8, 397),
     }
     missing = cell("baseline", "prc", outcome=Outcome(status="na", reason="needs samples"))
-    found = rows([cell("jem", "prc", **prc), missing])
-    assert [(row.label, row.status, row.reason, row.better) for row in found[2:]] == [
+    values = rows([cell("jem", "prc", **prc), missing])
+    assert [(row.label, row.status, row.reason, row.better) for row in values[2:]] == [
         ("precision", "na", "needs samples", "higher"),
         ("recall", "na", "needs samples", ""),
     ]
@@ -58,29 +58,29 @@ def test_a_cell_without_values_has_a_row_for_each_label_of_its_metric(cell):
 
 def test_seeds_give_mean_and_standard_deviation_beside_the_mean_interval(cell):
     seeds = {0: (96.0, 94.0, 97.0), 1: (97.0, 95.0, 98.5), 2: (99.0, 96.0, 99.5)}
-    found = one(
+    mean_row = mean_of(
         [
             cell(seed=seed, accuracy=Value(*numbers, 397, "%", "higher"))
             for seed, numbers in seeds.items()
         ]
     )
-    assert found.value == pytest.approx(292 / 3)
-    assert found.sd == pytest.approx(math.sqrt(((4 / 3) ** 2 + (1 / 3) ** 2 + (5 / 3) ** 2) / 2))
-    assert (found.low, found.high) == pytest.approx((95.0, 295 / 3))
-    assert found.seeds == (0, 1, 2)
+    assert mean_row.value == pytest.approx(292 / 3)
+    assert mean_row.sd == pytest.approx(math.sqrt(((4 / 3) ** 2 + (1 / 3) ** 2 + (5 / 3) ** 2) / 2))
+    assert (mean_row.low, mean_row.high) == pytest.approx((95.0, 295 / 3))
+    assert mean_row.seeds == (0, 1, 2)
 
 
 def test_an_interval_that_one_seed_lacks_is_absent(cell):
-    found = one([cell(fid=Value(20, 19, 21, 9)), cell(seed=1, fid=Value(22, None, None, 7))])
-    assert (found.value, found.low, found.high, found.n) == (21, None, None, 7)
+    mean_row = mean_of([cell(fid=Value(20, 19, 21, 9)), cell(seed=1, fid=Value(22, None, None, 7))])
+    assert (mean_row.value, mean_row.low, mean_row.high, mean_row.n) == (21, None, None, 7)
 
 
 def test_a_seed_without_value_is_left_out_and_named(cell):
     good = Value(97.5, 95.4, 98.6, 397)
     broken = cell(seed=2, outcome=Outcome(status="failed", reason="the disk is full"))
-    other = cell("jem", "ece", seed=3, ece=Value(1, None, None, 1))
-    found, ece = means([cell(accuracy=good), cell(seed=1, accuracy=good), broken, other])
-    assert (found.seeds, found.reason) == (
+    of_ece = cell("jem", "ece", seed=3, ece=Value(1, None, None, 1))
+    accuracy, ece = means([cell(accuracy=good), cell(seed=1, accuracy=good), broken, of_ece])
+    assert (accuracy.seeds, accuracy.reason) == (
         (0, 1),
         "seed 2 failed: the disk is full; seed 3 not run",
     )
@@ -89,13 +89,13 @@ def test_a_seed_without_value_is_left_out_and_named(cell):
 
 def test_a_failure_of_one_seed_outweighs_what_the_others_lack(cell):
     gaps = [Outcome(status="na", reason="needs samples"), Outcome(status="failed", reason="broken")]
-    found = one([cell(seed=seed, outcome=outcome) for seed, outcome in enumerate(gaps)])
-    assert (found.status, found.reason, found.seeds) == ("failed", "broken", (0, 1))
+    mean_row = mean_of([cell(seed=seed, outcome=outcome) for seed, outcome in enumerate(gaps)])
+    assert (mean_row.status, mean_row.reason, mean_row.seeds) == ("failed", "broken", (0, 1))
 
 
 def test_a_metric_that_failed_with_a_value_that_is_not_finite_says_so(cell):
     wild = {"accuracy": Value(math.nan, None, None, 397)}
-    found = one(
+    mean_row = mean_of(
         [
             cell(
                 outcome=Outcome(
@@ -104,7 +104,7 @@ def test_a_metric_that_failed_with_a_value_that_is_not_finite_says_so(cell):
             )
         ]
     )
-    assert (found.status, found.reason, found.value) == (
+    assert (mean_row.status, mean_row.reason, mean_row.value) == (
         "failed",
         "accuracy is not a finite number",
         None,
@@ -122,10 +122,11 @@ def nll(cell, model, images, seed=0, protocol="nll:data=digits,images={},split=t
 
 
 def test_seeds_under_different_protocols_are_not_averaged(cell):
-    found = one([nll(cell, "jem", 397), nll(cell, "jem", 100, seed=1)])
-    assert found.value is None
+    mean_row = mean_of([nll(cell, "jem", 397), nll(cell, "jem", 100, seed=1)])
+    assert mean_row.value is None
     assert (
-        found.reason == "measured under protocols that must not be averaged: images=397; images=100"
+        mean_row.reason
+        == "measured under protocols that must not be averaged: images=397; images=100"
     )
 
 
@@ -156,9 +157,9 @@ def test_direct_samples_stand_beside_kept_chains_with_a_remark(cell):
         values = {"fid": Value(3.0, 2.0, 4.0, 1000)}
         return cell(model, "fid", outcome=Outcome(status="ok", protocol=protocol, values=values))
 
-    found = means([made("jem", "buffer"), made("glow", "direct"), made("gan", "direct")])
+    marked_rows = means([made("jem", "buffer"), made("glow", "direct"), made("gan", "direct")])
     remark = "drawn directly; the samples of others are the chains that training kept"
-    assert [(row.comparable, row.reason) for row in found] == [
+    assert [(row.comparable, row.reason) for row in marked_rows] == [
         (True, ""),
         (True, remark),
         (True, remark),
@@ -183,7 +184,7 @@ def test_a_fit_that_diverged_says_what_was_done_about_it(cell):
         cell, *what, diverged_at=8, reason="it broke", ended_with="20 sampling steps"
     )
     watched = of_training(cell, seed=1, diverged_at=8, reason="loss was nan", ended_with="")
-    assert one([repaired, watched, of_training(cell, seed=2)]).notes == (
+    assert mean_of([repaired, watched, of_training(cell, seed=2)]).notes == (
         f"training of seed 0 diverged and was repaired {'; '.join(what)}; it ended with 20 "
         "sampling steps",
         "training of seed 1 diverged at iteration 8 (loss was nan) and was not repaired",
@@ -198,12 +199,12 @@ def test_what_is_suspicious_or_not_yet_whole_says_so_at_the_value(cell):
     alone = with_details(
         suspicious=["a gradient is 0", "more steps help"], partial="25 of 300 images"
     )
-    assert one([alone]).reason == (
+    assert mean_of([alone]).reason == (
         "25 of 300 images so far; the same command goes on; suspicious: a gradient is 0; "
         "suspicious: more steps help"
     )
     assert (
-        one([with_details(), with_details(1, suspicious=["odd"])]).reason
+        mean_of([with_details(), with_details(1, suspicious=["odd"])]).reason
         == "seed 1 suspicious: odd"
     )
     _, undefined = rows([with_details(undefined={"nll": "not converged"})])
@@ -242,9 +243,9 @@ def test_a_dataset_is_called_what_its_results_are_filed_under_if_no_other_is(cel
 def test_an_accuracy_is_at_chance_unless_its_interval_is_above_that_of_guessing(
     cell, right, of, classes
 ):
-    found = marked(cell, [wilson(right, of)], 100 / classes, of)
+    row = marked(cell, [wilson(right, of)], 100 / classes, of)
     assert (
-        found.reason
+        row.reason
         == f"at chance: not above the {100 / classes:g} % of guessing, by the 95 % interval"
     )
     assert binomtest(right, of, 1 / classes, alternative="greater").pvalue > 0.025
@@ -275,5 +276,5 @@ def marked(cell, intervals, chance, n=397):
                 ),
             )
         )
-    (found,) = mark_chance(mean(rows(cells)))
-    return found
+    (row,) = mark_chance(mean(rows(cells)))
+    return row

@@ -35,11 +35,11 @@ def store(tmp_path_factory, cell):
                 ("ood:set=interp", ["auroc", "fpr95_in"]),
             ):
                 values = {label: Value(0.5, 0.4, 0.6, 9, "", "higher") for label in labels}
-                found = cell(model, metric, seed=seed, dataset=dataset, recipe=recipe, **values)
+                result = cell(model, metric, seed=seed, dataset=dataset, recipe=recipe, **values)
                 family = f"{model}-{dataset}-{recipe}"
-                fit = dataclasses.replace(found.fit, id=f"{family}{seed}", family=family)
+                fit = dataclasses.replace(result.fit, id=f"{family}{seed}", family=family)
                 root.write_cell(
-                    dataclasses.replace(found, id=stable_hash([fit.id, metric]), fit=fit), {}
+                    dataclasses.replace(result, id=stable_hash([fit.id, metric]), fit=fit), {}
                 )
     return root
 
@@ -61,15 +61,15 @@ def fits(selected):
     ],
 )
 def test_fields_select_by_name_or_pattern_in_the_order_given(store, which, expected):
-    found = fits(selection(**which).of(store))
-    assert [one for one in found if one in expected] == expected
+    selected = fits(selection(**which).of(store))
+    assert [fit for fit in selected if fit in expected] == expected
 
 
 def test_a_suite_shows_what_was_measured_by_a_given_sampler_where_nothing_else_was(tmp_path, cell):
     measured = ["fid:sampler=sgld", "is", "is:sampler=sgld"]
     for metric in measured:
-        found = cell("jem", metric, value=Value(0.5, 0.4, 0.6, 9))
-        Store(tmp_path).write_cell(dataclasses.replace(found, id=stable_hash(metric)), {})
+        result = cell("jem", metric, value=Value(0.5, 0.4, 0.6, 9))
+        Store(tmp_path).write_cell(dataclasses.replace(result, id=stable_hash(metric)), {})
     (part,) = selection("hybrid").of(Store(tmp_path)).parts
     (of_fit,) = part.rows.values()
     for shown in (part.metrics, of_fit):
@@ -81,22 +81,25 @@ def test_a_suite_shows_what_was_measured_by_a_given_sampler_where_nothing_else_w
 
 def test_rows_and_columns_have_the_order_asked_for(store):
     asked = {"models": "jem,baseline", "recipe": "digits", "columns": "fpr95-in,accuracy,auroc"}
-    found = OpenStore(store.root).results(**asked)
-    (table,) = found.document.tables()[:1]
+    results = OpenStore(store.root).results(**asked)
+    (table,) = results.document.tables()[:1]
     assert [row[0].value for row in table.rows] == ["jem", "baseline"]
     assert [
-        one.label for each in found.document.tables() for one in each.headings if not one.identifies
+        heading.label
+        for table in results.document.tables()
+        for heading in table.headings
+        if not heading.identifies
     ] == [*("accuracy", "FPR95 (in)", "AUROC")]
-    found = OpenStore(store.root).results(
+    results = OpenStore(store.root).results(
         models=["baseline", "jem"], metrics="ood,acc*", recipe="digits", seeds=1
     )
-    assert [row.label for row in found] == ["auroc", "fpr95-in", "accuracy"] * 2
-    assert [(row.model, row.seeds) for row in found][::3] == [("baseline", (1,)), ("jem", (1,))]
+    assert [row.label for row in results] == ["auroc", "fpr95-in", "accuracy"] * 2
+    assert [(row.model, row.seeds) for row in results][::3] == [("baseline", (1,)), ("jem", (1,))]
 
 
 def test_columns_leave_out_the_other_published_numbers(store):
-    found = OpenStore(store.root).results("hybrid", columns="accuracy").document.records()
-    assert {row["label"] for row in found if row["source"]} == {"accuracy"}
+    records = OpenStore(store.root).results("hybrid", columns="accuracy").document.records()
+    assert {row["label"] for row in records if row["source"]} == {"accuracy"}
 
 
 @pytest.mark.parametrize(
@@ -155,16 +158,16 @@ def test_a_display_name_is_shown_and_changes_nothing_else(store):
 
 
 def test_the_values_of_each_seed(store):
-    found = OpenStore(store.root).results(
+    results = OpenStore(store.root).results(
         models="jem", recipe="digits", columns="auroc", names={"jem": "JEM"}
     )
-    lines = list(csv.DictReader(io.StringIO(found.per_seed().table("csv"))))
+    lines = list(csv.DictReader(io.StringIO(results.per_seed().table("csv"))))
     assert [(line["seeds"], line["name"], line["label"]) for line in lines] == [
         ("0", "JEM", "auroc"),
         ("1", "JEM", "auroc"),
     ]
     with pytest.raises(SpecError, match="The values of each seed are for programs"):
-        found.per_seed().table("markdown")
+        results.per_seed().table("markdown")
 
 
 JEM = Trained(Spec("jem"), Spec("digits"), "digits")

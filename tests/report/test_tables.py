@@ -97,12 +97,12 @@ def test_footnotes_are_numbered_as_they_are_read_and_stand_once():
         [("a", "x y"), ("b", "")], [("c", "y"), ("d", "z")], remarks=["of both", "of both"]
     )
     second = table([("e", "z v")], remarks=["of both", "of this"])
-    one, other = numbered([first, second])
-    assert [cell.marks for line in one.rows for cell in line] == [("1", "2"), (), ("2",), ("3",)]
-    assert one.footnotes == (("of both", ""), ("x", "1"), ("y", "2"), ("z", "3"))
-    assert other.rows[0][0].marks == ("3", "4")
-    assert other.footnotes == (("of this", ""), ("v", "4"))
-    assert numbered([one, other]) == [one, other]
+    first, second = numbered([first, second])
+    assert [cell.marks for line in first.rows for cell in line] == [("1", "2"), (), ("2",), ("3",)]
+    assert first.footnotes == (("of both", ""), ("x", "1"), ("y", "2"), ("z", "3"))
+    assert second.rows[0][0].marks == ("3", "4")
+    assert second.footnotes == (("of this", ""), ("v", "4"))
+    assert numbered([first, second]) == [first, second]
 
 
 @pytest.mark.parametrize(
@@ -199,8 +199,8 @@ def test_published_tables_stand_below_and_say_whether_they_are_of_our_data(full_
     assert "CIFAR-10" in published.title
     assert "not for comparison" in published.title
     rows = {row[0].value: row for row in published.rows}
-    assert [one.value for one in rows["JEM"]] == ["JEM", "CIFAR-10", "92.9", "8.76", "38.4"]
-    assert [one.value for one in rows["Wide-ResNet (baseline)"]][2:5] == ["95.8", "—", "—"]
+    assert [cell.value for cell in rows["JEM"]] == ["JEM", "CIFAR-10", "92.9", "8.76", "38.4"]
+    assert [cell.value for cell in rows["Wide-ResNet (baseline)"]][2:5] == ["95.8", "—", "—"]
     assert notes(published)[rows["JEM"][0].marks[-1]].startswith(
         "published: Grathwohl et al., ICLR 2020, Table 1"
     )
@@ -350,7 +350,7 @@ def test_gaps_of_single_places_have_their_own_marks(ood):
             ]
         )
     )
-    assert [(one.value, one.marks) for one in pivot.rows[1][2:]] == [("N/A", ("1",))] * 3
+    assert [(cell.value, cell.marks) for cell in pivot.rows[1][2:]] == [("N/A", ("1",))] * 3
     assert (pivot.rows[2][2].value, pivot.rows[2][2].marks) == ("failed", ("2",))
 
 
@@ -364,8 +364,8 @@ def test_outliers_that_are_the_dataset_itself_have_no_place(ood, full):
 
 def test_a_grid_of_other_datasets_shows_none_of_these(full):
     others = Grid(title="Others", metric=GRID.metric, **AXES, datasets=("!cifar10",))
-    found = Report(full, parts=[part(full, grids=[GRID, others])]).tables()
-    assert only(found).title.startswith("Outliers")
+    tables = Report(full, parts=[part(full, grids=[GRID, others])]).tables()
+    assert only(tables).title.startswith("Outliers")
 
 
 def test_a_value_named_after_a_feature_network_is_found(ood):
@@ -375,12 +375,12 @@ def test_a_value_named_after_a_feature_network_is_found(ood):
         for data, label in (("digits", "auroc-cnn"), ("a", "auroc"))
         for w in where
     ]
-    on_digits, other = pivots(cells)
-    assert [table.title.split(" · ")[1] for table in (on_digits, other)] == [
+    on_digits, elsewhere = pivots(cells)
+    assert [table.title.split(" · ")[1] for table in (on_digits, elsewhere)] == [
         "AUROC CNN ↑",
         "AUROC ↑",
     ]
-    assert len(on_digits.rows) == len(other.rows) == 4
+    assert len(on_digits.rows) == len(elsewhere.rows) == 4
 
 
 def test_several_column_options_and_values_that_are_no_names(cell):
@@ -403,13 +403,13 @@ def test_published_rows_stand_below_ours_in_each_line(full):
     pivot, left = pivots(
         full, published=load(["jem-iclr2020/table7-log-px", "jem-iclr2020/table7-max-py"])
     )[:2]
-    found = texts(pivot)
-    assert [row[:2] for row in found[:3]] == [
+    lines = texts(pivot)
+    assert [row[:2] for row in lines[:3]] == [
         ["log-px", name] for name in ("jem", "baseline", "JEM · published")
     ]
-    assert ["log-px", "JEM · published", "0.67", "0.65", "0.75"] in found
-    assert ["max-py", "WRN-baseline · published", "0.93", "0.77", "0.62"] in found
-    assert len(found) == 4 + 1 + 2
+    assert ["log-px", "JEM · published", "0.67", "0.65", "0.75"] in lines
+    assert ["max-py", "WRN-baseline · published", "0.93", "0.77", "0.62"] in lines
+    assert len(lines) == 4 + 1 + 2
     assert labels(left)[2:] == ["svhn", "uniform", "constant", "interp", "cifar100", "celeba"]
     assert [row[0] for row in texts(left)] == [
         "Unconditional Glow",
@@ -435,9 +435,9 @@ def test_no_place_is_blank_and_every_mark_has_its_footnote(cell, results):
         value = {} if gap else {metric: result}
         cells.append(cell(model, metric, seed=seed, outcome=gap, **value))
     table = Report(cells, parts=[part(cells, "x", "w", "y", "z")]).tables()[0]
-    shown = [one for row in table.rows for one in row]
-    assert all(one.value and "nan" not in one.value for one in shown)
-    assert {mark for one in shown for mark in one.marks} == notes(table).keys()
+    shown = [cell for row in table.rows for cell in row]
+    assert all(cell.value and "nan" not in cell.value for cell in shown)
+    assert {mark for cell in shown for mark in cell.marks} == notes(table).keys()
 
 
 def test_the_column_of_a_single_ood_metric_names_the_score_and_the_set(cell):
