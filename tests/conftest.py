@@ -1,4 +1,5 @@
 import os
+import sys
 from pathlib import Path
 
 import forks
@@ -24,6 +25,8 @@ def zoo_of_tests(monkeypatch):
 @pytest.fixture(scope="session")
 def programs():
     """The folder of the programs ``python`` and ``jembench`` whose commands run in forks."""
+    if sys.platform != "linux":
+        pytest.skip("only Linux sends streams to an abstract address, and forks safely")
     return forks.programs(Path(os.environ["JEMBENCH_TESTS_FOLDER"]) / "programs")
 
 

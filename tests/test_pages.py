@@ -13,6 +13,8 @@ OF_PAGE = {
     "own-data": {"JEMBENCH_SET": "epochs=0.1 least_iterations=0"},
     # other tests draw every figure
     "experiment": {"JEMBENCH_FIGURES_ONLY": "joint,reliability"},
+    # three models are attacked
+    "speedrun": {"JEMBENCH_SET": "epochs=0.1 pgd.steps=2 pgd.restarts=1"},
     # a site shows whole test sets alone
     "share": dict.fromkeys(("JEMBENCH_RUN_LIMIT", "JEMBENCH_REPORT_LIMIT"), ""),
 }
