@@ -203,7 +203,7 @@ class AutoAttack(attacks.Attack):
             arrays[name] = torch.full_like(by, failed, dtype=torch.bool)
         return attacks.Found(adversarial, by > STANDING, arrays)
 
-    def _attack_on(self, target: Target, shard: attacks.Shard, size: float) -> Any:
+    def _attack_on(self, target: Target, shard: shards.Shard, size: float) -> Any:
         """Return pyautoattack's attack within a size, with a seed of the shard."""
         import pyautoattack
 
