@@ -101,7 +101,7 @@ class Look(NamedTuple):
 
 
 def look(index: int) -> Look:
-    """Return the look of a series by its number from 0."""
+    """Return the look of the series of a number."""
     return Look(
         COLOURS[index % len(COLOURS)],
         _LINES[index % len(_LINES)],

@@ -59,7 +59,7 @@ def cannot_write(path: Path, error: OSError, option: str = "--store") -> StoreEr
 
 @contextmanager
 def same_folder() -> Iterator[None]:
-    """Set the current folder back after code that may change it.
+    """Restore the current folder after code that may change it.
 
     Relative paths then keep their meaning.
     """
@@ -93,7 +93,7 @@ def _digest(path: Path, state: tuple[int, ...]) -> str:
 
 
 def check_place(path: Path, option: str = "--store") -> None:
-    """Check that ``path`` is a regular file or does not exist.
+    """Check that ``path`` is free or a regular file.
 
     ``option`` is the same as for :func:`write_atomically`.
 

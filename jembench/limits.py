@@ -69,7 +69,7 @@ def check_bytes(what: str, number: int, limit: Limit = MEMORY) -> None:
 
 
 def check_archive(path: Path, archive: zipfile.ZipFile) -> None:
-    """Check the unpacked size and the compression of a zip archive.
+    """Check a zip archive's unpacked size and compression.
 
     The directory of the archive says them; nothing is unpacked.
 

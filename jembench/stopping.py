@@ -141,7 +141,7 @@ def listening() -> Iterator[None]:
 
 @contextmanager
 def contained(what: str) -> Iterator[None]:
-    """Convert a plugin's exceptions that would end the program to errors.
+    """Convert a plugin's attempts to end the program to errors.
 
     SystemExit is such an exception.
 

@@ -126,7 +126,7 @@ def _labels_of(splits: Mapping[SplitName, Split]) -> dict[SplitName, Tensor | No
 
 
 def _pair(name: str, pair: Any) -> Sequence[Any]:
-    """Return the images and the labels of a part, or None."""
+    """Return a part's images and labels, or None."""
     tensors = getattr(pair, "tensors", None)  # of a TensorDataset
     if isinstance(tensors, tuple):
         if len(tensors) == 1:

@@ -27,13 +27,13 @@ class Reproduction(NamedTuple):
     differing: list[str]
 
     def pairs(self, store: Store) -> list[Pair]:
-        """Pair each result of the store with that of another one."""
+        """Pair each result of the store with another store's."""
         repeated = map(store.read_cell, self.plan.cells)
         return list(map(Pair, self.cells, repeated))
 
 
 def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproduction:
-    """Plan a store's current results, by the recipes of its records.
+    """Plan a store's current results by its recorded recipes.
 
     Args:
         source: the folder of the store.

@@ -150,7 +150,7 @@ class Results(Shown, Sequence[Row]):
         return results
 
     def per_seed(self) -> Shown:
-        """Return the values of each seed, for csv, json and parquet.
+        """Return each seed's values, for csv, json and parquet.
 
         Example:
             >>> results.per_seed().table("csv").splitlines()[0].split(",")[-8:-2]

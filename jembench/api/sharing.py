@@ -48,7 +48,7 @@ def push(
     license: str = LICENSE,
     private: bool = False,
 ) -> Pushed:
-    """Write a trained model with its results and a model card.
+    """Write a trained model with results and model card.
 
     The target is a folder, a zip archive or a repository.
 
@@ -119,7 +119,7 @@ def fetch(source: str, store: Store) -> Fetched:
 
 
 def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Iterable[str]:
-    """Yield how installed components differ from those of a shared fit."""
+    """Yield how installed components differ from a shared fit's."""
     try:
         plan = plan_again(record, record.key.dataset, source, ())
         if plan.key.id != record.key.id:

@@ -85,7 +85,7 @@ def _lost(latest: WorkStatus) -> WorkStatus:
 
 
 def _unit_status(unit: str, work: Work, latest: WorkStatus) -> UnitStatus:
-    """Return what is shown of a unit and its latest status."""
+    """Return what is shown of a unit's latest status."""
     since = latest.since if latest.state == "running" else latest.time
     return UnitStatus(
         id=unit,

@@ -126,7 +126,7 @@ class PGD:
         return hits
 
     def robust(self, target: Target, x: Images, y: Tensor, eps: float, starts: Starts) -> Closest:
-        """Find an image of another class within eps of each image.
+        """Find an image of another class within eps.
 
         A misclassified image is at distance 0.
 

@@ -12,7 +12,7 @@ from jembench.errors import JembenchError, SpecError, unknown
 
 
 def files(folder: str = "") -> dict[str, Traversable]:
-    """Return the TOML files of every suite package by their stems.
+    """Return the TOML files of suite packages by their stems.
 
     They are in its subfolder ``folder``.
 

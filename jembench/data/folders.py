@@ -212,7 +212,7 @@ def _check_classes(folder: Path, images: Images) -> None:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Return the first three names and the number of the others."""
+    """Return three names and the number of the others."""
     all_names = list(names)
     text, rest = ", ".join(all_names[:3]), len(all_names) - 3
     if rest > 0:

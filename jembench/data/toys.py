@@ -79,7 +79,7 @@ class ToyDensity:
         return factors.sum(dim=1) - cell - math.log(self.data.num_classes)
 
     def draw(self, n: int, purpose: str) -> Split:
-        """Draw n images with their modes, by inverting each factor's distribution."""
+        """Draw n images and modes by inverting each factor's distribution."""
         import torch
 
         from jembench import seeds

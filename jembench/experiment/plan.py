@@ -83,7 +83,7 @@ class FitPlan:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """Everything that determines the fit, except the seed, in JSON types."""
+        """All that determines the fit except the seed, as JSON."""
         recipe = self.recipe.identity
         recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
         if self.recipe.data.outliers:

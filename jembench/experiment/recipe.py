@@ -70,7 +70,7 @@ class Schedule:
     name: str = ""  # spec of a further schedule: one of a plugin, or an import path
 
     def make(self) -> Callable[[int, int, int], float]:
-        """Return the function that gives the factor of the learning rate.
+        """Return the function for the learning rate's factor.
 
         Its arguments are the iteration from 0, the iterations per epoch, and all iterations.
 
@@ -255,7 +255,7 @@ def names() -> list[str]:
 
 
 def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """Return the recipe of a name, or of a TOML file.
+    """Return the recipe of a name or a TOML file.
 
     Args:
         name: ``paper``, or the path of a file whose name ends in ``.toml``.
@@ -300,7 +300,7 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
 
 
 def _override(fields: dict[str, Any], override: str, name: str) -> None:
-    """Set ``key=value`` in the fields of a recipe of a name."""
+    """Set ``key=value`` in the fields of a recipe."""
     path, separator, text = override.partition("=")
     if not separator:
         raise SpecError(

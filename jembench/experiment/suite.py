@@ -244,7 +244,7 @@ def names() -> list[str]:
 
 
 def load(name: str, including: tuple[str, ...] = ()) -> Suite:
-    """Return the suite of a name, or of a TOML file.
+    """Return the suite of a name or a TOML file.
 
     Args:
         name: of an installed suite, or the path of a file.

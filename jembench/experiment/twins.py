@@ -52,7 +52,7 @@ def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
 
 
 def between(record: FitRecord, fit: FitPlan) -> list[str]:
-    """Describe the differences between a trained fit and a planned one."""
+    """Describe how a trained fit and a planned one differ."""
     return changes(record.identity, fit.identity) or ["nothing that was recorded"]
 
 

@@ -153,7 +153,7 @@ class LogDensity(Metric):
 
 
 def size_of_end(n: int) -> int:
-    """Return the number of images at either end of n images."""
+    """Return the number of extreme images of n."""
     return max(1, min(END, n // 4))
 
 

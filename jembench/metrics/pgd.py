@@ -196,7 +196,7 @@ class Transfer(attacks.GradientAttack):
         return attacked._replace(wanted=source.wanted)
 
     def estimates(self, arrays: Arrays) -> Estimates:
-        """Return the share that still deceives the model, and the accuracies.
+        """Return the share that still deceives, and the accuracies.
 
         The share is a statistic of all images.
         """

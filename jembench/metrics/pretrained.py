@@ -151,7 +151,7 @@ def _fetch(weights: Weights) -> None:
 
 
 def _inception(content: bytes) -> Any:
-    """Return torch-fidelity's network from weights that were read without running code.
+    """Return torch-fidelity's network with weights that run no code.
 
     Its constructor unpickles a copy.
     """

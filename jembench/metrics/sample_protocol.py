@@ -170,7 +170,7 @@ def require_images(n: int | None, needed: int, what: str, metric: str, because: 
 
 
 def features_spec(option: str, data: Data | Planned) -> str:
-    """Return the spec of the feature network of the option ``features``.
+    """Return the spec of the option ``features``.
 
     ``auto`` is Inception for images of 32 pixels and more, and ``cnn`` for smaller ones, and for
     the user's own files where Inception's weights are missing. The identity of the network is part

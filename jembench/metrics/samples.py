@@ -124,7 +124,7 @@ class ClassSamples(Metric):
         return self.measurement(evaluation, arrays, parts=parts, details={"source": source})
 
     def estimates(self, arrays: Arrays) -> Estimates:
-        """Return the values of samples, with the source in their labels."""
+        """Return the values of samples, labelled with their source."""
         predicted = arrays["predicted"]
         source = "fresh" if self.sampler else self.source
         if "labels" in arrays:

@@ -81,7 +81,7 @@ class Attacked(NamedTuple):
 
 
 def choose(evaluation: Evaluation, count: int) -> Chosen:
-    """Choose ``count`` test images at random, the same for all models.
+    """Choose ``count`` random test images, equal for all models.
 
     A smaller count chooses the first of these.
     """

@@ -11,7 +11,7 @@ from jembench.interfaces.models import Capability
 
 
 def capabilities(model: Any) -> frozenset[Capability]:
-    """Return the capabilities of a model, by the methods it has.
+    """Return a model's capabilities by its methods.
 
     A model that is trained by chains can be sampled by them, unless it says that they are not its
     own (``generates``). A layer with the name of one of the methods does not count as the method.

@@ -120,7 +120,7 @@ def resolve(name: str) -> torch.device:
 
 
 def name(device: torch.device) -> str:
-    """Return the name of the hardware: a GPU's, or the processor's."""
+    """Return the name of the GPU or the processor."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return processor()

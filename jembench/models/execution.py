@@ -31,7 +31,7 @@ case.
 
 @contextmanager
 def mode(model: nn.Module, *, train: bool) -> Iterator[None]:
-    """Put every module into training or evaluation mode within the context.
+    """Put every module into a mode within the context.
 
     Each module's own mode is restored afterwards.
     """
@@ -113,7 +113,7 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 
 
 def to_channels_last(model: Any, data: DataSpec) -> bool:
-    """Convert weights to channels-last if possible, and return whether it was.
+    """Convert weights to channels-last, and return whether this was possible.
 
     Convolutions are fastest in this layout.
 

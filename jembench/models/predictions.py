@@ -135,7 +135,7 @@ def in_parts(
     shape: Sequence[int],
     copies: int = 1,
 ) -> list[Done]:
-    """Return the results of ``work`` for each batch of ``count`` images.
+    """Return the results of ``work`` per ``count`` images.
 
     Without images it is called for one empty batch.
 

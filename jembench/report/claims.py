@@ -93,7 +93,7 @@ class _Judge(NamedTuple):
     store: Path
 
     def findings(self, claim: Claim) -> Iterator[Finding]:
-        """Yield the findings on a claim, then what was not measured."""
+        """Yield a claim's findings, then what was not measured."""
         missing = dict.fromkeys(claim.metric)
         for a, b in _pairs(claim, dict.fromkeys(fit for fit, *_ in self.values)):
             for metric, of_a, of_b in self._measured(claim, a, b):
@@ -153,7 +153,7 @@ class _Judge(NamedTuple):
 
 
 def _departures(claim: Claim, a: Trained, b: Trained) -> Iterator[str]:
-    """Yield how models depart from a stated protocol of the paper."""
+    """Yield how models depart from the paper's stated protocol."""
     paper = claim.paper
     departs = []
     if a.dataset.bare not in paper.datasets:

@@ -340,7 +340,7 @@ def _over_images(
 
 
 def _with_ends(rows: Sequence[Row]) -> tuple[float, float, float] | None:
-    """Return the means of a value and of its interval's ends.
+    """Return the means of a value and its interval's ends.
 
     Returns:
         None without an interval.

@@ -169,7 +169,7 @@ class Comparison(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str]:
-        """The names of the models, or of their recipes if equal."""
+        """The models' names, or those of their recipes if equal."""
         if self.a.name == self.b.name:
             return (self.a.recipe, self.b.recipe)
         return (self.a.name, self.b.name)

@@ -55,7 +55,7 @@ def latex(
 
 
 def _labels(titles: Sequence[str], label: str) -> list[str]:
-    """Return distinct labels of tables; numbered where their names are equal."""
+    """Return distinct labels of tables, numbered for equal names."""
     prefix = label if ":" in label else f"tab:{label}"
     labels: list[str] = []
     numbers: Counter[str] = Counter()
@@ -152,7 +152,7 @@ def _superscript(mark: str) -> str:
 
 
 def _protected(text: str) -> str:
-    """Protect a text from being read as a line break's option."""
+    """Keep a text from being read as an option."""
     if text.startswith(("[", "*")):
         return f"{{{text}}}"
     return text
@@ -199,6 +199,6 @@ def escaped(text: str) -> str:
 
 
 def _number(text: str) -> str:
-    """Return a number with its minus sign, and powers of ten."""
+    """Return a number with minus sign and powers of ten."""
     text = re.sub(r"(?<![\w.])-(?=\d)", r"$-$", escaped(text))
     return re.sub(r"e(?:\+|(-))0*(\d+)", r"$\\cdot10^{\1\2}$", text)

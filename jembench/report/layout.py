@@ -94,7 +94,7 @@ class Report(Document):
         self.rows = sorted(means, key=lambda row: fits.index(row.fit))
 
     def tables(self, *, paper: bool = False) -> list[Table]:
-        """Return our tables, then the published tables that were asked for.
+        """Return our tables, then the published ones asked for.
 
         Of those that were not, a hint tells; not in a paper.
         """

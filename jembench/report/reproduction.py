@@ -84,7 +84,7 @@ def _difference(ours: BySeed, theirs: BySeed, pairs: Sequence[Pair]) -> comparis
 
 
 def _missing(theirs: BySeed, pairs: Sequence[Pair]) -> comparison.Difference:
-    """Return the row of a value that was not measured again."""
+    """Return a value's row that was not measured again."""
     places = {(row.fit, row.metric) for row in theirs.values()}
     reasons = {}
     for cell, again in pairs:

@@ -76,7 +76,7 @@ def headline(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def _preferred(rows: Sequence[Row], wanted: Sequence[str]) -> list[Row]:
-    """Return the rows of one dataset that stand for a respect."""
+    """Return a dataset's rows that stand for a respect."""
     ours = [row for row in measured(rows) if not row.source]
     ranked = []
     for column in grouped(ours, lambda row: row.place):
@@ -108,7 +108,7 @@ def _options(row: Row) -> int:
 
 
 def front(respects: Mapping[str, Sequence[Row]], better: Better) -> set[Trained]:
-    """Return the models that no other model on their dataset dominates.
+    """Return the models that none on their dataset dominates.
 
     A dominates B if A has a value in every respect in which B has one, is significantly better in
     one of these respects, at a level that is adjusted for their number, and worse in none:

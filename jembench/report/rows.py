@@ -76,7 +76,7 @@ class Row:
 
     @property
     def heading(self) -> tuple[str, str]:
-        """The heading of its column in words, and its feature network."""
+        """The heading of its column, and its feature network."""
         text, network = split(self.label or self.metric.bare)
         if self.headed:
             return (self.headed, "")
@@ -84,7 +84,7 @@ class Row:
 
     @property
     def options(self) -> dict[str, str]:
-        """The options of the metric that are not at their defaults."""
+        """The metric's options that are not at their defaults."""
         return dict(self.metric.options)
 
     @property
@@ -313,7 +313,7 @@ class _Gap(NamedTuple):
 
 
 def _mean(group: Sequence[Row], seeds: Sequence[int]) -> Row:
-    """Return the mean over the seeds, or why there is none."""
+    """Return the mean over seeds, or why there is none."""
     gaps = dict.fromkeys(seeds, _Gap("not run"))
     notes: dict[str, None] = {}
     for row in group:
@@ -369,7 +369,7 @@ class Mean(NamedTuple):
 
 
 def mean_of(rows: Sequence[Row]) -> Mean:
-    """Return the means of values and of the ends of intervals.
+    """Return the means of values and of intervals' ends.
 
     Of values that are not all finite the mean is not finite, where ``statistics`` may raise.
     """

@@ -35,7 +35,7 @@ class Scale(NamedTuple):
     better: Better = ""
 
     def place(self, value: float) -> float:
-        """Return the position of a value in % of the axis.
+        """Return a value's position in % of the axis.
 
         A value beyond the axis is at the nearer end.
         """

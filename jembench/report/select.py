@@ -402,7 +402,7 @@ def _remedy(store: Path, suite: str | None = None, limit: int | None = None) -> 
 
 
 def store_option(store: Path) -> str:
-    """Return the option for a store; "" for the usual one."""
+    """Return a store's option; "" for the usual one."""
     if store == Path("runs"):
         return ""
     return f" --store {shlex.quote(str(store))}"

@@ -69,7 +69,7 @@ class Significance:
         return {first for first, _ in self._better(runners_up)}
 
     def leaders(self, rows: Iterable[Row]) -> list[list[Row]]:
-        """Return the best of each column, and those not significantly worse.
+        """Return each column's best values, and those not significantly worse.
 
         The p values are adjusted by Holm for all comparisons. A value that cannot be tested counts
         as not worse.

@@ -123,7 +123,7 @@ class Table:
 
 
 def numbered(tables: Iterable[Table]) -> list[Table]:
-    """Return tables with the notes of their cells as numbered footnotes.
+    """Return tables with their cells' notes as numbered footnotes.
 
     Equal texts have one number. A remark on a whole table stands below the first that has it.
     """
@@ -197,7 +197,7 @@ def pivot(
 
 
 def row_cell(row: Row | None) -> TableCell:
-    """Return a value with sensible digits, or why there is none.
+    """Return a value with sensible digits, or its absence's reason.
 
     Its interval decides on the digits.
 
@@ -253,7 +253,7 @@ def detail(unit: str, better: Better) -> str:
 
 
 def decimals_for(value: float, uncertainty: float | None) -> int:
-    """Return the decimals that show two significant digits of the uncertainty.
+    """Return the decimals for two significant digits of the uncertainty.
 
     Without an uncertainty, they show four of the value.
     """

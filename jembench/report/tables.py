@@ -243,7 +243,7 @@ def _by_options(
 
 
 def _of_metrics(rows: Iterable[Row], metrics: Collection[str]) -> list[Row]:
-    """Return rows of metrics, without models that nothing was run for."""
+    """Return rows of metrics, without models that were not run."""
     of_metrics = [row for row in rows if row.metric in metrics]
     fits = {row.fit for row in of_metrics if row.status != "not run"}
     return [row for row in of_metrics if row.fit in fits]
@@ -275,7 +275,7 @@ def recipe_name(label: str) -> str:
 
 
 def outliers_in(protocol: str) -> str:
-    """Return the score and the sets of outliers of a protocol.
+    """Return the score and the OOD sets of a protocol.
 
     Returns:
         "" where it has none.

@@ -27,7 +27,7 @@ _GAP = 2  # between two columns of a table
 
 
 def render(document: Document, *, width: int = 0) -> str:
-    """Return tables for the terminal, in colour if it shows colours.
+    """Return tables for the terminal, with colours where it shows them.
 
     Args:
         document: the tables.

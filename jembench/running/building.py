@@ -86,7 +86,7 @@ def _obstacle(model: nn.Module) -> str:
 
 
 def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: Any) -> Trainer:
-    """Make the trainer of a fit's model before its first iteration.
+    """Make a fit's trainer before its first iteration.
 
     Raises:
         SpecError: if the dataset has no labels, or batches cannot be divided among the processes.

@@ -214,7 +214,7 @@ def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) 
 
 
 def _check_metric(metric: Metric, planned: PlannedFit) -> None:
-    """Check that a planned fit meets the needs of a metric."""
+    """Check that a planned fit meets a metric's needs."""
     planned.require(metric.requires)
     if isinstance(metric, Checked):
         metric.check(planned)

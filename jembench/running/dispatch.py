@@ -195,7 +195,7 @@ class Dispatch:
             del self._open[unit]
 
     def _drop(self, unit: str, fit: str = "") -> None:
-        """Leave out a unit and the units that depend on it.
+        """Leave out a unit and its followers.
 
         ``fit``: only those of the fit with this id.
         """

@@ -105,14 +105,14 @@ class Display:
             self.tasks.stop()
 
     def print(self, text: str) -> None:
-        """Print a permanent line: above the bars, or with the time."""
+        """Print a line above the bars, or with the time."""
         if self._live:
             self.tasks.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
             click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
 
     def tick(self) -> None:
-        """Print the progress of the run and of the first units."""
+        """Print the progress of the run and its first units."""
         with self._lock:
             self._next = time.monotonic() + MINUTE
             if not (self._queued or self._running):

@@ -54,7 +54,7 @@ _DEFAULT = RunOptions()
 def run_units(
     plan: Plan, store: Store, executor: Executor, events: Events, how: RunOptions = _DEFAULT
 ) -> None:
-    """Carry out the units of the pending part of a plan.
+    """Carry out the units of a plan's pending part.
 
     A failure of a cell or fit is recorded and stops no other.
 

@@ -97,7 +97,7 @@ def estimate(fit: FitPlan, device: torch.device) -> TrainingCost:
 
 
 def _seconds(trainer: _Probe) -> float:
-    """Return the seconds of an iteration, from those with shorter chains."""
+    """Return an iteration's seconds, from those with shorter chains."""
     steps = trainer.sampling_steps
     short = _timed_chains(trainer, SHORT)
     if steps <= SHORT:

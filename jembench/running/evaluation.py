@@ -294,7 +294,7 @@ class TrainedFit:
         return self.parts[name]
 
     def images(self, name: str) -> Tensor:
-        """Return the images of a part or of an OOD set."""
+        """Return the images of a part or an OOD set."""
         return self.part(name).images
 
     def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:

@@ -91,7 +91,7 @@ def way_of(
 
 
 def drawn_name(n: int, steps: int, conditional: bool, sampler: registry.Resolved | None) -> str:
-    """Return the name of the stored ends of n new chains.
+    """Return the name of n new chains' stored ends.
 
     They are by the sampler of the training unless one is named.
     """

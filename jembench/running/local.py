@@ -16,7 +16,7 @@ class Queued:
     _cancelled: bool = field(default=False, init=False)
 
     def open(self, driver: Driver) -> None:
-        """Keep the driver of the run; no worker is started yet."""
+        """Keep the run's driver; start no worker yet."""
         self._driver = driver
 
     def submit(self, jobs: Sequence[Job]) -> None:

@@ -54,7 +54,7 @@ class PlannedFit:
     reasons: Mapping[str, Unavailable] = field(default_factory=dict)
 
     def require(self, needs: frozenset[Need]) -> None:
-        """Check that the fit will meet the needs of a metric.
+        """Check that the fit will meet a metric's needs.
 
         Raises:
             NotApplicable: if it will not.
@@ -103,7 +103,7 @@ class PlannedFit:
         return count(self.dataset, "train")
 
     def samples(self, source: Source = KEPT) -> int | None:
-        """Return the number of generated images that the model will have.
+        """Return the number of images that the model will generate.
 
         None if its sampler has no ``capacity``.
         """

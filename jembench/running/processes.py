@@ -75,7 +75,7 @@ class _Worker:
                 self.process.stdin.close()
 
     def endings(self) -> Iterator[Ended]:
-        """Yield the endings that it has printed since the last call."""
+        """Yield the endings printed since the last call."""
         file = self.printed.fileno()  # the worker has its own position in the file
         new = os.pread(file, os.fstat(file).st_size - self.read, self.read)
         whole = new[: new.rfind(b"\n") + 1]

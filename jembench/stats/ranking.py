@@ -42,7 +42,7 @@ def resamplings(inside: Values, outside: Values) -> dict[str, Resampling]:
 
 
 def trapezoids(inside: Values, outside: Values) -> dict[str, Resampling]:
-    """Return the areas under both precision-recall curves by the trapezoidal rule.
+    """Return the trapezoidal areas under both precision-recall curves.
 
     They are statistics of both sets.
     """
@@ -118,7 +118,7 @@ def average_precision_resampling(inside: Values, outside: Values) -> Resampling:
 
 
 def trapezoid_resampling(inside: Values, outside: Values) -> Resampling:
-    """Return the area under the precision-recall curve by the trapezoidal rule.
+    """Return the trapezoidal area under the precision-recall curve.
 
     It starts at precision 1 and recall 0.
     """

@@ -20,7 +20,7 @@ the files lie.
 def newest(
     cells: Sequence[Cell], left_out: Callable[[str], object] = lambda note: None
 ) -> list[Cell]:
-    """Return the cells of a store that count, in their order.
+    """Return a store's cells that count, in order.
 
     Of the fits of one model, dataset and recipe only the version measured last counts, so that a
     row never mixes two versions of the code.

@@ -16,7 +16,7 @@ NESTED = ("fits", "readings", "features", "works")
 
 
 def check_links(root: Path) -> None:
-    """Check that no folder of a store links out of it.
+    """Check that no folder links out of its store.
 
     Files would be written there.
 

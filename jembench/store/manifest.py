@@ -33,7 +33,7 @@ def is_part(name: str) -> bool:
 
 
 def write(folder: Path) -> list[Path]:
-    """Write the manifest of a shared model, and return all files."""
+    """Write a shared model's manifest, and return all files."""
     files, paths = dict[str, str](), [folder / MANIFEST]
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

@@ -22,7 +22,7 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def seal_for(folder: Path) -> str:
-    """Return the text for pictures in the folder of a fit.
+    """Return the text for pictures in a fit's folder.
 
     Raises:
         CheckpointError: if its weights are missing, or their header is damaged.

@@ -70,7 +70,7 @@ def write(path: Path, fields: Mapping[str, Any], *, durable: bool = True) -> Non
 
 
 def text(fields: Mapping[str, Any]) -> str:
-    """Return a record as text, with its schema and its digest.
+    """Return a record as text, with schema and digest.
 
     Numbers that are not finite are a bug of the caller.
     """

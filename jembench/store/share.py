@@ -188,7 +188,7 @@ def _receive(copy_part: Callable[[str], object], folder: Path) -> None:
 
 
 def _check(store: Store) -> FitRecord:
-    """Check all files of a shared model, and return its record.
+    """Check a shared model's files, and return its record.
 
     Raises:
         DamagedError: if there is not one trained model, or a file is damaged or of another one.

@@ -150,7 +150,7 @@ class Store:
     # --- fits -------------------------------------------------------------------------------------
 
     def read_fit(self, key: FitKey) -> FitRecord | None:
-        """Read the record of a fit; None if it is unfinished.
+        """Read a fit's record; None if it is unfinished.
 
         A record that is torn gives a warning and None: the fit goes on from its last checkpoint and
         writes it again.
@@ -167,7 +167,7 @@ class Store:
             return None
 
     def history(self, key: FitKey) -> Path:
-        """Return the path of a training's history, which may be missing.
+        """Return the path of a training's history, if any.
 
         Raises:
             DamagedError: if the file is not the one that training left.
@@ -199,7 +199,7 @@ class Store:
         return finished
 
     def is_trained(self, key: FitKey) -> bool:
-        """Return whether nothing of a fit is left to be trained.
+        """Return whether a fit's training is complete.
 
         Raises:
             StoreError: if something other than a file lies where its record would be written.

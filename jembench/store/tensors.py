@@ -171,7 +171,7 @@ def read_seal(path: Path, remedy: str = "") -> Seal:
 
 
 def age_of(path: Path) -> int:
-    """Return the age of a state; -1 for an unreadable file.
+    """Return a state's age; -1 for an unreadable file.
 
     Reads the header alone.
     """

@@ -35,7 +35,7 @@ class Inventory(NamedTuple):
 
 
 def inventory(store: Store) -> Inventory:
-    """List a store's trained models, and the space of its files.
+    """List a store's trained models and its disk space.
 
     Raises:
         SpecError: if there is no such folder.
@@ -83,7 +83,7 @@ _REASONS = {
 
 
 def garbage(store: Store) -> list[Garbage]:
-    """List the files that nothing in the store needs, by name.
+    """List the files that nothing in the store needs.
 
     In the order of their names.
 

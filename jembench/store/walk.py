@@ -228,7 +228,7 @@ def _fail(error: Exception) -> NoReturn:
 
 
 def _check_file(path: Path, written: str | None = None, *, placed: bool = False) -> None:
-    """Check a training file by the digest in the fit's record."""
+    """Check a training file by its recorded digest."""
     if path.name == fits.INTERVENTIONS:
         records.read(path)
     if path.suffix == ".safetensors":

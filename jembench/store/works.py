@@ -53,7 +53,7 @@ class WorkFiles:
     folder: Path
 
     def path(self, work: str, kind: str = "") -> Path:
-        """Return the file of a unit, or that of its status.
+        """Return the file of a unit or of its status.
 
         The kind of a status is ``.status``.
         """
@@ -99,7 +99,7 @@ class WorkFiles:
         return WorkStatus(state="queued")
 
     def end(self, work: str, how: Ending, text: str, log: str = "") -> None:
-        """Note how a unit ended; one that is done is removed.
+        """Note how a unit ended; remove it if done.
 
         Raises:
             StoreError: if that cannot be written.

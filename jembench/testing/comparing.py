@@ -77,7 +77,7 @@ def untouched_randomness(name: str) -> Iterator[None]:
 
 
 def global_states() -> dict[str, Any]:
-    """Return the states of the global generators of NumPy and PyTorch.
+    """Return the states of NumPy's and PyTorch's global generators.
 
     Python's is left out, because runtime type checkers draw from it.
     """

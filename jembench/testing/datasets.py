@@ -62,7 +62,7 @@ def spec(subject: DatasetSubject) -> None:
 
 
 def find_fault(data: Any) -> str:
-    """Return the fault of a spec with the remedy, if any."""
+    """Return a spec's fault with the remedy, if any."""
     if not isinstance(data, DataSpec):
         return f"spec is a {type(data).__name__}; it must be a jembench.interfaces.DataSpec."
     if not isinstance(data.name, str) or not data.name.strip():

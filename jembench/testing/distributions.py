@@ -39,7 +39,7 @@ def check_distribution(name: str, data: DataSpec) -> list[Check]:
 
 
 def check_component(kind: str, spec: str, data: DataSpec) -> list[Check]:
-    """Return the checks of one component; a failed import is one.
+    """Return a component's checks; a failed import is one.
 
     Raises:
         SpecError: if there is no such component, or it has no such options.

@@ -84,7 +84,7 @@ class PerFit:
 def _named(
     group: str, values: Mapping[str, float | str], left_out: Sequence[str]
 ) -> dict[str, float]:
-    """Return the numbers among values, under the names of a group."""
+    """Return the numbers among values, under a group's names."""
     names = [name for name in values if name not in left_out]
     return {f"{group}/{name}": float(values[name]) for name in names}
 

@@ -56,5 +56,5 @@ class MLflowRun:
 
 
 def _key(name: str) -> str:
-    """Replace the characters of a name that MLflow does not allow."""
+    """Replace the characters that MLflow does not allow."""
     return re.sub(r"[^\w\-. /]", "_", name)

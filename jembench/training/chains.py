@@ -114,7 +114,7 @@ class Chains:
         return self.group.cut(Negatives(state.x, classes))
 
     def _noise(self, chance: Callable[[str], str]) -> torch.Generator:
-        """Return the random numbers of this process's part of the chains."""
+        """Return the random numbers of this process's chains."""
         if self.group.size == 1:
             return self.generator
         return self._own_noise.manual_seed(seeds.derive(self.seed, chance("chains")))

@@ -219,7 +219,7 @@ def _finish(run: Run) -> Fitted:
 
 
 def _stability(run: Run) -> Stability | None:
-    """Return what the guard saw, or None if it judged nothing."""
+    """Return what the guard saw; None if it judged nothing."""
     first: Divergence | Intervention | None = run.unrepaired
     if run.interventions:
         first = run.interventions[0]

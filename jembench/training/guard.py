@@ -345,12 +345,12 @@ def _path(history: Sequence[Mapping[str, float]]) -> list[Mapping[str, float]]:
 
 
 def _columns(row: Mapping[str, float]) -> set[str]:
-    """Return the names of the columns of energies that are judged."""
+    """Return the names of the judged columns of energies."""
     return {f"{_prefix(row)}energy_data", f"{_prefix(row)}energy_samples", HIGHEST_DATA}
 
 
 def _is_flat(row: Mapping[str, float]) -> bool:
-    """Return whether images and samples have one energy, up to rounding."""
+    """Return whether images and samples have the same energy."""
     energies = [row[name] for name in (*_columns(row), HIGHEST) if name in row]
     largest = max(map(abs, energies))
     return max(energies) - min(energies) <= ROUNDING * largest

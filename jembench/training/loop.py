@@ -157,7 +157,7 @@ class Trainer(TrainingState):
             load_weights(self.model, self.group.broadcast(dict(self.model.state_dict())))
 
     def _chance(self, purpose: str) -> str:
-        """Return the purpose that this iteration's random numbers are derived from.
+        """Return the purpose of this iteration's random numbers.
 
         It has the rank and past remedies.
         """

@@ -44,7 +44,7 @@ class Group:
     local_rank: int = 0  # on this machine
 
     def cut(self, values: T) -> T:
-        """Return this process's part of every tensor, along the first dimension."""
+        """Return this process's rows of every tensor."""
         if self.size == 1:
             return values
 

@@ -98,7 +98,7 @@ def repair(run: Run, reason: str) -> bool:
 
 
 def _record(run: Run, divergence: Divergence) -> None:
-    """Record the first divergence of a training that is only watched."""
+    """Record the first divergence of a watched training."""
     if run.unrepaired:
         return
     run.unrepaired = divergence

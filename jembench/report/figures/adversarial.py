@@ -146,7 +146,7 @@ def amplification(change: NDArray[np.floating[Any]]) -> int:
 
 
 def _columns() -> int:
-    """Return the number of images in a row of a figure.
+    """Return the number of images in a figure's row.
 
     The figure has the width of a page, or the width that was chosen.
     """
@@ -156,7 +156,7 @@ def _columns() -> int:
 
 
 def _columns_for(images: int) -> int:
-    """Return the columns of a grid: all, or half of them.
+    """Return a grid's columns: all, or half of them.
 
     Images then have one size in all figures.
     """

@@ -81,7 +81,7 @@ class Result:
 
     @cached_property
     def options(self) -> Mapping[str, str]:
-        """The options of the metric that are not at their defaults."""
+        """The metric's options that are not at their defaults."""
         return dict(self.cell.metric.options)
 
     @cached_property

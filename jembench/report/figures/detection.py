@@ -65,7 +65,7 @@ def _score(result: Result) -> str:
 
 
 def _place(score: str) -> int:
-    """Return the place of a score in the order of figures."""
+    """Return a score's place in the order of figures."""
     return list(_AXES).index(score) if score in _AXES else len(_AXES)
 
 

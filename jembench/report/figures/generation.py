@@ -47,7 +47,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def _share(result: Result) -> float:
-    """Return the share of the samples that are kept, in %."""
+    """Return the share of kept samples, in %."""
     return 100 * float(Fraction(result.protocol["top"]))
 
 

@@ -79,7 +79,7 @@ def grids(
 
 
 def draw_sheet(axes: Axes, picture: Pixels, labels: Sequence[str] = ()) -> None:
-    """Show a sheet, with a label for each of its rows."""
+    """Show a sheet, with a label for each row."""
     axes.imshow(picture, interpolation="nearest")
     axes.spines[:].set_visible(False)
     axes.set_xticks([])

@@ -93,7 +93,7 @@ def _heading(row: Row) -> Heading:
 
 
 def _linked(line: Sequence[TableCell], entry_of: Mapping[Row, Entry]) -> tuple[TableCell, ...]:
-    """Return a line with the addresses that its cells lead to."""
+    """Return a line with the addresses of its cells."""
     row = next(cell.row for cell in line if cell.row)
     entry = entry_of[row]
     model, store, recipe, *values = line

@@ -62,7 +62,7 @@ class Pictures:
         self.left_out: dict[str, None] = {}
 
     def drawn(self, planned: Iterable[Planned]) -> list[Picture]:
-        """Draw planned figures as SVG, with their titles apart from them."""
+        """Draw planned figures as SVG, with their titles apart."""
         pictures = []
         for figure in planned:
             try:
@@ -188,5 +188,5 @@ def png(pixels: NDArray[np.uint8], side: int) -> str:
 
 
 def data_uri(kind: str, content: bytes) -> str:
-    """Return the address that holds a file of a media type."""
+    """Return the data URI of a file."""
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"

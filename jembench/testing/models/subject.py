@@ -40,7 +40,7 @@ class ModelSubject(Subject):
     kind = "models"
 
     def build(self, seed: int = 0) -> Any:
-        """Make the model in evaluation mode, with weights of a seed."""
+        """Make the model in evaluation mode from a seed."""
         with seeds.drawing(seed, "initialisation"):
             model = super().build()
             kind = type(model).__name__
