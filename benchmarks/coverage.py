@@ -41,7 +41,12 @@ from jembench.metrics.pretrained import InceptionFeatures
 from jembench.metrics.sample_protocol import Generated
 from jembench.metrics.samples import epsilon_squared
 from jembench.stats import ranking
-from jembench.stats.paired import Difference, bootstrap_difference, from_intervals, seed_difference
+from jembench.stats.paired import (
+    PairedDifference,
+    bootstrap_difference,
+    from_intervals,
+    seed_difference,
+)
 from jembench_energy_ood.selective import Selective
 from jembench_generation.coverage import PRC, DensityCoverage
 from jembench_generation.infinity import FIDInfinity
@@ -60,7 +65,7 @@ class Case(NamedTuple):
     value: str
     situation: str
     truth: float | None  # None: not known in closed form, and the interval is of the mean
-    draw: Callable[[Generator], Value | Difference]
+    draw: Callable[[Generator], Value | PairedDifference]
     simulations: int = 500
 
 
@@ -506,7 +511,9 @@ def inception_truth() -> float:
 # --- differences ----------------------------------------------------------------------------------
 
 
-def compared(a: Resampling, b: Resampling, rng: Generator, *, paired: bool = True) -> Difference:
+def compared(
+    a: Resampling, b: Resampling, rng: Generator, *, paired: bool = True
+) -> PairedDifference:
     """Return the difference of two models with its interval, as a comparison does."""
     value_a, value_b = (
         float(one.statistic(*(np.arange(n)[None] for n in one.sizes))[0]) for one in (a, b)
@@ -516,7 +523,7 @@ def compared(a: Resampling, b: Resampling, rng: Generator, *, paired: bool = Tru
     )
 
 
-def difference_of_shares(rng: Generator, a: float, b: float) -> Difference:
+def difference_of_shares(rng: Generator, a: float, b: float) -> PairedDifference:
     """Return the difference of two accuracies on the same images, of which both find the same ones
     hard.
     """
@@ -526,7 +533,7 @@ def difference_of_shares(rng: Generator, a: float, b: float) -> Difference:
     return compared(share(right[0]).resampling, share(right[1]).resampling, rng)
 
 
-def difference_of_aurocs(rng: Generator, shift: float) -> Difference:
+def difference_of_aurocs(rng: Generator, shift: float) -> PairedDifference:
     """Return the difference of two AUROCs on the same images, equal in truth."""
     inside, outside = rng.normal(size=397), rng.normal(size=397)
     of_models = [
@@ -539,13 +546,13 @@ def difference_of_aurocs(rng: Generator, shift: float) -> Difference:
     return compared(*of_models, rng)
 
 
-def difference_of_errors(metric: ECE, rng: Generator) -> Difference:
+def difference_of_errors(metric: ECE, rng: Generator) -> PairedDifference:
     """Return the difference in calibration error of two calibrated models, one surer."""
     of_models = [calibration_of(metric, rng, 397, 0.0, lowest).resampling for lowest in (0.55, 0.9)]
     return compared(*of_models, rng)
 
 
-def difference_of_fids(rng: Generator) -> Difference:
+def difference_of_fids(rng: Generator) -> PairedDifference:
     """Return the difference of two FIDs from their own intervals."""
     values = [
         scored(FID(), rng, rng.normal(shift, 1, (400, 16)), rng.normal(size=(400, 16)))
@@ -554,7 +561,7 @@ def difference_of_fids(rng: Generator) -> Difference:
     return from_intervals(*((value.value, value.low, value.high) for value in values))  # type: ignore[arg-type]
 
 
-def difference_of_means(rng: Generator, *, paired: bool) -> Difference:
+def difference_of_means(rng: Generator, *, paired: bool) -> PairedDifference:
     """Return the difference of two means of exponential numbers."""
     hard = rng.exponential(size=397)
     a, b = (
@@ -563,7 +570,7 @@ def difference_of_means(rng: Generator, *, paired: bool) -> Difference:
     return compared(mean(a).resampling, mean(b).resampling, rng, paired=paired)
 
 
-def over_seeds(rng: Generator) -> Difference:
+def over_seeds(rng: Generator) -> PairedDifference:
     """Return the difference of three seeds."""
     found = seed_difference(list(rng.normal(size=3)), list(rng.normal(size=3)))
     assert found

@@ -27,7 +27,7 @@ class Components(Directive):
         return [table((discovery.singular(kind), "what it is", last), rows, (22, 48, 30))]
 
 
-def _row(entry: listing.Entry) -> list[nodes.Element]:
+def _row(entry: listing.Listed) -> list[nodes.Element]:
     assert not entry.problem, f"{entry.name}: {entry.problem}"
     head = nodes.paragraph("", "", nodes.literal("", entry.name))
     distribution = entry.fields.get("distribution", "jembench")

@@ -19,7 +19,7 @@ from jembench.report.published import read_file
 from jembench.report.rows import grouped
 
 
-class Entry(NamedTuple):
+class Listed(NamedTuple):
     """A component, or a file of a package, in a list."""
 
     name: str
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     problem: str = ""  #: the reason why it cannot be used
 
 
-def entries(kind: Kind | Literal["recipes", "references"]) -> list[Entry]:
+def entries(kind: Kind | Literal["recipes", "references"]) -> list[Listed]:
     """Return the installed components or files of a kind.
 
     Components are imported, with their output on stderr.
@@ -45,7 +45,7 @@ def entries(kind: Kind | Literal["recipes", "references"]) -> list[Entry]:
     return list(map(describe, discovery.components(kind)))
 
 
-def describe(component: Component) -> Entry:
+def describe(component: Component) -> Listed:
     """Import a component and read its options."""
     where = {
         "distribution": component.distribution,
@@ -62,7 +62,7 @@ def describe(component: Component) -> Entry:
         if error.__cause__ is not None:
             problem = f"{type(error.__cause__).__name__}: {error.__cause__}"
         problem = " ".join(problem.splitlines())
-        return Entry(component.name, fields=where | {"options": options}, problem=problem)
+        return Listed(component.name, fields=where | {"options": options}, problem=problem)
     for name, option in takes.items():
         kind, default = inspect.formatannotation(option.annotation), option.default
         required = default is REQUIRED
@@ -72,7 +72,7 @@ def describe(component: Component) -> Entry:
         else:
             lines.append(f"{name}={format_value(default)}")
         options.append({"name": name, "type": kind, "required": required, "default": default})
-    return Entry(component.name, _title(loaded), tuple(lines), where | {"options": options})
+    return Listed(component.name, _title(loaded), tuple(lines), where | {"options": options})
 
 
 def _title(component: Any) -> str:
@@ -82,27 +82,27 @@ def _title(component: Any) -> str:
     return re.sub(r":\w+:`~?([^`]+)`|``([^`]+)``", lambda match: f"`{match[1] or match[2]}`", title)
 
 
-def _read(names: Iterable[str], read: Callable[[str], list[Entry]]) -> list[Entry]:
+def _read(names: Iterable[str], read: Callable[[str], list[Listed]]) -> list[Listed]:
     """Return the entries of files, or their problems."""
-    entries: list[Entry] = []
+    entries: list[Listed] = []
     for name in names:
         try:
             entries += read(name)
         except JembenchError as error:
-            entries.append(Entry(name, problem=str(error)))
+            entries.append(Listed(name, problem=str(error)))
     return entries
 
 
-def _suite(name: str) -> list[Entry]:
-    return [Entry(name, suites.load(name).title)]
+def _suite(name: str) -> list[Listed]:
+    return [Listed(name, suites.load(name).title)]
 
 
-def _recipe(name: str) -> list[Entry]:
+def _recipe(name: str) -> list[Listed]:
     recipe = recipes.load(name)
-    return [Entry(name, recipe.title, fields={"settings": recipe.settings})]
+    return [Listed(name, recipe.title, fields={"settings": recipe.settings})]
 
 
-def _tables(stem: str) -> list[Entry]:
+def _tables(stem: str) -> list[Listed]:
     """Return the published tables of a paper."""
     tables = []
     published = read_file(stem, packages.files("reference")[stem])
@@ -113,5 +113,5 @@ def _tables(stem: str) -> list[Entry]:
         columns = list(dict.fromkeys(number.row.label for number in by_column))
         models = list(dict.fromkeys(number.row.name for number in numbers))
         fields = {"columns": columns, "models": models}
-        tables.append(Entry(first.table, title, (", ".join(columns),), fields))
+        tables.append(Listed(first.table, title, (", ".join(columns),), fields))
     return tables

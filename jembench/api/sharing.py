@@ -17,7 +17,7 @@ from jembench.store.fits import FitRecord
 from jembench.store.merge import merge
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
-from jembench.store.walk import Finding
+from jembench.store.walk import FileFinding
 
 
 class Pushed(NamedTuple):
@@ -34,7 +34,7 @@ class Fetched(NamedTuple):
 
     fit: FitKey
     results: int
-    findings: list[Finding]  #: a finding for each fit and file that was copied or kept
+    findings: list[FileFinding]  #: a finding for each fit and file that was copied or kept
     differences: list[str]  #: between the installed components and those of the model; empty: none
 
 

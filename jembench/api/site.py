@@ -41,12 +41,12 @@ def write_site(
             no such page, or a model or column that is named is in no store.
         StoreError: if a page cannot be written.
     """
-    from jembench.report.page.leaderboard import Entry, leaderboard
+    from jembench.report.page.leaderboard import Ranked, leaderboard
 
     index = folder / "index.html"
     pages = _pages(stores, index)
 
-    entries, left_out = list[Entry](), list[str]()
+    entries, left_out = list[Ranked](), list[str]()
     results_of_pages = dict[Path, Results]()
     for path, store in pages.items():
         damaged = [finding for finding in verify(store) if finding.status == "damaged"]
@@ -60,7 +60,7 @@ def write_site(
         # the link of a model is that of its first seed
         by_seed = sorted(results.cells, key=lambda cell: -cell.fit.seed)
         fits = {cell.fit.names: cell.fit.id for cell in by_seed}
-        entries.append(Entry(str(store.root), path.name, results.document.rows, fits))
+        entries.append(Ranked(str(store.root), path.name, results.document.rows, fits))
         results_of_pages[path] = results
 
     # a name is of one store at least

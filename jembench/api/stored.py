@@ -21,7 +21,7 @@ from jembench.store.fits import FitRecord
 from jembench.store.merge import merge
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
-from jembench.store.walk import Finding
+from jembench.store.walk import FileFinding
 
 if TYPE_CHECKING:
     from torch import nn
@@ -85,7 +85,7 @@ class OpenStore:
             raise SpecError(results.nothing)
         return results
 
-    def merge(self, *sources: Location) -> list[Finding]:
+    def merge(self, *sources: Location) -> list[FileFinding]:
         """Copy fits and results that this store lacks from other stores.
 
         ``jembench store merge`` does the same.

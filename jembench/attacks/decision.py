@@ -24,7 +24,7 @@ Attack = Literal["boundary", "pointwise"]
 _BLOCK = 16  # images of a class per pass: usually the first is classified correctly
 
 
-class Start(NamedTuple):
+class FirstImages(NamedTuple):
     """The start of an attack on each image: an image of another class."""
 
     x: Tensor  # (N, C, H, W); the attacked image itself if there is no start
@@ -33,7 +33,7 @@ class Start(NamedTuple):
 
 def choose_starts(
     target: Target, x: Images, y: Classes, pool: Float[Tensor, "M C H W"], labels: Int[Tensor, " M"]
-) -> Start:
+) -> FirstImages:
     """Choose a correct image of the class ranked second for the image under attack.
 
     This is the start of Grathwohl et al. (2020), Appendix G. They do not say which image of that
@@ -66,7 +66,7 @@ def choose_starts(
     with torch.no_grad():
         # by logits, since probabilities may round to 0 and tie
         ranked = target.logits(x).argsort(dim=1, descending=True)
-    start = Start(x.clone(), torch.zeros_like(y, dtype=torch.bool))
+    start = FirstImages(x.clone(), torch.zeros_like(y, dtype=torch.bool))
     for row, own in enumerate(y.tolist()):
         for label in ranked[row].tolist():
             place = None
@@ -127,7 +127,14 @@ class _QueryLimit:
 
 
 def attack(
-    name: Attack, target: Target, x: Images, y: Classes, start: Start, *, queries: int, seed: int
+    name: Attack,
+    target: Target,
+    x: Images,
+    y: Classes,
+    start: FirstImages,
+    *,
+    queries: int,
+    seed: int,
 ) -> Closest:
     """Find the nearest adversarial image in L2 within ``queries`` queries per image.
 

@@ -45,7 +45,7 @@ def _files_of(component: discovery.Component, folder: str) -> list[Traversable]:
     return []
 
 
-class Source(NamedTuple):
+class TomlFile(NamedTuple):
     """The file of a suite or a recipe."""
 
     name: str
@@ -54,7 +54,7 @@ class Source(NamedTuple):
     is_installed: bool
 
 
-def source(kind: str, name: str, folder: str = "") -> Source:
+def source(kind: str, name: str, folder: str = "") -> TomlFile:
     """Return the file of a suite or a recipe, given by name or path.
 
     The code that an installed file names is allowed then.
@@ -84,4 +84,4 @@ def source(kind: str, name: str, folder: str = "") -> Source:
         trust.refuse_code([table], f"The {kind} {file}")
     else:
         trust.allow([table])
-    return Source(file.name.removesuffix(".toml"), content, str(file), not is_path)
+    return TomlFile(file.name.removesuffix(".toml"), content, str(file), not is_path)

@@ -29,7 +29,7 @@ fail only then.
 ENOUGH_SPACE = 2**30  # bytes: some fits of a wide residual network with their samples
 
 
-class Finding(NamedTuple):
+class Advice(NamedTuple):
     """A line of the report.
 
     jembench works without a ``missing`` part; a ``broken`` one must be fixed.
@@ -50,11 +50,11 @@ def doctor(store: Path, format: str) -> int:
     If something is broken, its remedy is printed and the exit code is 1. `jembench list` says which
     components work.
     """
-    ours = Finding("versions", "ok", f"Python {platform.python_version()}, jembench {__version__}")
+    ours = Advice("versions", "ok", f"Python {platform.python_version()}, jembench {__version__}")
     libraries = map(check_library, NEEDED, NEEDED.values())
     findings = [ours, *libraries, *_devices(), *check_store(store)]
     if format == "json":
-        print_json(list(map(Finding._asdict, findings)))
+        print_json(list(map(Advice._asdict, findings)))
     else:
         rows = []
         for finding in findings:
@@ -64,40 +64,40 @@ def doctor(store: Path, format: str) -> int:
     return int(any(finding.mark == "broken" for finding in findings))
 
 
-def check_library(distribution: str, module: str) -> Finding:
+def check_library(distribution: str, module: str) -> Advice:
     """Check that a library can be imported."""
     try:
         importlib.import_module(module)
         version = importlib.metadata.version(distribution)
-        return Finding("versions", "ok", f"{distribution} {version}")
+        return Advice("versions", "ok", f"{distribution} {version}")
     # a library whose binary parts do not fit fails in whatever way it likes
     except Exception as error:
         what = f"{distribution} cannot be imported: {error_text(error)}"
-        return Finding("versions", "broken", what, f"pip install --force-reinstall {distribution}")
+        return Advice("versions", "broken", what, f"pip install --force-reinstall {distribution}")
 
 
-def _devices() -> Iterator[Finding]:
+def _devices() -> Iterator[Advice]:
     try:
         import torch
     except Exception:  # reported among the versions
         return
     capability = torch.backends.cpu.get_cpu_capability()
     cpu = f"CPU: {os.cpu_count()} cores, {torch.get_num_threads()} threads, {capability}"
-    yield Finding("devices", "ok", cpu)
+    yield Advice("devices", "ok", cpu)
     if not torch.cuda.is_available():
         remedy = (
             "Not needed for digits. For CIFAR use a machine with a GPU and a build of PyTorch for "
             "it."
         )
-        yield Finding("devices", "missing", "no GPU: everything runs on the CPU", remedy)
+        yield Advice("devices", "missing", "no GPU: everything runs on the CPU", remedy)
     for index in range(torch.cuda.device_count()):
         gpu = torch.cuda.get_device_properties(index)
         bfloat16 = "bfloat16" if gpu.major >= 8 else "no bfloat16"
         memory = f"{gpu.total_memory / 2**30:.0f} GiB"
-        yield Finding("devices", "ok", f"cuda:{index}: {gpu.name}, {memory}, {bfloat16}")
+        yield Advice("devices", "ok", f"cuda:{index}: {gpu.name}, {memory}, {bfloat16}")
 
 
-def check_store(root: Path) -> Iterator[Finding]:
+def check_store(root: Path) -> Iterator[Advice]:
     """Check that a store can be written and has space."""
     folder = root.absolute()
     while not folder.exists():
@@ -107,11 +107,11 @@ def check_store(root: Path) -> Iterator[Finding]:
             free = shutil.disk_usage(folder).free
     except OSError as error:
         what = f"{folder} cannot be written: {error.strerror}"
-        yield Finding("store", "broken", what, "Choose another folder with --store.")
+        yield Advice("store", "broken", what, "Choose another folder with --store.")
         return
     space = f"{root}: {free / 2**30:.1f} GiB free"
     if free >= ENOUGH_SPACE:
-        yield Finding("store", "ok", space)
+        yield Advice("store", "ok", space)
     else:
         remedy = "Free some space, or choose a folder on another disk with --store."
-        yield Finding("store", "broken", space, remedy)
+        yield Advice("store", "broken", space, remedy)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from jembench.api import listing
-from jembench.api.listing import Entry
+from jembench.api.listing import Listed
 from jembench.catalog import discovery, packages
 from jembench.catalog.discovery import KINDS
 from jembench.cli import options
@@ -83,5 +83,5 @@ def _one_kind(kind: Any, format: str) -> None:
         click.echo("`jembench list recipe NAME` shows one whole, as a TOML file for --recipe.")
 
 
-def _or_problem(text: str, entry: Entry) -> str:
+def _or_problem(text: str, entry: Listed) -> str:
     return f"broken: {entry.problem}" if entry.problem else text

@@ -20,7 +20,7 @@ from jembench.cli.parameters import PATH
 from jembench.report.card import LICENSE
 from jembench.store import upkeep, walk
 from jembench.store.store import Store
-from jembench.store.walk import Finding
+from jembench.store.walk import FileFinding
 
 _COPIED = {"ok", "copied"}
 """Statuses that a table of findings does not list."""
@@ -103,17 +103,17 @@ def merge(stores: Sequence[Path], store: Path, format: str) -> int:
     return _is_incomplete(findings)
 
 
-def _is_incomplete(findings: Sequence[Finding]) -> int:
+def _is_incomplete(findings: Sequence[FileFinding]) -> int:
     """Return 1, an exit code, if something was not copied, else 0."""
     return int(any(finding.status != "copied" for finding in findings))
 
 
-def print_findings(store: Path, findings: Sequence[Finding], what: str, format: str) -> None:
+def print_findings(store: Path, findings: Sequence[FileFinding], what: str, format: str) -> None:
     """Print the findings, except files that were copied or are intact."""
     counts = Counter(finding.status for finding in findings)
     shown = [finding for finding in findings if finding.status not in _COPIED]
     if format == "json":
-        records = list(map(Finding._asdict, shown))
+        records = list(map(FileFinding._asdict, shown))
         print_json({"files": len(findings), **counts, "findings": records})
         return
     if shown:
@@ -245,7 +245,7 @@ def fetch(sources: Sequence[str], store: Path, format: str) -> int:
     that `jembench push` wrote. Every file is checked against its digest, and no code is loaded. The
     exit code is 1 if the store keeps another model or result of the same identity.
     """
-    records, findings, differences = [], list[Finding](), Counter[str]()
+    records, findings, differences = [], list[FileFinding](), Counter[str]()
     same = ["every id is the same here: nothing is trained or measured again"]
     for source in sources:
         with plugins_aside():
@@ -256,7 +256,7 @@ def fetch(sources: Sequence[str], store: Path, format: str) -> int:
         differences.update(fetched.differences or same)
         record = fetched._asdict()
         record["fit"] = dataclasses.asdict(fetched.fit)
-        record["findings"] = list(map(Finding._asdict, fetched.findings))
+        record["findings"] = list(map(FileFinding._asdict, fetched.findings))
         records.append(record)
     if format == "json":
         print_json(records)

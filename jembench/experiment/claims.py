@@ -20,7 +20,7 @@ from jembench.catalog.spec import Spec
 from jembench.errors import PluginError, SpecError
 
 
-class Fit(NamedTuple):
+class NamedFit(NamedTuple):
     """A model, and the recipe of its training."""
 
     model: str  # canonical spec, or the name of an import
@@ -50,8 +50,8 @@ class Claim:
     metric: tuple[Spec, ...] = ()  # each judged separately; (): it cannot be measured
     label: str = ""  # of the metric's values; "": its only one
     direction: Literal["higher", "lower"] = "higher"
-    fits: tuple[Fit, ...] = ()  # with the higher or lower value
-    than: tuple[Fit, ...] = ()  # with the other value of each; (): the same fits
+    fits: tuple[NamedFit, ...] = ()  # with the higher or lower value
+    than: tuple[NamedFit, ...] = ()  # with the other value of each; (): the same fits
     number: float | None = None  # instead of ``than``
     than_metric: tuple[Spec, ...] = ()  # one for each ``metric``; (): the same
     than_label: str = ""  # of its values; "": ``label``
@@ -73,7 +73,7 @@ class Claim:
         """The specs of the models of the claim."""
         return list(dict.fromkeys(fit.model for fit in (*self.fits, *self.than)))
 
-    def about(self, models: Mapping[str, Fit]) -> Claim:
+    def about(self, models: Mapping[str, NamedFit]) -> Claim:
         """Return the claim with imported fits in place of their names."""
         fits = tuple(models.get(fit.model, fit) for fit in self.fits)
         than = tuple(models.get(fit.model, fit) for fit in self.than)
@@ -162,5 +162,5 @@ def _fits(written: Any) -> Any:
     fits = []
     for fit in written if isinstance(written, list) else [written]:
         pair = fit if isinstance(fit, list) else [fit]
-        fits.append(dict(zip(Fit._fields, pair, strict=False)))
+        fits.append(dict(zip(NamedFit._fields, pair, strict=False)))
     return fits

@@ -268,7 +268,7 @@ def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
 
 
 @functools.lru_cache(maxsize=1000)
-def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
+def _loaded(source: packages.TomlFile, overrides: tuple[str, ...]) -> Recipe:
     """Return the recipe of a file.
 
     Its own ``overrides`` are in canonical form, so that it has only one label.

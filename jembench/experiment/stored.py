@@ -45,7 +45,8 @@ def with_imports(suite: Suite, store: Store) -> Suite:
     for run in suite.runs:
         runs += _blocks(run, records, store)
     fits = {
-        name: claims.Fit(record.key.model, record.key.recipe) for name, record in records.items()
+        name: claims.NamedFit(record.key.model, record.key.recipe)
+        for name, record in records.items()
     }
     about = tuple(claim.about(fits) for claim in suite.claims)
     return dataclasses.replace(suite, runs=tuple(runs), claims=about)

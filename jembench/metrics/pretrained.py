@@ -29,7 +29,7 @@ _BATCH = 32
 _TIMEOUT_SECONDS = 20.0
 
 
-class Weights(NamedTuple):
+class WeightsFile(NamedTuple):
     """The published weights of a network."""
 
     network: str  # in messages
@@ -56,7 +56,7 @@ class Pretrained:
     identity: str = field(default="", init=False)
     name: ClassVar[str]
     dimensions: ClassVar[int]
-    published: ClassVar[Weights]
+    published: ClassVar[WeightsFile]
     classifies: ClassVar[bool] = False
     _net: Any = field(default=None, init=False)
 
@@ -137,7 +137,7 @@ class Pretrained:
         return content, digest
 
 
-def _fetch(weights: Weights) -> None:
+def _fetch(weights: WeightsFile) -> None:
     import torch
 
     weights.cached.parent.mkdir(parents=True, exist_ok=True)
@@ -180,5 +180,5 @@ class InceptionFeatures(Pretrained):
     identity: str = field(default="inception-2015-12-05", init=False)
     name = ""
     dimensions = 2048
-    published = Weights("Inception", _inception, "96 MB", "6726825d", _INCEPTION)
+    published = WeightsFile("Inception", _inception, "96 MB", "6726825d", _INCEPTION)
     classifies = True

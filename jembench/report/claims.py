@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from jembench.catalog import discovery, registry
 from jembench.catalog.spec import Spec
-from jembench.experiment.claims import Claim, Fit, Paper
+from jembench.experiment.claims import Claim, NamedFit, Paper
 from jembench.experiment.plan import trained_spec
 from jembench.report import comparison
 from jembench.report.differences import Line, legend, recipes_text, table
@@ -206,7 +206,7 @@ def _pairs(claim: Claim, fits: Collection[Trained]) -> Iterator[tuple[Trained, T
                 yield a, b
 
 
-def _is(fit: Trained, named: Fit, claim: Claim) -> bool:
+def _is(fit: Trained, named: NamedFit, claim: Claim) -> bool:
     """Return whether a claim names a trained model.
 
     The model's spec has the options that its recipe adds.

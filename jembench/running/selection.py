@@ -14,7 +14,7 @@ from jembench.interfaces.metrics import Metric
 from jembench.models import execution
 from jembench.running.caches import FeatureBank
 from jembench.running.evaluation import TrainedFit
-from jembench.training.choice import Selected
+from jembench.training.choice import SelectedWeights
 from jembench.training.loop import Trainer
 
 
@@ -36,7 +36,9 @@ def metrics(recipe: Recipe) -> dict[int | None, Metric]:
     return made
 
 
-def selector(fit: FitPlan, bank: FeatureBank, trainer: Trainer) -> Callable[[], Selected] | None:
+def selector(
+    fit: FitPlan, bank: FeatureBank, trainer: Trainer
+) -> Callable[[], SelectedWeights] | None:
     """Return the function that measures the model of a trainer.
 
     Weights are averaged if the recipe averages them.
@@ -47,7 +49,7 @@ def selector(fit: FitPlan, bank: FeatureBank, trainer: Trainer) -> Callable[[], 
     if not candidates or validation is None:  # a recipe with such a metric holds images out
         return None
 
-    def select() -> Selected:
+    def select() -> SelectedWeights:
         with trainer.averaged(), execution.mode(trainer.model, train=False):
             measured = TrainedFit(
                 model=trainer.model,
@@ -67,10 +69,10 @@ def selector(fit: FitPlan, bank: FeatureBank, trainer: Trainer) -> Callable[[], 
     return select
 
 
-def _measured(metric: Metric, steps: int | None, fit: TrainedFit) -> Selected:
+def _measured(metric: Metric, steps: int | None, fit: TrainedFit) -> SelectedWeights:
     label, value = next(iter(metric.compute(fit.evaluation()).values.items()))
     if not value.better:
         raise SpecError(
             f"selection.metric is {metric.name}, of which neither high nor low values are better."
         )
-    return Selected(label, value.value, value.better, steps)
+    return SelectedWeights(label, value.value, value.better, steps)

@@ -16,7 +16,7 @@ from jembench.interfaces import Resampling
 from jembench.stats.intervals import Values, agree, around, resampled, score_p
 
 
-class Difference(NamedTuple):
+class PairedDifference(NamedTuple):
     """A difference A - B, its 95 % interval and its two-sided p value."""
 
     value: float
@@ -61,7 +61,7 @@ def bootstrap_difference(
     seed: int,
     resamples: int = 10_000,
     null: float = 0.0,
-) -> Difference:
+) -> PairedDifference:
     """Return the difference of one statistic of two models, its bootstrap interval and its p value.
 
     The deviations are those from the resamples' median, see ``intervals.bootstrap_interval``. For
@@ -110,7 +110,7 @@ def bootstrap_difference(
         sd = float(drawn.std())
         p = max(p, score_p(difference, sd, trials, null, within))
     interval = around(difference, drawn, within=within, trials=trials)
-    return Difference(difference, *interval, p)
+    return PairedDifference(difference, *interval, p)
 
 
 @lru_cache(maxsize=512)
@@ -122,7 +122,7 @@ WithInterval = tuple[float, float, float]
 """A value and both ends of its interval."""
 
 
-def from_intervals(a: WithInterval, b: WithInterval, null: float = 0.0) -> Difference:
+def from_intervals(a: WithInterval, b: WithInterval, null: float = 0.0) -> PairedDifference:
     """Return the difference of two values of independent images from their own 95 % intervals.
 
     The halves of the intervals that face one another are added in quadrature: Zou & Donner (2008),
@@ -149,7 +149,7 @@ def from_intervals(a: WithInterval, b: WithInterval, null: float = 0.0) -> Diffe
     else:
         deviations = NormalDist().inv_cdf(0.975) * abs(value - null) / half
         p = 2 * NormalDist().cdf(-deviations)
-    return Difference(value, value - below, value + above, p)
+    return PairedDifference(value, value - below, value + above, p)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -175,7 +175,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def seed_difference(a: Sequence[float], b: Sequence[float]) -> Difference | None:
+def seed_difference(a: Sequence[float], b: Sequence[float]) -> PairedDifference | None:
     """Return the mean difference over seeds by Student's t for pairs.
 
     None for fewer than two seeds.
@@ -201,7 +201,7 @@ def seed_difference(a: Sequence[float], b: Sequence[float]) -> Difference | None
         raise ValueError(f"not all of {list(a)} and {list(b)} are finite")
     value = float(differences.mean())
     if differences.std() == 0:
-        return Difference(value, value, value, float(value == 0))
+        return PairedDifference(value, value, value, float(value == 0))
     test = ttest_1samp(differences, 0.0)
     low, high = test.confidence_interval(0.95)
-    return Difference(value, float(low), float(high), float(test.pvalue))
+    return PairedDifference(value, float(low), float(high), float(test.pvalue))

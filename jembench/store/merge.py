@@ -18,7 +18,7 @@ from jembench.store.layout import id_of
 from jembench.store.lease import in_work
 from jembench.store.outcome import Cell, encode
 from jembench.store.store import Store, read_cell
-from jembench.store.walk import Finding, Item, Status, walk
+from jembench.store.walk import FileFinding, Item, Status, walk
 
 _OTHER = "the target has another result"
 
@@ -28,7 +28,7 @@ _Unit = list[Item]
 
 def merge(
     source: Store, target: Store, wanted: Callable[[Item], bool] | None = None
-) -> list[Finding]:
+) -> list[FileFinding]:
     """Copy the fits and the cells, with their arrays, that ``target`` lacks.
 
     A fit that is being worked on in either store is left alone. Of a fit or a cell that is in both
@@ -78,7 +78,7 @@ class _Merge:
 
     def __init__(self, source: Store, target: Store) -> None:
         self.source, self.target = source, target
-        self.findings: list[Finding] = []
+        self.findings: list[FileFinding] = []
         self.busy = in_work(source.leases)
         self.places = Store(target.root)  # of its own: each folder is listed once a merge
         self.other_weights: set[str] = set()  # ids of the fits that differ
@@ -86,7 +86,7 @@ class _Merge:
     def note(self, unit: _Unit, status: Status, reason: object = "") -> None:
         path = unit[-1].path.parent if _is_fit(unit) else unit[-1].path
         file = str(path.relative_to(self.source.root))
-        self.findings.append(Finding(file, status, str(reason)))
+        self.findings.append(FileFinding(file, status, str(reason)))
 
     def place(self, path: Path) -> Path:
         """Return where a file belongs in the target.

@@ -18,7 +18,7 @@ from jembench.store.walk import walk
 # --- contents -------------------------------------------------------------------------------------
 
 
-class Entry(NamedTuple):
+class StoredFit(NamedTuple):
     """A trained model of a store."""
 
     record: FitRecord
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 class Inventory(NamedTuple):
     """The contents of a store."""
 
-    fits: list[Entry]
+    fits: list[StoredFit]
     unfinished: list[str]  # folders of trainings without a record that can be read
     sizes: dict[str, int]  # of the folders of a store, in bytes
 
@@ -48,7 +48,7 @@ def inventory(store: Store) -> Inventory:
     for folder in filter(Path.is_dir, listed(store.root / "fits")):
         try:
             record = fits.read(folder)
-            contents.fits.append(Entry(record, measured[record.key.id], _size(folder)))
+            contents.fits.append(StoredFit(record, measured[record.key.id], _size(folder)))
         except UNREADABLE:
             contents.unfinished.append(folder.name)
     return contents

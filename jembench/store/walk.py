@@ -246,7 +246,7 @@ Status = Literal["ok", "damaged", "stray", "copied", "kept", "busy"]
 """``stray``: belongs to nothing in the store. The last three are of a merge."""
 
 
-class Finding(NamedTuple):
+class FileFinding(NamedTuple):
     """A file, and its state in the store or in a merge."""
 
     file: str  #: relative to the store
@@ -254,7 +254,7 @@ class Finding(NamedTuple):
     reason: str = ""
 
 
-def verify(store: Store) -> list[Finding]:
+def verify(store: Store) -> list[FileFinding]:
     """Check every file of a store.
 
     ``stray`` are those that belong to nothing in it.
@@ -271,9 +271,9 @@ def verify(store: Store) -> list[Finding]:
         name = str(item.path.relative_to(store.root))
         try:
             item.check()
-            findings.append(Finding(name, "ok"))
+            findings.append(FileFinding(name, "ok"))
         except _Stray as reason:
-            findings.append(Finding(name, "stray", str(reason)))
+            findings.append(FileFinding(name, "stray", str(reason)))
         except UNREADABLE as error:
-            findings.append(Finding(name, "damaged", str(error)))
+            findings.append(FileFinding(name, "damaged", str(error)))
     return sorted(findings)

@@ -11,7 +11,7 @@ from jembench.training.loop import Trainer
 _MODEL, _SAMPLER = WEIGHTS
 
 
-class Selected(NamedTuple):
+class SelectedWeights(NamedTuple):
     """The measurement that a checkpoint is selected by."""
 
     label: str
@@ -27,7 +27,7 @@ class Best(NamedTuple):
     iteration: int
     accuracy: float | None  # on the validation images
     rank: float | None  # the measurement that selects, higher is better; None: there is none
-    selected: Selected | None
+    selected: SelectedWeights | None
     weights: str  # digest of the files
 
 
@@ -44,7 +44,7 @@ class Choice:
     """
 
     def __init__(
-        self, trainer: Trainer, folder: Path, select: Callable[[], Selected] | None
+        self, trainer: Trainer, folder: Path, select: Callable[[], SelectedWeights] | None
     ) -> None:
         self.trainer, self.folder, self.select = trainer, folder, select
         self.best: Best | None = None
@@ -106,5 +106,5 @@ class Choice:
             self.consider()
             return
         if best.selected:
-            best = best._replace(selected=Selected(*best.selected))
+            best = best._replace(selected=SelectedWeights(*best.selected))
         self.best = best

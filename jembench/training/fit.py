@@ -18,12 +18,12 @@ from jembench.interfaces.evaluation import Stability
 from jembench.progress import Phase
 from jembench.training import guard, history, snapshots
 from jembench.training.checkpoints import Checkpoints
-from jembench.training.choice import Choice, Selected
+from jembench.training.choice import Choice, SelectedWeights
 from jembench.training.guard import Divergence, Intervention, Starts
 from jembench.training.history import Window
 from jembench.training.loop import Trainer
 from jembench.training.repair import repair, resume
-from jembench.training.run import Run
+from jembench.training.run import TrainingRun
 
 SIGNAL_INTERVAL = 2.0
 """Seconds of iterations between two checks for a signal that asks training to end."""
@@ -34,7 +34,7 @@ class Fitted(NamedTuple):
 
     iteration: int  # of the chosen weights
     validation_accuracy: float | None
-    selected: Selected | None  # None: by accuracy
+    selected: SelectedWeights | None  # None: by accuracy
     seconds: float  # spent in logged iterations, over all runs of the fit, abandoned ones included
     history: list[dict[str, float]]  # one row a window of ``log_every`` iterations
     interventions: list[Intervention]
@@ -48,7 +48,7 @@ def train(
     *,
     deadline: float | None = None,
     check: Callable[[], None] = lambda: None,
-    select: Callable[[], Selected] | None = None,
+    select: Callable[[], SelectedWeights] | None = None,
 ) -> Fitted:
     """Train to the end of the recipe's budget, from the newest checkpoint.
 
@@ -79,7 +79,7 @@ def train(
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
     choice = Choice(trainer, folder, select)
-    run = Run(trainer, folder, report, check, choice, Checkpoints(folder))
+    run = TrainingRun(trainer, folder, report, check, choice, Checkpoints(folder))
     with stopping.deferred(), progress.phase(guard.TRAINING, unit="iterations") as shown:
         resume(run)
         # a tracker may lack some; those that it has are repeated with equal values
@@ -92,7 +92,7 @@ def train(
         return _finish(run)
 
 
-def _advance(run: Run, shown: Phase, deadline: float | None) -> None:
+def _advance(run: TrainingRun, shown: Phase, deadline: float | None) -> None:
     """Train for a window, and write what is due.
 
     Raises:
@@ -126,7 +126,7 @@ def _advance(run: Run, shown: Phase, deadline: float | None) -> None:
         raise _stopped(trainer)
 
 
-def _window(run: Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | None]:
+def _window(run: TrainingRun, shown: Phase) -> tuple[list[dict[str, float]], Starts | None]:
     """Run the window's iterations, and log their means.
 
     Returns:
@@ -162,7 +162,7 @@ def _window(run: Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | No
     return window.rows, starts
 
 
-def _row(run: Run, window: Window, starts: Starts | None) -> dict[str, float]:
+def _row(run: TrainingRun, window: Window, starts: Starts | None) -> dict[str, float]:
     """Return the row of the history for a finished window."""
     count = len(window.rows)
     row = {
@@ -179,7 +179,9 @@ def _row(run: Run, window: Window, starts: Starts | None) -> dict[str, float]:
     return row
 
 
-def _judge(run: Run, rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str | None:
+def _judge(
+    run: TrainingRun, rows: Sequence[Mapping[str, float]], starts: Starts | None
+) -> str | None:
     """Return why the guard finds a window diverged, or None."""
     if not run.guarded:
         return None
@@ -203,7 +205,7 @@ def _stopped(trainer: Trainer) -> OutOfTime:
     )
 
 
-def _finish(run: Run) -> Fitted:
+def _finish(run: TrainingRun) -> Fitted:
     best = run.choice.best
     assert best is not None
     run.checkpoints.tidy()
@@ -218,7 +220,7 @@ def _finish(run: Run) -> Fitted:
     )
 
 
-def _stability(run: Run) -> Stability | None:
+def _stability(run: TrainingRun) -> Stability | None:
     """Return what the guard saw; None if it judged nothing."""
     first: Divergence | Intervention | None = run.unrepaired
     if run.interventions:

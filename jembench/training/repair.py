@@ -10,10 +10,10 @@ from jembench.store.fits import INTERVENTIONS
 from jembench.training import guard, history
 from jembench.training.guard import Divergence, Intervention
 from jembench.training.history import Window
-from jembench.training.run import Run
+from jembench.training.run import TrainingRun
 
 
-def resume(run: Run) -> None:
+def resume(run: TrainingRun) -> None:
     """Load the newest checkpoint, or start and write the first.
 
     A fit whose chosen model was removed starts anew.
@@ -34,7 +34,7 @@ def resume(run: Run) -> None:
     _load(run, state)
 
 
-def _start(run: Run) -> None:
+def _start(run: TrainingRun) -> None:
     (run.folder / INTERVENTIONS).unlink(missing_ok=True)
     trainer = run.trainer
     trainer.prepare()
@@ -44,7 +44,7 @@ def _start(run: Run) -> None:
         trainer.group.call(trainer.load_state_dict, state["trainer"])
 
 
-def _load(run: Run, state: Mapping[str, Any]) -> None:
+def _load(run: TrainingRun, state: Mapping[str, Any]) -> None:
     """Load a state, and apply the remedies decided after it."""
     trainer = run.trainer
     trainer.group.call(trainer.load_state_dict, state["trainer"])
@@ -57,7 +57,7 @@ def _load(run: Run, state: Mapping[str, Any]) -> None:
     run.choice.load_state_dict(state["best"])
 
 
-def repair(run: Run, reason: str) -> bool:
+def repair(run: TrainingRun, reason: str) -> bool:
     """Go back to a good state and apply the next remedy.
 
     Without a ladder, the first divergence is recorded.
@@ -97,7 +97,7 @@ def repair(run: Run, reason: str) -> bool:
     return True
 
 
-def _record(run: Run, divergence: Divergence) -> None:
+def _record(run: TrainingRun, divergence: Divergence) -> None:
     """Record the first divergence of a watched training."""
     if run.unrepaired:
         return
@@ -106,7 +106,7 @@ def _record(run: Run, divergence: Divergence) -> None:
     run.send("diverged", divergence._asdict(), text=text)
 
 
-def _good_state(run: Run) -> Any:
+def _good_state(run: TrainingRun) -> Any:
     """Return the newest state, or the one before it.
 
     The newest is dropped if it is doubtful or has led to divergence before.

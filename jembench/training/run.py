@@ -18,7 +18,7 @@ from jembench.training.loop import Trainer
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """The state of one call of :func:`jembench.training.fit.train`."""
 
     trainer: Trainer

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from jembench.attacks import decision
-from jembench.attacks.decision import Start
+from jembench.attacks.decision import FirstImages
 from jembench.attacks.target import LOOKS, Target
 from jembench.attacks.threat import STRETCHES, distance
 
@@ -12,7 +12,7 @@ from jembench.attacks.threat import STRETCHES, distance
 def begin(linear):
     """For each image the first one of the other class."""
     rows = torch.tensor([int((linear.y != label).nonzero()[0]) for label in linear.y])
-    return Start(linear.x[rows], torch.ones(20, dtype=torch.bool))
+    return FirstImages(linear.x[rows], torch.ones(20, dtype=torch.bool))
 
 
 def run(name, case, toy, start, queries, **options):
@@ -60,7 +60,9 @@ def test_misclassified_images_and_those_without_a_start_do_not_stop_the_others(
     x = begin.x.clone()
     x[2] = linear.x[2]  # a start that is of no other class
     target = Target(linear.model, toy)
-    closest = decision.attack(name, target, linear.x, y, Start(x, exists), queries=200, seed=0)
+    closest = decision.attack(
+        name, target, linear.x, y, FirstImages(x, exists), queries=200, seed=0
+    )
     assert closest.distance[0] == 0
     assert closest.distance[1:3].isinf().all()
     assert closest.distance[3:].isfinite().all()
@@ -71,7 +73,7 @@ def test_what_the_boundary_attack_makes_of_an_image_depends_on_no_other(linear, 
     together = run("boundary", linear, toy, begin, 300).distance
     for order in (torch.arange(19, -1, -1), torch.arange(0, 20, 3)):
         target = Target(linear.model, toy)
-        start = Start(begin.x[order], begin.exists[order])
+        start = FirstImages(begin.x[order], begin.exists[order])
         shuffled = decision.attack(
             "boundary", target, linear.x[order], linear.y[order], start, queries=300, seed=0
         )

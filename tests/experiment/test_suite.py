@@ -11,7 +11,7 @@ from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.attacks import attack_suite
-from jembench.experiment.claims import Claim, Fit, Paper
+from jembench.experiment.claims import Claim, NamedFit, Paper
 from jembench.experiment.crossing import fit_names_of, make_plan, presentation
 from jembench.experiment.names import DisplayNames
 from jembench.experiment.recipe import load as load_recipe
@@ -164,7 +164,7 @@ def test_an_imported_fit_has_its_own_recipe_name_and_seed_in_every_block(install
     claim = CLAIM.replace('"accuracy"', '"nll"').replace('"jem"', '"theirs"')
     few = installed(few=FEW.replace(', "cifar10"', "") + NLL + "seeds = [0, 1]" + claim)
     few = with_imports(few.replaced(models=["baseline", "theirs"]), Store(tmp_path))
-    assert few.claims[0].fits == (Fit("glow", recipe.label),)
+    assert few.claims[0].fits == (NamedFit("glow", recipe.label),)
     plan = make_plan(few, settings=["epochs=3"])
     label = "pretrained+source=0123456789ab"
     assert [fit[1:] for fit in fits_of(plan)] == [
@@ -357,8 +357,8 @@ def test_a_suite_makes_claims_with_the_fields_of_those_of_papers_and_each_once(i
     }
     given |= {
         "metric": ("accuracy",),
-        "fits": (Fit("jem"),),
-        "than": (Fit("baseline"),),
+        "fits": (NamedFit("jem"),),
+        "than": (NamedFit("baseline"),),
         "within": 1.0,
     }
     assert loaded.claims[0] == Claim(**given, paper=Paper(title="suite both", cite="Both", url=""))

@@ -15,7 +15,7 @@ from jembench.cli.run import run as run_command
 from jembench.errors import PluginError
 from jembench.experiment import suite as suites
 from jembench.experiment.attacks import attack_suite
-from jembench.experiment.claims import Claim, Fit, load, read
+from jembench.experiment.claims import Claim, NamedFit, load, read
 from jembench.experiment.crossing import make_plan
 from jembench.report.claims import _pairs
 
@@ -98,7 +98,7 @@ def test_a_file(tmp_path):
         where="Table 1",
         metric=("accuracy",),
         direction="higher",
-        fits=(Fit("jem"),),
+        fits=(NamedFit("jem"),),
         number=0.5,
         measure=("jembench run hybrid",),
     )

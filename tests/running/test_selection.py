@@ -10,7 +10,7 @@ from jembench.running.building import make_model, make_trainer
 from jembench.running.caches import FeatureBank
 from jembench.running.check import look_ahead
 from jembench.running.selection import selector
-from jembench.training.choice import Selected
+from jembench.training.choice import SelectedWeights
 
 FRESH = "class-samples:source=fresh,images=30"
 
@@ -32,7 +32,7 @@ def test_a_metric_is_measured_on_validation_images_with_averaged_weights(selecti
     trainer, select = selecting("classifier", "selection.metric=nll", "optimizer.average=0.5")
     trainer.window(4)
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
-    assert select() == Selected("nll", pytest.approx(trainer.validate()["nll"]), "lower")
+    assert select() == SelectedWeights("nll", pytest.approx(trainer.validate()["nll"]), "lower")
     assert all(
         torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items()
     )

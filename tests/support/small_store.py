@@ -216,7 +216,7 @@ ANY = [_overwritten, _cut, _swapped, _replaced]
 
 
 def damage(root, rng):
-    """Damage one file of a store; gives its path and what was done."""
+    """FileFinding one file of a store; gives its path and what was done."""
     files = sorted(path for path in root.rglob("*") if path.is_file() and path.stat().st_size)
     if rng.random() < 0.5:
         files = [path for path in files if path.parent.name == "cells"]

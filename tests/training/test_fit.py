@@ -22,7 +22,7 @@ from jembench.errors import CheckpointError, Diverged, OutOfTime, StoreError
 from jembench.models.nets import small
 from jembench.models.wide_resnet import ResidualNet
 from jembench.training import guard
-from jembench.training.choice import Selected
+from jembench.training.choice import SelectedWeights
 from jembench.training.fit import train
 from tests.training.conftest import ToyPhased
 
@@ -218,14 +218,14 @@ def test_the_measurement_of_a_metric_selects_also_after_a_kill(
             trainer,
             tmp_path,
             report,
-            select=lambda: Selected("x", values[trainer.iteration], better),
+            select=lambda: SelectedWeights("x", values[trainer.iteration], better),
         )
 
     for stop in (20, 28):
         with pytest.raises(Killed):
             trained(kill_from(stop))
     fitted = trained(lambda _: None)
-    assert (fitted.iteration, fitted.selected) == (kept, Selected("x", values[kept], better))
+    assert (fitted.iteration, fitted.selected) == (kept, SelectedWeights("x", values[kept], better))
     assert [float(row["validation_x"]) for row in rows(tmp_path) if row["validation_x"]] == list(
         values.values()
     )

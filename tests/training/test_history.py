@@ -7,7 +7,7 @@ import torch
 
 from jembench.catalog import registry
 from jembench.experiment import recipe as recipes
-from jembench.training.choice import Selected
+from jembench.training.choice import SelectedWeights
 from jembench.training.fit import train
 from jembench.training.loop import Trainer
 
@@ -65,7 +65,7 @@ def test_the_guide_lists_every_column_in_its_order(make_trainer, tmp_path, logge
     train(
         make_trainer(**{"guard.mode": "watch"}),
         tmp_path,
-        select=lambda: Selected("LABEL", 1.0, "higher"),
+        select=lambda: SelectedWeights("LABEL", 1.0, "higher"),
     )
     written = columns(tmp_path / "history.csv")
     assert {*written, *logged} == documented().keys()

@@ -39,7 +39,7 @@ FEW = 5
 _TITLES = {"transfer": "images made against the model without chains, shown to the model with them"}
 
 
-class Accuracy(NamedTuple):
+class AccuracyCurve(NamedTuple):
     """Accuracy as a step function of eps, with Wilson's intervals, in %."""
 
     eps: Numbers  # (K,) in levels of 255, the first one 0
@@ -54,7 +54,7 @@ class Curve(NamedTuple):
     model: str
     norm: str
     images: int
-    steps: Accuracy
+    steps: AccuracyCurve
     colour: str = ""  # of the model: curves without parts of its defence share it
 
 
@@ -121,7 +121,7 @@ def _curve(result: Result, name: str, norm: str, suffix: str = "") -> Curve:
     return Curve(name, norm, len(distance), steps, result.colour)
 
 
-def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
+def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> AccuracyCurve:
     """Return the share of images of which nothing was found within eps, at 0 and at every distance.
 
     Args:
@@ -134,7 +134,7 @@ def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
     standing = len(distance) - np.searchsorted(broken, eps, side="right")
     images = len(distance)
     intervals = np.array([wilson(count, images) for count in standing.tolist()])
-    return Accuracy(eps, 100 * standing / images, *(100 * intervals.T))
+    return AccuracyCurve(eps, 100 * standing / images, *(100 * intervals.T))
 
 
 def curves(title: str, of_models: Sequence[Curve]) -> Drawing:
@@ -184,7 +184,7 @@ def _draw(axes: Axes, of_norm: Sequence[Curve], models: Sequence[str]) -> None:
     axes.set(xlim=(0, end), ylim=(-1, 101))
 
 
-def _end(steps: Accuracy) -> float:
+def _end(steps: AccuracyCurve) -> float:
     """Return the size at which few images are still classified correctly.
 
     The last ones are in the CSV.

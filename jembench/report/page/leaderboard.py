@@ -14,7 +14,7 @@ from jembench.report.tables import heading_of, outliers_in, recipe_name, remarks
 from jembench.store.outcome import Trained
 
 
-class Entry(NamedTuple):
+class Ranked(NamedTuple):
     """The results of a store that was verified."""
 
     store: str  # its name for people
@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     fits: Mapping[Trained, str]  # the id of the first seed of each model
 
 
-def leaderboard(entries: Sequence[Entry]) -> list[Table]:
+def leaderboard(entries: Sequence[Ranked]) -> list[Table]:
     """Return a table for each dataset: the models of all stores, best ones first.
 
     Values are those of the joint view.
@@ -32,7 +32,7 @@ def leaderboard(entries: Sequence[Entry]) -> list[Table]:
     store to its page and a number to its place there. A result that several stores hold stands with
     the first of them.
     """
-    entry_of: dict[Row, Entry] = {}
+    entry_of: dict[Row, Ranked] = {}
     for entry in entries:
         for row in entry.rows:
             if row.value is not None:
@@ -48,7 +48,7 @@ def leaderboard(entries: Sequence[Entry]) -> list[Table]:
     return numbered(tables)
 
 
-def _table(rows: Sequence[Row], entry_of: Mapping[Row, Entry]) -> Table:
+def _table(rows: Sequence[Row], entry_of: Mapping[Row, Ranked]) -> Table:
     columns = _columns(rows)
     first_column = next(iter(columns))
 
@@ -92,7 +92,7 @@ def _heading(row: Row) -> Heading:
     return heading_of(row, outliers_in(row.protocol))
 
 
-def _linked(line: Sequence[TableCell], entry_of: Mapping[Row, Entry]) -> tuple[TableCell, ...]:
+def _linked(line: Sequence[TableCell], entry_of: Mapping[Row, Ranked]) -> tuple[TableCell, ...]:
     """Return a line with the addresses of its cells."""
     row = next(cell.row for cell in line if cell.row)
     entry = entry_of[row]

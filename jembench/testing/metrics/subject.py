@@ -14,7 +14,7 @@ from jembench.testing.checks import DoesNotApply, Subject
 from jembench.testing.comparing import different, fingerprint, global_states, known_randomness
 
 
-class Run(NamedTuple):
+class Measured(NamedTuple):
     """The outcome of a metric's computation."""
 
     measurement: Measurement
@@ -28,7 +28,7 @@ class MetricSubject(Subject):
     kind = "metrics"
     parts = ("name", "requires", "compute")
 
-    def compute(self) -> Run:
+    def compute(self) -> Measured:
         """Compute the metric, once for all checks."""
         key = self.resolved.factory, tuple(sorted(self.resolved.arguments.items()))
         if key not in _runs:
@@ -36,7 +36,7 @@ class MetricSubject(Subject):
         return _runs[key]
 
     @property
-    def run(self) -> Run:
+    def run(self) -> Measured:
         """The outcome.
 
         Skips the check if it is none, which another check reports.
@@ -47,18 +47,18 @@ class MetricSubject(Subject):
         return run
 
 
-_runs: dict[Any, Run] = {}
+_runs: dict[Any, Measured] = {}
 """The runs so far, by the factory and its options."""
 
 
-def compute(metric: Metric, fit: TrainedFit) -> Run:
+def compute(metric: Metric, fit: TrainedFit) -> Measured:
     """Compute a metric with seeded global generators, and record its side effects."""
     evaluation = fit.evaluation()
     with known_randomness():
         before = _take_snapshot(evaluation)
         measurement = metric.compute(evaluation)
         after = _take_snapshot(evaluation)
-    return Run(measurement, different(before, after))
+    return Measured(measurement, different(before, after))
 
 
 def _take_snapshot(evaluation: Evaluation) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jembench.metrics.pretrained import Pretrained, Weights
+from jembench.metrics.pretrained import Pretrained, WeightsFile
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -111,7 +111,7 @@ class DinoV2Features(Pretrained):
     identity: str = field(default="dinov2-vit-l-14", init=False)
     name: ClassVar[str] = "dinov2"
     dimensions: ClassVar[int] = 1024
-    published: ClassVar[Weights] = Weights("DINOv2", _dinov2, "1.2 GB", _VIT_L_14, _DINOV2)
+    published: ClassVar[WeightsFile] = WeightsFile("DINOv2", _dinov2, "1.2 GB", _VIT_L_14, _DINOV2)
 
 
 @dataclass(kw_only=True)
@@ -124,4 +124,4 @@ class ClipFeatures(Pretrained):
     identity: str = field(default="clip-vit-b-32", init=False)
     name: ClassVar[str] = "clip"
     dimensions: ClassVar[int] = 512
-    published: ClassVar[Weights] = Weights("CLIP", _clip, "354 MB", _VIT_B_32, _CLIP)
+    published: ClassVar[WeightsFile] = WeightsFile("CLIP", _clip, "354 MB", _VIT_B_32, _CLIP)
