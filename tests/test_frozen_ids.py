@@ -37,7 +37,12 @@ FIRST_PARTY = {
     "jembench-zoo",
 }
 NEEDED = {
-    "datasets": {"celeba": "root=celeba", "imagefolder": "root=folder", "toy": "kind=rings"},
+    "datasets": {
+        "celeba": "root=celeba",
+        "imagefolder": "root=folder",
+        "npz": "file=arrays.npz",
+        "toy": "kind=rings",
+    },
     "metrics": {
         "autoattack": "eps=8/255",
         "ood": "set=interp",
@@ -61,6 +66,7 @@ def found(tmp_path, monkeypatch):
     for split in ("train", "test"):
         (tmp_path / "folder" / split / "cat").mkdir(parents=True)
         (tmp_path / "folder" / split / "cat" / "0.png").write_bytes(split.encode())
+    (tmp_path / "arrays.npz").write_bytes(b"arrays")
     (tmp_path / "celeba" / "img_align_celeba").mkdir(parents=True)
     (tmp_path / "celeba" / "img_align_celeba" / "1.jpg").write_bytes(b"1")
     (tmp_path / "celeba" / "img_align_celeba" / "2.jpg").write_bytes(b"2")
@@ -109,4 +115,5 @@ def ids():
 def test_no_id_has_changed(found):
     if os.environ.get("FREEZE"):
         FILE.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
-    assert found == json.loads(FILE.read_text())
+    advice = "If entry points have changed, install the package again: pip install -e ."
+    assert found == json.loads(FILE.read_text()), advice

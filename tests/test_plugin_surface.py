@@ -200,6 +200,7 @@ COMPONENTS = ("data", "experiment", "metrics", "models", "running", "sampling", 
 NOT_OF_COMPONENTS = {
     *("inner_exception", "sched_getaffinity", "getloadavg", "__file__", "__metadata__"),
     *("n_frames", "tile"),  # of Pillow's images
+    *("__array__", "__getitem__", "__len__", "detach", "tensors"),  # of arrays
 }
 
 

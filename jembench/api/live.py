@@ -144,7 +144,7 @@ def dataset_spec(data: object) -> str:
     """
     if isinstance(data, str):
         return data
-    from jembench.api.arrays import ADVICE, of_arrays, of_dataset
+    from jembench.data.arrays import ADVICE, of_arrays, of_dataset
     from jembench.interfaces import Dataset
 
     if isinstance(data, Mapping):

@@ -2,8 +2,8 @@
 
 A name is an entry point (``jem``), an entry point of one distribution (``jembench-jem/jem``) or an
 import path (``mypackage.zoo:build``). ``timm:resnet18`` is short for ``timm:model=resnet18``, as
-for ``torchvision`` and ``hf``, and ``toy:rings`` for ``toy:kind=rings``. A value with a comma, a
-quote or a blank at an end is written as a JSON string.
+for ``torchvision`` and ``hf``, ``toy:rings`` for ``toy:kind=rings``, and ``npz:FILE`` for
+``npz:file=FILE``. A value with a comma, a quote or a blank at an end is written as a JSON string.
 """
 
 from __future__ import annotations
@@ -32,9 +32,17 @@ _ARGUMENT = re.compile(r'\s*(?P<key>[A-Za-z_]\w*)=(?P<value>"(?:[^"\\]|\\.)*"|[^
 _PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')
 _FILE = re.compile(r"(?:.*/)?(?P<module>[A-Za-z_]\w*)\.py:(?P<rest>[A-Za-z_].*)")
 _SOURCE = re.compile(r"(?:.*/)?[A-Za-z_]\w*\.py")
-# these names are components, never modules of an import path; model= or kind= may be left out
+# these names are components, never modules of an import path; the option may be left out
+_FIRST_OPTIONS = {
+    "hf": "model",
+    "npz": "file",
+    "timm": "model",
+    "torchvision": "model",
+    "toy": "kind",
+}
 _SHORT = re.compile(
-    r"\A((?:[\w.-]+/)?(?:(?P<model>hf|timm|torchvision)|toy)):(?:(?(model)model|kind)=)?(?![A-Za-z_]\w*=|\Z)"
+    rf"\A((?:[\w.-]+/)?(?P<short>{'|'.join(_FIRST_OPTIONS)})):"
+    r"(?:(?:model|file|kind)=)?(?![A-Za-z_]\w*=|\Z)"
 )
 
 
@@ -174,7 +182,7 @@ def _advice_for_source(file: Path) -> str:
 
 
 def _in_full(short: re.Match[str]) -> str:
-    return f"{short[1]}:{'model' if short['model'] else 'kind'}="
+    return f"{short[1]}:{_FIRST_OPTIONS[short['short']]}="
 
 
 def split_list(text: str) -> list[str]:

@@ -6,6 +6,7 @@ from jembench.catalog.options import Incidental, never_mirrored
 from jembench.data.celeba import celeba as celeba
 from jembench.data.digits import digits as digits
 from jembench.data.folders import imagefolder as imagefolder
+from jembench.data.npz import npz as npz
 from jembench.data.toys import toy as toy
 from jembench.interfaces import Dataset
 

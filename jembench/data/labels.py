@@ -7,11 +7,14 @@ from jembench.errors import SpecError
 from jembench.interfaces import SplitName
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
 
 def check_labels(
-    what: str, labels: Mapping[SplitName, "Tensor | None"], stated: int | None = None
+    what: str,
+    labels: Mapping[SplitName, "Tensor | np.ndarray | None"],
+    stated: int | None = None,
 ) -> int:
     """Check that labels number the classes from 0, and that training knows all classes of the test.
 

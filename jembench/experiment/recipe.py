@@ -358,9 +358,9 @@ def _written(value: Any) -> str:
 
 # --- the default recipe ---------------------------------------------------------------------------
 
-_FOLDER, _SMALL, _MOST_IMAGES = "imagefolder", "small-images", 5000
-"""The dataset whose default depends on its size, like that of arrays, and the recipe of up to this
-many images.
+_DOORS, _SMALL, _MOST_IMAGES = ("imagefolder", "npz"), "small-images", 5000
+"""The datasets whose default depends on their size, like that of arrays, and the recipe of up to
+this many images.
 """
 
 
@@ -397,8 +397,8 @@ def default(
 
 
 def are_own_images(data: str) -> bool:
-    """Return whether a dataset, given by its bare name, is a folder of images or arrays."""
-    if data == _FOLDER:
+    """Return whether a dataset, given by its bare name, is of files or arrays of a user."""
+    if data in _DOORS:
         return True
     datasets = discovery.components("datasets")
     return any(own.name == data and own.distribution == discovery.LIVE for own in datasets)

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import jembench as jb
 from jembench.api import arguments, comparison, live, results, runs, status, stored
 from jembench.api import fit as fit_module
-from jembench.api.arrays import of_arrays
+from jembench.data.arrays import of_arrays
 from jembench.errors import NotApplicable, SpecError, Unavailable
 from jembench.experiment.plan import plan_again
 from jembench.interfaces import DataSpec, Split

@@ -1,4 +1,4 @@
-"""Arrays of a running program as datasets: copied, and checked."""
+"""Arrays as datasets, of a running program or of files: copied, and checked."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def of_dataset(data: Dataset) -> LazyDataset:
     spec, splits = data.spec, dict[SplitName, Split]()
     for name in _NAMES:
         images, labels = data.split(name)
-        array = _images(name, images)
+        array = image_array(name, images)
         if array.shape[1:] != tuple(spec.shape):
             raise SpecError(
                 f"The images of {name} of the dataset {spec.name} have the shape {array.shape}; "
                 f"by its spec it must be (N, {', '.join(map(str, spec.shape))})."
             )
-        splits[name] = _split(array, _labels(name, labels, len(array)))
+        splits[name] = to_split(array, label_array(name, labels, len(array)))
     check_labels(f"the dataset {spec.name}", _labels_of(splits), spec.num_classes)
     return _kept(spec, splits, getattr(data, "truth", None))
 
@@ -60,16 +60,17 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
     labels: dict[SplitName, Array | None] = {}
     for name in _NAMES:
         first, second = _pair(name, arrays[name])
-        images[name] = _images(name, first)
-        labels[name] = _labels(name, second, len(images[name]))
+        images[name] = image_array(name, first)
+        labels[name] = label_array(name, second, len(images[name]))
     shape, other_shape = images["train"].shape[1:], images["test"].shape[1:]
     if shape != other_shape:
         raise SpecError(
             f"The images of train and test have different shapes: {shape}, {other_shape}."
         )
 
-    class_names = _number_texts(labels)
-    splits = {name: _split(images[name], labels[name]) for name in _NAMES}
+    class_names = number_texts(labels)
+    remark_on_names(class_names)
+    splits = {name: to_split(images[name], labels[name]) for name in _NAMES}
     classes = check_labels("the arrays", _labels_of(splits))
     channels, height, width = shape
     spec = DataSpec(
@@ -79,7 +80,7 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
 
 
 def _kept(spec: DataSpec, splits: Mapping[SplitName, Split], truth: Any = None) -> LazyDataset:
-    _remark_on_images(spec, splits)
+    remark_on_images(spec, splits)
     return LazyDataset(
         spec,
         splits.__getitem__,
@@ -89,7 +90,7 @@ def _kept(spec: DataSpec, splits: Mapping[SplitName, Split], truth: Any = None) 
     )
 
 
-def _remark_on_images(spec: DataSpec, splits: Mapping[SplitName, Split]) -> None:
+def remark_on_images(spec: DataSpec, splits: Mapping[SplitName, Split]) -> None:
     """Remark on suspicious test images.
 
     They are among the training images, or almost black.
@@ -115,7 +116,8 @@ _DARK = 16
 """The largest level of images that are almost black, such as scikit-learn's digits of 17 levels."""
 
 
-def _split(images: Array, labels: Array | None) -> Split:
+def to_split(images: Array, labels: Array | None) -> Split:
+    """Return arrays as the tensors of a split, in the same memory."""
     import torch
 
     return Split(torch.from_numpy(images), None if labels is None else torch.from_numpy(labels))
@@ -200,13 +202,21 @@ def _is_array(values: Any) -> bool:
     return hasattr(values, "__array__")
 
 
-def _images(name: str, values: Any) -> Array:
+def image_array(name: str, values: Any) -> Array:
     """Return a copy of images, uint8 (N, C, H, W).
 
     Raises:
         SpecError: if they have another form; the message says the remedy.
     """
-    array = _array(f"The images of {name}", values)
+    return check_images(name, _array(f"The images of {name}", values))
+
+
+def check_images(name: str, array: Array) -> Array:
+    """Check the form of images, and return them with an axis of channels.
+
+    Raises:
+        SpecError: if they are not uint8 (N, C, H, W) or (N, H, W); the message says the remedy.
+    """
     if array.ndim == 3:
         array = array[:, None]
     elif array.ndim == 4 and array.shape[3] in (1, 3, 4) and array.shape[1] not in (1, 3):
@@ -257,7 +267,7 @@ def _remedy(array: Array) -> str:
     )
 
 
-def _labels(name: str, values: Any, count: int) -> Array | None:
+def label_array(name: str, values: Any, count: int) -> Array | None:
     """Return a copy of labels (N,), int64 or texts; None stays None.
 
     Raises:
@@ -303,7 +313,7 @@ def _labels_remedy(array: Array, count: int) -> str:
     return ""
 
 
-def _number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
+def number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
     """Replace texts by numbers of classes, and return the names in order.
 
     Raises:
@@ -328,7 +338,14 @@ def _number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
                 "Remove these images, or add such images to train."
             )
         labels[name] = np.searchsorted(names, array).astype(np.int64)
-    shown = names[:6].tolist()
+    return tuple(names.tolist())
+
+
+def remark_on_names(names: Sequence[str]) -> None:
+    """Remark on the numbers of classes that labels name."""
+    if not names:
+        return
+    shown = list(names[:6])
     if len(names) > 6:
         shown.append("...")
     warnings.warn(
@@ -337,4 +354,3 @@ def _number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
         Remark,
         stacklevel=2,
     )
-    return tuple(names.tolist())

@@ -9,9 +9,9 @@ import torch
 from torch.utils.data import TensorDataset
 
 import jembench as jb
-from jembench.api.arrays import of_arrays
 from jembench.api.live import dataset_spec
 from jembench.catalog import registry
+from jembench.data.arrays import of_arrays
 from jembench.errors import Remark, SpecError
 from jembench.experiment.recipe import default
 from jembench.interfaces import DataSpec, Split
