@@ -53,10 +53,10 @@ def push(
     The target is a folder, a zip archive or a repository.
 
     Args:
-        store: of the model.
+        store: that holds the model.
         fit: the model.
         to: a new or empty folder, a file that ends in .zip, or ``hf://user/name``.
-        chains: True to share the chains that training kept as well.
+        chains: True to share the chains of training too.
         license: of the weights, for the card.
         private: True to create a private repository.
 

@@ -21,7 +21,7 @@ from jembench.progress import Phase
 
 Attack = Literal["boundary", "pointwise"]
 
-_BLOCK = 16  # images of a class per pass: usually the first is classified correctly
+_BLOCK = 16  # images of a class per pass; few, since mostly the first is correct
 
 
 class FirstImages(NamedTuple):

@@ -143,8 +143,8 @@ def find(kind: Kind, name: str) -> Component:
     """Return the component of a name: an entry point, ``distribution/name`` or an import path.
 
     Raises:
-        SpecError: if no component or several have the name, or it is an import path that the user
-            did not name (:mod:`jembench.catalog.trust`).
+        SpecError: if no component or several have the name, or neither the user nor installed code
+            named the import path (:mod:`jembench.catalog.trust`).
     """
     if ":" in name:
         if Spec(name).name != name:

@@ -126,7 +126,7 @@ def check_ending(path: Path, format: str) -> None:
     """Check that a file's ending fits the format of its content.
 
     Raises:
-        SpecError: if it does.
+        SpecError: if it does not.
     """
     name, promised = Spec(format).name, _ENDINGS.get(path.suffix.lower())
     if promised is None or name == promised or name not in {"table", *_ENDINGS.values()}:

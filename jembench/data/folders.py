@@ -1,7 +1,7 @@
 """``imagefolder``: a folder of image files, one folder a class, with train/ and test/ or without.
 
-Its files and their splits are listed without importing torch, so that its content is hashed and its
-recipe chosen while a run is planned.
+Its files and their splits are listed without importing torch, so that planning can hash the content
+and choose the recipe.
 """
 
 import hashlib

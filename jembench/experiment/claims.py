@@ -58,7 +58,7 @@ class Claim:
     # parts of the protocol that must be the same; (): all, or none of two metrics
     alike: tuple[str, ...] = ()
     within: float = 0.0  # tolerance of the claim
-    free: tuple[str, ...] = ()  # options of the metrics that may have any common value
+    free: tuple[str, ...] = ()  # options of the metrics: any value that both sides share
     measure: tuple[str, ...] = ()  # commands
     unmeasured: str = ""  # the reason why it cannot be measured
     not_on_digits: str = ""  # the reason why digits cannot judge it, or not all of ``metric``

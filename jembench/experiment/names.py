@@ -99,7 +99,7 @@ def _called(
 
 
 def _refuse_one_name_of_two(names: DisplayNames, shown: Iterable[Trained]) -> None:
-    """Raise the error for two models of a dataset and a recipe that would have the same name."""
+    """Raise the error if two models of one dataset and recipe would share a name."""
     owners: dict[tuple[str, str, str], str] = {}
     for model, dataset, recipe in shown:
         name = names.model(model, recipe)

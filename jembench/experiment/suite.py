@@ -203,7 +203,7 @@ class Suite:
                 named = ", ".join(dict.fromkeys(own for run in self.runs for own in run.models))
                 raise SpecError(
                     f"No block of the suite {self.name} takes the model {model}: each [[run]] "
-                    f"names models of its own, which are {named}. Choose of these, or write a "
+                    f"names models of its own, which are {named}. Choose one, or write a "
                     f"[[run]] for {model}."
                 )
         runs = list[Run]()

@@ -167,7 +167,7 @@ def works(
 
 
 def _divided(unit: Work, number: int) -> list[Work]:
-    """Return a unit of an attack, after units of its parts if there are several."""
+    """Return an attack's unit, preceded by units of its parts if there are several."""
     if number <= 1:
         return [unit]
     parts = [

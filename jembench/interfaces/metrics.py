@@ -98,7 +98,7 @@ class DifferentiableScore(OODScore, Protocol):
     """A score that is a differentiable function of quantities, so that outliers can be attacked."""
 
     def of(self, read: Callable[[Quantity], Tensor]) -> Tensor:
-        """Return the score of each image, float64 (N,); ``read`` gives quantities."""
+        """Return each image's score, float64 (N,), from the quantities that ``read`` returns."""
 
 
 @runtime_checkable

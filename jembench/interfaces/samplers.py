@@ -90,9 +90,9 @@ class Adaptive(Sampler, Protocol):
     """
 
     def observe(self, energies: Energies) -> None:
-        """Receive the energies of data and samples of a loss, detached and (B,) each.
+        """Receive a loss's energies of data and of samples, (B,) each, detached.
 
-        It must not wait for them.
+        The method must not wait for the device that computes them.
 
         In a training by several processes these are the energies of all.
         """

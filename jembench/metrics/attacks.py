@@ -70,11 +70,11 @@ class Budget(NamedTuple):
     restarts: int
     steps: int
     tolerance: float  # relative error of the smallest eps
-    eot: int  # chains whose mean is the prediction of a refined model
+    eot: int  # chains averaged into the prediction of a refined model
     queries: int  # per image, of a decision-based attack
 
     def replaced(self, **options: int | None) -> Budget:
-        """Return the budget with other numbers; None: as they are."""
+        """Return the budget with other numbers; None: unchanged."""
         numbers = {name: number for name, number in options.items() if number is not None}
         return self._replace(**numbers)
 

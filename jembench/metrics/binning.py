@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def equal_width(confidence: Array, bins: int) -> Array:
-    """Return the bin of each confidence among M of equal width on [0, 1].
+    """Return each confidence's bin, of ``bins`` bins of equal width on [0, 1].
 
     Bins are [a, b), the last one [a, 1].
     """

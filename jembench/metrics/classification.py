@@ -213,7 +213,7 @@ class ECE(Scaled):
     arXiv:1912.03263, section 5.2.
     """
 
-    bins: Annotated[int, Range(least=1, most=1000)] = 20  # each resample holds the sums of all bins
+    bins: Annotated[int, Range(least=1, most=1000)] = 20  # memory: a resample holds all bins' sums
     name = "ece"
 
     def scores(self, logits: Logits, labels: Labels) -> Arrays:

@@ -226,7 +226,7 @@ def _detection(arrays: Arrays) -> Estimates:
 
 
 def _images_at_ends(arrays: Arrays, images: Tensor, evaluation: Evaluation) -> Arrays:
-    """Return extreme images of all and of each class, and random ones by class."""
+    """Return extreme images, overall and by class, and random ones by class."""
     import torch
 
     from jembench.data.grid import arranged, first_of_classes, pictures

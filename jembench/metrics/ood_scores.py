@@ -46,7 +46,7 @@ class PredictionScore(NamedTuple):
 
 
 class Refinement(NamedTuple):
-    """Negative decrease of energy by the model's chain: likely images hardly change."""
+    """Minus the fall of energy in the model's chain: likely images hardly change."""
 
     steps: int
     requires: frozenset[Need] = frozenset({"energy", "samples", "chains"})
@@ -77,9 +77,7 @@ def max_py() -> PredictionScore:
 
     def score(logits: Tensor) -> Tensor:
         if logits.shape[1] < 2:
-            raise NotApplicable(
-                "p(y|x) is 1 for every image of data with one class, and ranks none."
-            )
+            raise NotApplicable("With one class, p(y|x) is 1 for every image and cannot rank them.")
         return log_odds(logits)
 
     return PredictionScore("logits", "logits", score)
@@ -96,5 +94,5 @@ def max_logit() -> PredictionScore:
 
 
 def refinement(*, steps: int = 10) -> Refinement:
-    """Negative decrease of an image's energy in ``steps`` steps of the model's own chain."""
+    """Minus the fall of an image's energy in ``steps`` steps of the model's chain."""
     return Refinement(steps)

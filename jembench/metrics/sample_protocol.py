@@ -103,7 +103,7 @@ class SampleProtocol:
             count = max(1, round(self.top * n))
         if count > n:
             raise NotApplicable(
-                f"The {count} most confident images cannot be kept of {n}. Lower top."
+                f"{n} images are fewer than the {count} most confident to keep. Lower top."
             )
         return count
 
@@ -229,7 +229,7 @@ class Generated(NamedTuple):
     places: Tensor  # int64 (n,): the index of each among all of the model's images
     network: FeatureNetwork
     identity: Mapping[str, Scalar]  # the parts of a protocol that describe the images and features
-    passes: float | None = None  # network passes of an image that is kept; None: unknown
+    passes: float | None = None  # network passes per kept image; None: unknown
 
     @property
     def n(self) -> int:

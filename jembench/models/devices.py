@@ -33,10 +33,10 @@ def execution(
 
     ``auto`` selects what was measured to be fastest.
 
-    Networks are compiled on GPUs alone, and for large images: on CPUs the compiled gradient was
-    slower than the plain one, and compiling takes a minute, as long as a whole training on small
-    images. On GPUs a chain is one CUDA graph, which is captured within a second, unless ``compile``
-    is off.
+    ``compile="auto"`` compiles networks on GPUs alone, and for large images: on CPUs the compiled
+    gradient was slower than the plain one, and compiling takes a minute, as long as a whole
+    training on small images. On GPUs, unless ``compile`` is off, a chain is one CUDA graph, which
+    is captured within a second.
     """
     on_gpu = device.type == "cuda"
     is_heavy = on_gpu and data.dimensions > SMALL

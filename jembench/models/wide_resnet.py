@@ -2,8 +2,8 @@
 
 Pre-activation blocks, LeakyReLU, a bias on every convolution, the stride on the *second*
 convolution of a block, and no normalisation unless asked for. Zagoruyko & Komodakis (2016),
-arXiv:1605.07146, table 1; the departures from it are those of Grathwohl et al. (2020),
-arXiv:1912.03263, appendix A, and of its published weights.
+arXiv:1605.07146, table 1; it departs as Grathwohl et al. (2020) do, arXiv:1912.03263, appendix A,
+and in their published weights.
 
 Legend: B batch, C channels, H height, W width, K classes.
 """

@@ -105,7 +105,7 @@ class Processes(Queued):
     retries: Annotated[int, Range(least=0)] = 2
     _workers: list[_Worker] = field(default_factory=list, init=False)
     _deaths: Counter[str] = field(default_factory=Counter, init=False)  # by the id of the unit
-    _endings: list[Ended] = field(default_factory=list, init=False)  # that were not asked for yet
+    _endings: list[Ended] = field(default_factory=list, init=False)  # not yet returned by ended()
 
     @cached_property
     def _gpus(self) -> list[str]:

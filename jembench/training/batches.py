@@ -198,7 +198,7 @@ class Batches:
 
 
 def _outliers(train: Split, data: DataSpec, recipe: Recipe) -> Start:
-    """Make the recipe's outliers and give them the training images.
+    """Make the recipe's start of outliers, and inform it of the training images.
 
     Raises:
         SpecError: if the recipe names none.

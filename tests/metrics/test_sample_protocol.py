@@ -52,9 +52,8 @@ def test_options_without_meaning_or_effect_are_refused(options, message):
 def test_top_is_a_share_or_a_number(top, n):
     asked = SampleProtocol(selection="model", top=top)
     if top > n:
-        with pytest.raises(
-            NotApplicable, match=f"The {int(top)} most confident images cannot be kept of {n}"
-        ):
+        message = f"{n} images are fewer than the {int(top)} most confident to keep"
+        with pytest.raises(NotApplicable, match=message):
             asked.count(n)
         return
     count = asked.count(n)

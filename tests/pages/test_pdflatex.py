@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from jembench.catalog.spec import Spec
+from jembench.experiment.names import DisplayNames
 from jembench.interfaces import Value
 from jembench.report.formats import render
 from jembench.report.layout import Report
@@ -67,7 +68,7 @@ def cells(count):
 @pytest.fixture(scope="module")
 def tables():
     recipes = {(cell.fit.model, cell.fit.recipe): None for cell in cells(4)}
-    names = dict(zip(recipes, NAMES, strict=True))
+    names = DisplayNames(models=dict(zip(recipes, NAMES, strict=True)))
     few = Report(
         list(cells(4)),
         published=published_numbers(["jem-iclr2020/table1", "later-work/hybrid"]),

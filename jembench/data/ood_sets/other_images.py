@@ -24,9 +24,9 @@ _MODES = {1: "L", 3: "RGB"}
 class OtherDataset:
     """The images of another dataset as an OOD set.
 
-    There are as many as test images, drawn at random, or all.
+    As many as there are test images are drawn at random; all, if there are fewer.
 
-    Each is cropped to its central square, where this dataset's images are square, and resized with
+    Each is cropped to its central square, if the test images are square, and resized with
     Pillow's bicubic filter; grey and RGB become each other as Pillow converts them (ITU-R 601).
     They have labels if both datasets have classes of the same names.
     """

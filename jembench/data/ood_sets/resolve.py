@@ -11,7 +11,7 @@ from jembench.interfaces import OODSet, SplitName
 
 
 class ResolvedOODSet(NamedTuple):
-    """The component that a text names."""
+    """An OOD set, or a dataset as one, by its name."""
 
     component: Resolved
     is_dataset: bool

@@ -114,7 +114,7 @@ class Result:
 
     @property
     def title(self) -> str:
-        """The trained model, in full."""
+        """The names of model and dataset, and the seed."""
         return title_of(self.fit, self.names)
 
     @property
@@ -289,7 +289,7 @@ def with_interval(value: Value, decimals: int, unit: str = "") -> str:
 # --- histograms -----------------------------------------------------------------------------------
 
 BINS = 40
-# % at either end of each sample that the first and the last bin take in, however far away it is
+# % at either end of a sample that may lie in the first or the last bin, however far out
 _TAIL = 0.5
 
 

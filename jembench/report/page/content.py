@@ -97,7 +97,7 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
 
 
 def _judged(own_claims: Sequence[Claim], cells: Sequence[Cell], store: Store) -> list[Table]:
-    """Judge the claims of an experiment and those of papers on the same data."""
+    """Judge an experiment's claims, and claims of papers on the same data."""
     from jembench.report.claims import document, judge
 
     # p values are adjusted in each group

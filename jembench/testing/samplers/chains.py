@@ -31,10 +31,9 @@ DOWNHILL_SHARE = 0.2
 
 @promise("samplers")
 def begins_as_images(subject: SamplerSubject) -> None:
-    """Chains begin as float32 (n, C, H, W) on the generator's device, new ones within the pixels'
-    bounds.
+    """Chains begin as float32 (n, C, H, W) on the generator's device.
 
-    Scale new chains to DataSpec.bounds, or clamp them.
+    Those of ``start`` lie within the pixels' bounds: scale them to DataSpec.bounds, or clamp them.
     """
     low, high = subject.data.bounds
     for y in subject.kinds:
@@ -127,7 +126,7 @@ def asks_grad_energy(subject: SamplerSubject) -> None:
 def leaves_its_arguments(subject: SamplerSubject) -> None:
     """States and training images that are arguments are not changed in place.
 
-    Make a new state, state._replace(x=...), and keep copies.
+    Return state._replace(x=...), and copy the images that you keep.
     """
     for y in subject.kinds:
         sampler = subject.build()

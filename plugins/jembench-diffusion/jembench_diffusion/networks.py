@@ -130,7 +130,7 @@ class Block(nn.Module):
 
 
 class UNet(nn.Module):
-    """A U-Net without attention, with two blocks at each of three scales."""
+    """A U-Net without attention, with two to three blocks at each of three scales."""
 
     def __init__(self, data: DataSpec, width: int, timesteps: int) -> None:
         super().__init__()

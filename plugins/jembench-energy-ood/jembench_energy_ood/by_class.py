@@ -106,6 +106,6 @@ def held_out(evaluation: Evaluation) -> Literal["validation", "train"]:
 def log_px_given_class() -> GivenClass:
     """Log p(x) minus its mean over held-out images of the predicted class.
 
-    They are validation images, or training images where none are held out.
+    Those are validation images or, without any, training images.
     """
     return GivenClass()

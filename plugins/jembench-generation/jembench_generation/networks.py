@@ -34,7 +34,7 @@ def _dinov2(content: bytes) -> Any:
 def _clip(content: bytes) -> Any:
     """Return torch-fidelity's network with the tensors of the TorchScript archive.
 
-    The code that the archive may hold does not run.
+    The forward code that the archive may hold does not run.
     """
     from torch_fidelity.feature_extractor_clip import FeatureExtractorCLIP
 

@@ -128,8 +128,8 @@ def _fault_of_range(images: Tensor, bounds: tuple[float, float]) -> str:
     """Return what is wrong with the range of pixels; "" if nothing is.
 
     The published chains are not clamped (Grathwohl et al., 2020, Algorithm 1; train_wrn_ebm.py,
-    sample_q): each step adds noise of .01, and a chain has 20 visits of 20 steps on average, in
-    which noise alone moves it by .2. So a pixel may lie outside of the bounds, but few lie far
+    sample_q): each step adds noise of .01, and a chain has 20 x 20 steps on average, over which
+    noise alone moves it by .2. So a pixel may lie outside of the bounds, but few lie far
     outside. Chains start as uniform noise within the bounds and become images, so that some pixels
     are dark, while pixels of [0, 1] taken for [-1, 1] would all be light.
     """

@@ -68,8 +68,8 @@ class RayExecutor:
         """Ray, connected to the cluster.
 
         Raises:
-            Unavailable: if Ray is not installed, the cluster cannot be reached, or it has other
-                versions.
+            Unavailable: if Ray is not installed, the cluster cannot be reached, or its
+                versions differ.
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}

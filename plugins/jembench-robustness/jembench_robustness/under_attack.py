@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from jembench.attacks.eps import parse_eps
 from jembench.catalog.spec import Scalar, Spec
-from jembench.interfaces import Evaluation, Measurement, Need, OODScore, Planned
-from jembench.interfaces.evaluation import Quantity
+from jembench.interfaces import Evaluation, Measurement, Need, OODScore, Planned, Quantity
 from jembench.interfaces.metrics import DifferentiableScore
 from jembench.metrics import attacks, shards
 from jembench.metrics.base import Array, Arrays, protocol_id

@@ -149,7 +149,7 @@ class SlurmExecutor:
         if not str(driver.store).isprintable():
             raise SpecError(
                 f"The path of the store is {str(driver.store)!r}, and Slurm's scripts cannot hold "
-                "it. Use a store whose path has printable characters alone."
+                "it. Use a store whose path has only printable characters."
             )
         _ = self._gpus_each
         self._driver = driver

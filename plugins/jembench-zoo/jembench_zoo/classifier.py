@@ -143,7 +143,7 @@ def tried(
             shape = type(logits).__name__
     if shape != (2, data.num_classes):
         raise SpecError(
-            f"{name} gives {shape} for two images of {data.name}, and a classifier gives one logit "
+            f"{name} gives {shape} for two images of {data.name}, but a classifier gives one logit "
             f"per class, (2, {data.num_classes}). Choose another network."
         )
     return model.train()

@@ -1,8 +1,8 @@
 """The preparation of images for a pretrained network, read from its library.
 
-A library prepares an image by a function from a picture to a tensor. Its normalisation is read from
-what that function makes of pictures of one colour, so that no option of it can be missed; its
-resizing and cropping from its settings. Both are compared with the function itself on one picture.
+A library prepares an image by a function from a picture to a tensor. The normalisation is read off
+its results for pictures of one colour, so that no option is missed; resizing and cropping are read
+from the library's settings. Both are compared with the function itself on one picture.
 
 Legend: B batch, C channels, H height, W width.
 """
