@@ -293,7 +293,8 @@ def _training(
 
         return work
 
-    for _ in range(WARM_UP if ours.execution.compiled or ours.execution.captured else 1):
+    execution = ours.functions.execution
+    for _ in range(WARM_UP if execution.compiled or execution.captured else 1):
         ours.iterate()
     theirs.iterate()
     return Contest(
@@ -310,7 +311,7 @@ def _agreement(
     The cosine is the lowest of all parameters': over all of them, those of the last layer would
     hide the rest.
     """
-    with autocast(ours.execution.precision, ours.device):
+    with autocast(ours.functions.execution.precision, ours.device):
         loss = ours.model.training_loss(batch, negatives).total
     grads = torch.autograd.grad(loss, list(ours.model.parameters()))
     references = torch.autograd.grad(reference, list(net.parameters()))

@@ -46,7 +46,7 @@ def test_fid_is_torch_fidelitys_to_the_last_bit(n, dimensions):
 
 def test_the_distance_of_two_normal_distributions_is_the_closed_form():
     def normal(mean, variance):
-        return Moments(np.array([mean]), np.array([[variance]]))
+        return Moments(np.array([float(mean)]), np.array([[float(variance)]]))
 
     assert frechet_distance(normal(0, 4), normal(1, 9)) == pytest.approx(1 + (3 - 2) ** 2)
 
