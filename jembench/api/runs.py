@@ -139,7 +139,7 @@ def run(
         limit=limit,
     )
     published = published_numbers(texts(reference, "reference"), suite.references)
-    return _noted(carry_out(plan, place, RunOptions(**options), published, progress=progress))
+    return _noted(results_of(plan, place, RunOptions(**options), published, progress=progress))
 
 
 def plan_run(
@@ -301,7 +301,7 @@ def attack(
             limit=limit,
         )
     how = RunOptions(device, max_hours, executor)
-    return _noted(carry_out(plan, place, how, progress=progress))
+    return _noted(results_of(plan, place, how, progress=progress))
 
 
 def _fits_among(models: Any) -> list[Fit]:
@@ -357,7 +357,7 @@ def train(
         return Fit(plan, place, evaluation)
 
 
-def carry_out(
+def results_of(
     plan: Plan,
     store: Store,
     how: RunOptions,

@@ -8,7 +8,7 @@ from jembench.api.runs import plan_run
 from jembench.cli import options
 from jembench.cli.output import plugins_aside
 from jembench.cli.parameters import ATTACK, COUNT, DATASETS, LIST, MODELS, SEEDS
-from jembench.cli.run import carry_out
+from jembench.cli.run import run_and_show
 from jembench.experiment.attacks import attack_suite
 from jembench.metrics.attacks import BUDGETS
 from jembench.store.store import Store
@@ -103,4 +103,4 @@ def attack(ctx: click.Context, /, attack: str, dataset: list[str], **given: Any)
     }
     with plugins_aside():
         plan = plan_run(attack_suite(attack, given, dataset), Store(command.store), **how)
-    return carry_out(ctx, plan, (), command)
+    return run_and_show(ctx, plan, (), command)

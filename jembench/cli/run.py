@@ -96,10 +96,10 @@ def run(
     with plugins_aside():
         plan = runs.plan_run(suites.load(suite), Store(command.store), datasets=dataset, **given)
         published = published_numbers(reference, plan.suite.references)
-    return carry_out(ctx, plan, published, command)
+    return run_and_show(ctx, plan, published, command)
 
 
-def carry_out(
+def run_and_show(
     ctx: click.Context, plan: Plan, published: Sequence[Published], command: RunCommand
 ) -> int:
     """Carry out the unfinished part of a plan and print its results.
@@ -120,7 +120,7 @@ def carry_out(
         session.check_options(how)  # which refuses options that do not fit together
         return _detach(place, ctx.obj.arguments)
     with plugins_aside():
-        results = runs.carry_out(plan, place, how, published)
+        results = runs.results_of(plan, place, how, published)
     code = show.results(ctx, plan, place, results, command.format)
     if results.stopped:
         raise results.stopped
@@ -272,7 +272,7 @@ def reproduce(ctx: click.Context, /, source: Path, dataset: list[str] | None, **
     with plugins_aside():
         planned = plan_reproduction(source, dataset or ())
     if command.dry_run:
-        return carry_out(ctx, planned.plan, (), command)
+        return run_and_show(ctx, planned.plan, (), command)
     place = Store(store)
     with plugins_aside():
         done = session.run_plan(planned.plan, place, command.how, Display)

@@ -80,7 +80,7 @@ def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -
                 functools.partial(_worker, place, here, events, skip_missing=skip_missing)
             )
             for unit in _listed(units):
-                ended = _carry_out(worker, place, unit)
+                ended = _work_on(worker, place, unit)
                 out.write(json.dumps(dataclasses.asdict(ended)) + "\n")
                 out.flush()
                 worst = max(worst, EXIT_CODES[ended.how])
@@ -118,7 +118,7 @@ def _worker(
     return Worker(store, devices.resolve(str(device)), events, skip_missing=skip_missing)
 
 
-def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
+def _work_on(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
     """Carry out one unit, and return how it ended and why."""
     from jembench.running.events import ending_of
 

@@ -70,7 +70,7 @@ class Dispatch:
         try:
             for unit in self.units:
                 self._queue(unit)
-            self._carry_out()
+            self._submit_and_follow()
             if self._open and not self._failures:
                 raise OutOfTime("The time is up. The same command goes on from there.")
         except (KeyboardInterrupt, Stopped, OutOfTime) as error:
@@ -82,7 +82,7 @@ class Dispatch:
         if self._failures:
             raise self._failed()
 
-    def _carry_out(self) -> None:
+    def _submit_and_follow(self) -> None:
         """Submit units and follow them, until all have ended or the time is up."""
         deadlines = [work.deadline for work in self.units.values() if work.deadline]
         deadline = min(deadlines, default=math.inf)

@@ -33,12 +33,12 @@ def test_how_a_unit_ends_is_told_to_the_driver(tmp_path, monkeypatch, result, ho
     queued = SimpleNamespace(id="u1", is_late=False)
     monkeypatch.setattr(work, "_read", lambda store, unit: queued)
     store = Store(tmp_path)
-    ended = work._carry_out(lambda: SimpleNamespace(carry_out=carry_out), store, "u1")
+    ended = work._work_on(lambda: SimpleNamespace(carry_out=carry_out), store, "u1")
     assert (ended.id, ended.how, ended.text) == ("u1", how, text)
     assert ended.error == (type(result).__name__ if isinstance(result, BaseException) else "")
     # its deadline came while it waited in a queue: it does not begin, nor is torch imported
     queued.is_late = True
-    ended = work._carry_out(pytest.fail, store, "u1")
+    ended = work._work_on(pytest.fail, store, "u1")
     assert (ended.how, ended.text.partition(".")[0]) == (
         "stopped",
         "The time of its run was up before it began",
