@@ -19,25 +19,35 @@ class Limit(NamedTuple):
     variable: str
     default: int
     unit: str
+    least: int = 1
 
     @property
     def value(self) -> int:
         """The value of the limit.
 
         Raises:
-            SpecError: if the variable is no whole number from 1 up.
+            SpecError: if the variable is no whole number from ``least`` up.
         """
         text = os.environ.get(self.variable) or str(self.default)
-        if not text.isdecimal() or len(text) > 18 or int(text) < 1:
+        if not text.isdecimal() or len(text) > 18 or int(text) < self.least:
             raise SpecError(
-                f"{self.variable} is {text[:40]!r}; it must be a whole number from 1 up, of "
-                f"{self.unit}."
+                f"{self.variable} is {text[:40]!r}; it must be a whole number from {self.least} "
+                f"up, of {self.unit}."
             )
         return int(text)
 
 
 MEMORY = Limit("JEMBENCH_MAX_GIB", 8, "GiB")
 """The largest memory of the images of a split, or of an archive."""
+
+IMAGES = Limit("JEMBENCH_IMAGES_GIB", 1, "GiB", least=0)
+"""The largest memory of the images of a split that lie in memory; larger ones are read in parts.
+
+No number depends on it.
+"""
+
+CACHE = Limit("JEMBENCH_CACHE_GIB", 32, "GiB", least=0)
+"""The largest cache of the decoded images of a split; larger ones are decoded at each reading."""
 
 UNPACKED = Limit("JEMBENCH_MAX_UNPACKED_GIB", 1, "GiB")
 """The largest size of an unpacked file."""

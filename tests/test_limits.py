@@ -14,7 +14,8 @@ import torch
 
 from jembench import limits
 from jembench.catalog import registry
-from jembench.data.decoding import Form, decode_all
+from jembench.data.decoding import Form, ImageFiles
+from jembench.data.pixel_cache import PixelCache
 from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec
 from jembench.models import importing, memory
@@ -151,6 +152,11 @@ def chunk(kind, content):
     )
 
 
+def decode(paths, form):
+    files = ImageFiles(paths, form, PixelCache(size=form.size))
+    return files.read(torch.arange(len(paths)))
+
+
 @pytest.fixture
 def large(tmp_path):
     """A PNG of less than a kilobyte whose header says 30,000 x 30,000 pixels."""
@@ -169,12 +175,12 @@ def test_a_huge_image_is_refused_by_its_header(large):
     with pytest.raises(
         SpecError, match=r"large.png is too large: .*900000000 pixels.*JEMBENCH_MAX_PIXELS"
     ):
-        decode_all([large], RGB)
+        decode([large], RGB)
 
 
 def test_many_images_of_a_huge_size_are_refused(large):
     with pytest.raises(SpecError, match=r"10 images of 100000x100000 pixels takes 280 GiB"):
-        decode_all([large] * 10, Form(mode="RGB", height=100_000, width=100_000, square=True))
+        decode([large] * 10, Form(mode="RGB", height=100_000, width=100_000, square=True))
 
 
 def fifo(path):
@@ -201,6 +207,6 @@ ODD = [fifo, loop, folder, bound_socket]
 def test_what_is_no_regular_file_is_never_opened(tmp_path, make):
     path = tmp_path / "x.png"
     make(path)
-    for read in (importing.read, checkpoint.read, lambda path: decode_all([str(path)], RGB)):
+    for read in (importing.read, checkpoint.read, lambda path: decode([str(path)], RGB)):
         with pytest.raises(JembenchError, match=r"x.png (is no|is damaged|cannot be)"):
             read(path)

@@ -18,6 +18,7 @@ class LazyDataset:
     It is a :class:`~jembench.interfaces.Dataset`.
 
     Each split is read once, and every call returns a copy of it on the CPU, which may be changed.
+    Images that are read in parts cannot be changed, and are not copied.
     """
 
     spec: DataSpec

@@ -1,6 +1,7 @@
 """Decoding of image files: in threads, cropped and resized, and kept in the user's cache folder.
 
-Legend: N files, C channels, H height, W width. Imports no torch until pixels are read.
+Legend: N files, B files of a part, C channels, H height, W width. Imports no torch until pixels are
+read.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from jembench import limits
 from jembench.catalog.contents import content
 from jembench.catalog.spec import slug
-from jembench.errors import CheckpointError, Fallback, JembenchError, Remark, SpecError, StoreError
-from jembench.files import cache_folder, open_regular, sweep
-from jembench.store import tensors
+from jembench.data.pixel_cache import PixelCache
+from jembench.errors import JembenchError, Remark, SpecError
+from jembench.files import cache_folder, open_regular
 
 if TYPE_CHECKING:
     import numpy as np
+    from jaxtyping import Int, UInt8
     from PIL import Image
     from torch import Tensor
 
@@ -47,11 +49,10 @@ _REMARKS = {
 """Peculiarities of an image file that change what is read of it."""
 
 
-class Decoded(NamedTuple):
-    """The pixels of image files, and remarks about the files, one for each peculiarity."""
+_KINDS = tuple(_REMARKS)
 
-    images: Tensor  # uint8 (N, C, H, W)
-    remarks: list[str]
+_PART = 256
+"""Images that are decoded at once: beside those asked for, so many lie in memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +65,16 @@ class Form:
     square: bool  # True: crop to the central square and resize; False: refuse another size
     only_grey: bool = False  # True: refuse an image in colour; False: convert it
     method: Literal["bicubic", "bilinear"] = "bicubic"  # of the interpolation
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The shape of an image, (C, H, W)."""
+        return len(self.mode), self.height, self.width
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of an image."""
+        return math.prod(self.shape)
 
 
 @contextlib.contextmanager
@@ -99,9 +110,9 @@ def is_grey(image: Image.Image) -> bool:
 def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Tensor:
     """Return the pixels of image files, uint8 (N, C, H, W).
 
-    They come from the user's cache folder if they were decoded before.
-
-    A cache that cannot be read or written only costs time. Each peculiarity of files is a remark.
+    Large ones are :class:`~jembench.data.images.Images`, whose files are read when they are
+    indexed. Decoded images are kept in the user's cache folder. A cache that cannot be read or
+    written only costs time. Each peculiarity of files is a remark.
 
     Args:
         name: a readable part of the cache file's name.
@@ -111,73 +122,104 @@ def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Te
         form: of the pixels.
 
     Raises:
-        JembenchError: if a file cannot be decoded, or has another size or colours.
+        JembenchError: if a file cannot be decoded, or has another size or colours; for large ones
+            when it is read.
     """
+    import torch
+
+    from jembench.data.images import by_rows
+
     try:
         fingerprint = f"{content(files)} {form}"
     except OSError as error:
         raise _cannot_decode(error.filename, error) from error
-    key = hashlib.sha256(f"{place}\0{form}".encode(errors="surrogateescape")).hexdigest()[:16]
-    cache = cache_folder() / "decoded" / f"{slug(name)}-{key}.safetensors"
-    remedy = "The images are decoded again."
-    try:
-        pixels = _read_cache(cache, fingerprint, remedy)
-    except CheckpointError as error:
-        warnings.warn(str(error), Fallback, stacklevel=2)
-        pixels = None
-    if pixels is None:
-        pixels = decode_all(list(map(str, files.values())), form)
-        record = {"fingerprint": fingerprint, "remarks": pixels.remarks}
-        with contextlib.suppress(StoreError):
-            sweep(cache.parent, below=False)
-            tensors.write(cache, {"images": pixels.images}, record)
-    for remark in pixels.remarks:
-        warnings.warn(remark, Remark, stacklevel=2)
-    return pixels.images
+    cache = PixelCache(size=form.size)
+    if len(files) * form.size <= limits.CACHE.value * limits.GIB:
+        stem = f"{slug(name)}-{_short_hash(f'{place} {form}')}"
+        cache.path = cache_folder() / "decoded" / f"{stem}-{_short_hash(fingerprint)}.pixels"
+        _remove_others(cache.path, stem)
+    reader = ImageFiles(list(map(str, files.values())), form, cache)
+    return by_rows(reader.read, torch.arange(len(files)), form.shape)
 
 
-def _read_cache(cache: Path, fingerprint: str, remedy: str) -> Decoded | None:
-    """Return the pixels in a cache file; None if there are none, or those of other files.
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
-    Raises:
-        CheckpointError: if the file is damaged; it ends with ``remedy``.
+
+def _remove_others(cache: Path, stem: str) -> None:
+    """Remove the cache files of the images that a folder had before."""
+    for path in cache.parent.glob(f"{stem}*"):
+        if path != cache:
+            with contextlib.suppress(OSError):  # removed by another process
+                path.unlink()
+
+
+class ImageFiles:
+    """Image files that are decoded in threads, since Pillow releases the GIL.
+
+    Args:
+        paths: of the files.
+        form: of the pixels.
+        cache: of the decoded images.
     """
-    if not cache.exists():
-        return None
-    record = tensors.read_seal(cache, remedy).record
-    if record.get("fingerprint") != fingerprint or "remarks" not in record:
-        return None
-    return Decoded(tensors.read(cache, remedy).tensors["images"], record["remarks"])
 
+    def __init__(self, paths: Sequence[str], form: Form, cache: PixelCache) -> None:
+        self.paths, self.form, self.cache = paths, form, cache
+        self._remarked: set[str] = set()  # peculiarities
 
-def decode_all(paths: Sequence[str], form: Form) -> Decoded:
-    """Decode the files in threads, since Pillow releases the GIL.
+    def read(self, rows: Int[Tensor, " B"]) -> UInt8[Tensor, "B C H W"]:
+        """Return the pixels of rows, from the cache or else decoded.
 
-    Raises:
-        JembenchError: if a file cannot be decoded, or has another size or colours.
-    """
-    from concurrent.futures import ThreadPoolExecutor
+        Raises:
+            JembenchError: if a file cannot be decoded, or has another size or colours.
+        """
+        import torch
 
-    import numpy as np
-    import torch
+        height, width = self.form.height, self.form.width
+        size = len(rows) * self.form.size
+        limits.check_bytes(f"{len(rows):,} images of {width}x{height} pixels", size)
+        images = torch.empty((len(rows), *self.form.shape), dtype=torch.uint8)
+        flags: list[int] = []
+        for start in range(0, len(rows), _PART):
+            part = slice(start, start + _PART)
+            flags += self._fill(images[part].numpy(), rows[part].tolist())
+        if any(flags):
+            self._remark([self.paths[row] for row in rows.tolist()], flags)
+        return images
 
-    shape = (len(paths), form.height, form.width, len(form.mode))
-    limits.check_bytes(
-        f"{len(paths):,} images of {form.width}x{form.height} pixels", math.prod(shape)
-    )
-    pixels = np.empty(shape, dtype=np.uint8)
-    peculiar: dict[str, list[str]] = {kind: [] for kind in _REMARKS}  # paths by peculiarity
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for place, (image, kinds) in enumerate(pool.map(lambda path: _decode(path, form), paths)):
-            pixels[place] = image.reshape(shape[1:])
-            for kind in kinds:
-                peculiar[kind].append(paths[place])
-    remarks = [
-        f"{len(few):,} of {len(paths):,} images {_REMARKS[kind]}. The first is {few[0]}."
-        for kind, few in peculiar.items()
-        if few
-    ]
-    return Decoded(torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(), remarks)
+    def _fill(self, images: np.ndarray, rows: Sequence[int]) -> list[int]:
+        """Set the pixels of rows, and return their flags: which peculiarities they have."""
+        with self.cache.opened() as file:
+            kept = [self.cache.read(file, row, images[place]) for place, row in enumerate(rows)]
+            missing = [place for place, flags in enumerate(kept) if flags is None]
+            paths = [self.paths[rows[place]] for place in missing]
+            for place, (pixels, kinds) in zip(missing, self._decode(paths), strict=True):
+                images[place] = pixels.transpose(2, 0, 1)
+                flags = sum(1 << _KINDS.index(kind) for kind in kinds)
+                self.cache.write(file, rows[place], images[place], flags)
+                kept[place] = flags
+        return [flags or 0 for flags in kept]
+
+    def _decode(self, paths: Sequence[str]) -> Iterator[tuple[np.ndarray, list[str]]]:
+        """Yield the pixels of files, (H, W, C), and their peculiarities."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        if not paths:
+            return
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            yield from pool.map(lambda path: _decode(path, self.form), paths)
+
+    def _remark(self, paths: Sequence[str], flags: Sequence[int]) -> None:
+        """Remark on each peculiarity of images where it is first seen."""
+        number = f"{len(paths):,} images"
+        if len(paths) < len(self.paths):
+            number = f"the first {number} that were read"
+        for index, kind in enumerate(_KINDS):
+            few = [path for path, bits in zip(paths, flags, strict=True) if bits >> index & 1]
+            if few and kind not in self._remarked:
+                self._remarked.add(kind)
+                text = f"{len(few):,} of {number} {_REMARKS[kind]}. The first is {few[0]}."
+                warnings.warn(text, Remark, stacklevel=2)
 
 
 def _decode(path: str, form: Form) -> tuple[np.ndarray, list[str]]:
@@ -204,13 +246,16 @@ def _decode(path: str, form: Form) -> tuple[np.ndarray, list[str]]:
         picture: Image.Image = image
         if image.mode == "LAB":  # Pillow converts it to RGB alone
             picture = image.convert("RGB")
-        picture = picture.convert(form.mode)
-        kinds = _peculiarities(image)
+        picture.load()
+        if picture.mode != form.mode:  # a copy otherwise
+            picture = picture.convert(form.mode)
+        if form.square:
+            picture = central_square(picture, form.height, form.method)
+        pixels = np.asarray(picture).reshape(form.height, form.width, len(form.mode))
+        kinds = _peculiarities(image)  # the last, since it may turn to another page
     if is_deep:
         kinds.append("deep")
-    if form.square:
-        picture = central_square(picture, form.height, form.method)
-    return np.asarray(picture), kinds
+    return pixels, kinds
 
 
 def _is_deep(image: Image.Image) -> bool:

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Generator, Tensor
 
+from jembench.data.images import taken
 from jembench.errors import JembenchError
 from jembench.interfaces import Split
 
@@ -85,4 +86,4 @@ def _take(split: Split, indices: np.ndarray) -> Split:
     chosen, labels = torch.from_numpy(indices), split.labels
     if labels is not None:
         labels = labels[chosen]
-    return Split(split.images[chosen], labels)
+    return Split(taken(split.images, chosen), labels)

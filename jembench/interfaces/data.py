@@ -34,7 +34,8 @@ class DataSpec:
 class Split(NamedTuple):
     """The images of one part of a dataset, with their labels."""
 
-    images: Tensor  #: uint8 (N, C, H, W)
+    #: uint8 (N, C, H, W); of many image files, a tensor that is read in parts: index it by rows
+    images: Tensor
     labels: Tensor | None  #: int64 (N,) in 0..K-1; None: unlabelled
 
 

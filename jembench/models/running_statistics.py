@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from jembench.data.images import taken
 from jembench.data.pixels import to_float
 from jembench.interfaces import DataSpec, Resampling, Split
 from jembench.models import predictions
@@ -96,7 +97,7 @@ def parts(train: Split, validation: Split | None) -> tuple[Split, Split]:
 
 def _taken(split: Split, places: Tensor) -> Split:
     assert split.labels is not None
-    return Split(split.images[places], split.labels[places])
+    return Split(taken(split.images, places), split.labels[places])
 
 
 def correct(

@@ -20,6 +20,7 @@ from jembench.catalog import registry
 from jembench.catalog.discovery import Component
 from jembench.catalog.spec import Spec
 from jembench.data.holdout import Holdout
+from jembench.data.images import taken
 from jembench.data.ood_sets.resolve import resolve
 from jembench.data.pixels import content_hash, to_float, to_uint8
 from jembench.errors import NotApplicable, PluginError, SpecError
@@ -401,7 +402,7 @@ def limited(test: Split, limit: int | None) -> Split:
     chosen, labels = torch.randperm(len(test.images), generator=generator)[:limit], None
     if test.labels is not None:
         labels = test.labels[chosen]
-    return Split(test.images[chosen], labels)
+    return Split(taken(test.images, chosen), labels)
 
 
 def no_validation(train: int, *, pretrained: bool) -> NotApplicable:

@@ -225,8 +225,9 @@ def test_a_metric_that_cannot_be_made_fails_alone(plan, store, carry_out, outcom
 
 @pytest.mark.parametrize("broken", ["own/test/dark/0.png", "others/test/dark/0.png"])
 def test_a_broken_image_is_known_before_anything_is_trained(
-    plan, store, recorder, tmp_path, broken
+    plan, store, recorder, tmp_path, broken, monkeypatch
 ):
+    monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "1")  # images in memory are all read at the start
     for folder in ("own", "others"):
         for split in ("train", "test"):
             for shade, name in enumerate(("dark", "light", "white")):

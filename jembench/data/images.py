@@ -1,0 +1,117 @@
+"""Images that are read when they are needed, for splits too large for memory.
+
+Legend: N images, B images of a part, C channels, H height, W width.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int, UInt8
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from jembench import limits
+from jembench.errors import Unavailable
+
+Read = Callable[[Int[Tensor, " B"]], UInt8[Tensor, "B C H W"]]
+"""The function that reads the images of row numbers."""
+
+
+class Images(Tensor):
+    """A tensor uint8 (N, C, H, W) without memory, whose images are read when it is indexed.
+
+    Indexing the first dimension gives plain tensors; :func:`taken` selects without reading. Shape,
+    type and length are those of any tensor. Whatever else touches the pixels needs all of them.
+
+    Args:
+        read: the function that reads images.
+        rows: the row number of each image.
+        shape: of an image (C, H, W).
+
+    Raises:
+        Unavailable: by every operation that needs all images in memory.
+    """
+
+    # metadata needs no pixels
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    read: Read
+    rows: Tensor
+    hash: str | None  # of the content, once it is known
+
+    @staticmethod
+    def __new__(cls, read: Read, rows: Tensor, shape: tuple[int, ...]) -> "Images":
+        """Make a tensor of a shape and a type, without memory."""
+        images: Images = Tensor._make_wrapper_subclass(cls, (len(rows), *shape), dtype=torch.uint8)
+        images.read, images.rows, images.hash = read, rows, None
+        return images
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        """Refuse an operation on the pixels of all images."""
+        if func in (torch.ops.aten.clone.default, torch.ops.aten.detach.default):
+            return args[0]  # nothing can change these images
+        for value in tree_leaves([args, kwargs]):
+            if isinstance(value, Images):
+                raise value.too_large()
+        raise NotImplementedError(func)
+
+    def __getitem__(self, rows: Any) -> Tensor:
+        """Read the images of rows, (B, C, H, W), or one image, (C, H, W)."""
+        if isinstance(rows, tuple):
+            raise self.too_large()
+        if isinstance(rows, Tensor):
+            rows = rows.cpu()
+        chosen = self.rows[rows]
+        pixels = self.read(chosen.reshape(-1))
+        return pixels.reshape(*chosen.shape, *self.shape[1:])
+
+    def __repr__(self, **options: Any) -> str:  # type: ignore[override]
+        """Return the shape, without pixels."""
+        return f"Images({tuple(self.shape)})"
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Refuse to read all images."""
+        raise self.too_large()
+
+    def too_large(self) -> Unavailable:
+        """Return the error for what needs all images at once."""
+        size = self.numel() / limits.GIB
+        return Unavailable(
+            f"This needs all {len(self):,} images in memory, {size:.2g} GiB, and they are read in "
+            "parts. Use fewer images (--limit for test images), or raise the environment variable "
+            f"{limits.IMAGES.variable}."
+        )
+
+
+def by_rows(read: Read, rows: Int[Tensor, " N"], shape: tuple[int, ...]) -> UInt8[Tensor, "N ..."]:
+    """Return the images of rows: read now where they are small, or else :class:`Images`.
+
+    The limit ``JEMBENCH_IMAGES_GIB`` says what is small. No number depends on it.
+    """
+    images = Images(read, rows, shape)
+    if math.prod(images.shape) <= limits.IMAGES.value * limits.GIB:
+        return images[:]
+    return images
+
+
+def taken(images: Tensor, rows: Int[Tensor, " B"] | Bool[Tensor, " N"]) -> Tensor:
+    """Return the images of some rows, which are read later where they are many.
+
+    They are plain tensors where ``images`` is one, or where they are small.
+    """
+    if isinstance(images, Images):
+        return by_rows(images.read, images.rows[rows.cpu()], tuple(images.shape[1:]))
+    return images[rows]
+
+
+def parts(images: Tensor, size: int = 256) -> Iterator[Tensor]:
+    """Yield the images in parts of ``size``, as plain tensors; a plain tensor is one part."""
+    if not isinstance(images, Images):
+        yield images
+        return
+    for start in range(0, len(images), size):
+        yield images[start : start + size]
