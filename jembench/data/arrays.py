@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jembench import limits
-from jembench.data.datasets import LazyDataset
+from jembench.data.datasets import LazyDataset, no_images
 from jembench.data.labels import check_labels
 from jembench.errors import JembenchError, Remark, SpecError, error_text
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
@@ -51,31 +52,34 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
     Raises:
         SpecError: if the arrays have other forms; the message says the remedy.
     """
-    if set(arrays) != {*_NAMES}:
+    if set(arrays) not in ({*_NAMES}, {"test"}):
         keys = ", ".join(map(str, arrays)) or "none"
         raise SpecError(
-            f"A dataset of arrays has the keys {keys}; they must be train and test. {ADVICE}"
+            f"A dataset of arrays has the keys {keys}; they must be train and test, or test alone "
+            f"for a network that is not trained. {ADVICE}"
         )
     images: dict[SplitName, Array] = {}
     labels: dict[SplitName, Array | None] = {}
-    for name in _NAMES:
+    parts = [name for name in _NAMES if name in arrays]
+    for name in parts:
         first, second = _pair(name, arrays[name])
         images[name] = image_array(name, first)
         labels[name] = label_array(name, second, len(images[name]))
-    shape, other_shape = images["train"].shape[1:], images["test"].shape[1:]
-    if shape != other_shape:
+    shape, first_shape = images["test"].shape[1:], images[parts[0]].shape[1:]
+    if shape != first_shape:
         raise SpecError(
-            f"The images of train and test have different shapes: {shape}, {other_shape}."
+            f"The images of train and test have different shapes: {first_shape}, {shape}."
         )
 
     class_names = number_texts(labels)
     remark_on_names(class_names)
-    splits = {name: to_split(images[name], labels[name]) for name in _NAMES}
+    splits = {name: to_split(images[name], labels[name]) for name in parts}
     classes = check_labels("the arrays", _labels_of(splits))
     channels, height, width = shape
     spec = DataSpec(
         name="arrays", shape=(channels, height, width), num_classes=classes, class_names=class_names
     )
+    splits.setdefault("train", no_images(spec))
     return _kept(spec, splits)
 
 
@@ -104,10 +108,12 @@ def remark_on_images(spec: DataSpec, splits: Mapping[SplitName, Split]) -> None:
             "images, so that accuracy and densities look better than they are."
         )
         warnings.warn(text, Remark, stacklevel=2)
-    if 0 < train.max() <= _DARK:
+    levels = train if len(train) else test
+    lightest = levels.max()
+    if 0 < lightest <= _DARK:
         text = (
-            f"The images of {spec.name} have levels up to {train.max()} of 255, and are almost "
-            f"black. If {train.max()} is their white, write images * {255 // train.max()}."
+            f"The images of {spec.name} have levels up to {lightest} of 255, and are almost "
+            f"black. If {lightest} is their white, write images * {255 // lightest}."
         )
         warnings.warn(text, Remark, stacklevel=2)
 
@@ -284,7 +290,7 @@ def label_array(name: str, values: Any, count: int) -> Array | None:
     is_whole = array.dtype.kind in "biu"
     fits = is_whole and int(array.min(initial=0)) >= 0 and int(array.max(initial=0)) < 2**31
     if array.shape == (count,) and is_text:
-        return array.astype(str)
+        return np.array([unicodedata.normalize("NFC", text) for text in array.tolist()])
     if array.shape == (count,) and fits:
         return array.astype(np.int64)
     raise SpecError(
@@ -325,11 +331,12 @@ def number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
     texts = {name: array for name, array in arrays.items() if array.dtype.kind == "U"}
     if not texts:
         return ()
-    if "train" not in texts or len(texts) < len(arrays):
+    first: SplitName = "train" if "train" in labels else "test"
+    if first not in texts or len(texts) < len(arrays):
         raise SpecError(
             "The labels of one part are names, and of the other not. Give both in one form."
         )
-    names = np.unique(texts["train"])
+    names = np.unique(texts[first])
     for name, array in texts.items():
         new = sorted(set(array.tolist()) - set(names.tolist()))
         if new:

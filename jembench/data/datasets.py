@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 
 from jembench.catalog.registry import Resolved
+from jembench.errors import NotApplicable
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 from jembench.interfaces.data import Truth
 
@@ -42,6 +43,23 @@ class LazyDataset:
 def count(dataset: Dataset, name: SplitName) -> int:
     """Return the number of images of a split, which are read only if it is not known otherwise."""
     return getattr(dataset, f"{name}_size", None) or len(dataset.split(name).images)
+
+
+def no_images(spec: DataSpec) -> Split:
+    """Return the training split of a dataset that has test images alone."""
+    import torch
+
+    labels = torch.empty(0, dtype=torch.int64) if spec.num_classes else None
+    return Split(torch.empty((0, *spec.shape), dtype=torch.uint8), labels)
+
+
+def no_training_images(name: str, purpose: str) -> NotApplicable:
+    """Return the error for a dataset without training images, and for what needs them."""
+    return NotApplicable(
+        f"{name} has test images alone, and {purpose}. Add training images, or measure a network "
+        "with weights of its own: `jembench import weights FILE` names it, and from Python a "
+        "torch.nn.Module is measured as it is."
+    )
 
 
 def make(dataset: Resolved, *, download: bool) -> Dataset:

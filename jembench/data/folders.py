@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from jembench.catalog.options import Content
 from jembench.catalog.validation import Range
-from jembench.data.datasets import LazyDataset
+from jembench.data.datasets import LazyDataset, no_images
 from jembench.data.decoding import Form, decoded, is_grey, opened
 from jembench.errors import Remark, SpecError, Unavailable
 from jembench.files import digest, path_of
@@ -24,7 +24,7 @@ from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 _LAYOUT = (
     "It must hold train/<class>/* and test/<class>/*, or <class>/* alone, one folder of images a "
-    "class."
+    "class; a network with weights of its own needs test/<class>/* alone."
 )
 _SUFFIXES = (
     *(".apng", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg"),
@@ -56,7 +56,7 @@ def _folder(root: str) -> Path:
 
 
 def _list_parts(root: str) -> dict[str, Images]:
-    """List the images of "train" and "test", or of "" in a folder without these.
+    """List the images of "train" and "test", or of "test" alone, or of "" without these.
 
     Raises:
         Unavailable: if folders or images are missing, or folders of splits take the place of
@@ -69,15 +69,14 @@ def _list_parts(root: str) -> dict[str, Images]:
             f"{_LAYOUT}"
         )
     stated = _stated_parts(folder)
-    if len(stated) == 1:
-        (name,) = stated
-        (missing,) = {"train", "test"} - {*stated}
-        part = stated[name].name
-        raise Unavailable(f"The folder {folder} has {part}/ and no {missing}/. {_LAYOUT}")
+    if stated.keys() == {"train"}:
+        part = stated["train"].name
+        raise Unavailable(f"The folder {folder} has {part}/ and no test/. {_LAYOUT}")
     parts = {part: _list_images(stated[part]) for part in sorted(stated, reverse=True)}
     if not parts:
         parts = {"": _list_images(folder)}
-    if stated and (odd := _classes_of(parts["train"]) ^ _classes_of(parts["test"])):
+    is_split = len(stated) == 2
+    if is_split and (odd := _classes_of(parts["train"]) ^ _classes_of(parts["test"])):
         raise Unavailable(
             f"The classes of train and test in {folder} differ: {', '.join(sorted(odd))} is in "
             "one of them alone. Add these folders with their images, or remove their "
@@ -256,6 +255,8 @@ def imagefolder(
 ) -> Dataset:
     """Your own images: a folder root with <class>/*, or with train/<class>/* and test/<class>/*.
 
+    With test/<class>/* alone, models with weights of their own are measured, and none is trained.
+
     Without train/ and test/, the share ``split`` of each class is for training and the rest for
     tests, at least one image each. ``seed`` chooses which: an image's place is that of the SHA-256
     of "seed/class/file" among those of its class, which is the same on every machine; a new image
@@ -276,12 +277,13 @@ def imagefolder(
             when its split is read.
     """
     folder, parts = _folder(root), _split_parts(root, split, seed)
-    with opened(str(next(iter(parts["train"].values())))) as first:
+    stated = parts["train"] or parts["test"]
+    with opened(str(next(iter(stated.values())))) as first:
         width, height = (size, size) if size else first.size
         only_grey = grey is None and is_grey(first)
     mode: Literal["RGB", "L"] = "L" if grey or only_grey else "RGB"
     form = Form(mode=mode, height=height, width=width, square=size > 0, only_grey=only_grey)
-    classes = tuple(dict.fromkeys(map(_class_of, parts["train"])))
+    classes = tuple(dict.fromkeys(map(_class_of, stated)))
     spec = DataSpec(
         name=name or folder.name,
         shape=(len(mode), height, width),
@@ -293,7 +295,7 @@ def imagefolder(
 
 
 def _split_parts(root: str, split: float, seed: int) -> Mapping[SplitName, Images]:
-    """List the images for training and for tests.
+    """List the images for training, which may be none, and for tests.
 
     Raises:
         Unavailable: if a class is too small to be split.
@@ -303,10 +305,10 @@ def _split_parts(root: str, split: float, seed: int) -> Mapping[SplitName, Image
     if "" not in parts:
         if (split, seed) != (_SPLIT, 0):
             raise SpecError(
-                f"{folder} has train/ and test/, so split and seed of imagefolder have no effect. "
-                "Leave them out."
+                f"{folder} has {'/ and '.join(parts)}/, so split and seed of imagefolder have no "
+                "effect. Leave them out."
             )
-        return {"train": parts["train"], "test": parts["test"]}
+        return {"train": parts.get("train", {}), "test": parts["test"]}
     by_class: dict[str, list[str]] = {}
     for file in parts[""]:
         by_class.setdefault(_class_of(file), []).append(file)
@@ -336,6 +338,8 @@ def _read(
 
     if name == "train":
         _remark_on_layout(folder, parts, spec)
+    if not parts[name]:
+        return no_images(spec)
     images = decoded(f"{folder.name}-{name}", folder / name, parts[name], form)
     if name == "test":
         _remark_on_copies(folder, parts)

@@ -25,6 +25,8 @@ class Holdout(NamedTuple):
 def holdout(split: Split, size: int, seed: int = 1234, *, stratified: bool = False) -> Holdout:
     """Shuffle with numpy's ``RandomState(seed)`` and hold the first ``size`` images out; 0: none.
 
+    Of a dataset without training images none are held out.
+
     With the default seed these are the very images that the reference implementation of JEM
     (wgrathwohl/JEM) holds out. Labels have no influence unless ``stratified``, which holds the same
     share of every class out, to within one image, so that small classes keep training images.
@@ -34,7 +36,7 @@ def holdout(split: Split, size: int, seed: int = 1234, *, stratified: bool = Fal
             unlabelled images.
     """
     n = len(split.images)
-    if size == 0:
+    if size == 0 or n == 0:
         return Holdout(split, None)
     if not 0 < size < n:
         raise JembenchError(

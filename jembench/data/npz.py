@@ -28,7 +28,7 @@ from jembench.data.arrays import (
     remark_on_names,
     to_split,
 )
-from jembench.data.datasets import LazyDataset
+from jembench.data.datasets import LazyDataset, no_images
 from jembench.data.labels import check_labels
 from jembench.errors import JembenchError, Remark, SpecError, Unavailable, error_text
 from jembench.files import open_regular, path_of
@@ -41,7 +41,8 @@ _SPLIT = 0.8
 
 _LAYOUT = (
     "It must hold x_train, y_train, x_test and y_test, or images and labels, which are split; "
-    "without labels the images alone. Write np.savez(FILE, x_train=..., y_train=..., x_test=..., "
+    "without labels the images alone; x_test and y_test alone measure a network that is not "
+    "trained. Write np.savez(FILE, x_train=..., y_train=..., x_test=..., "
     "y_test=...)."
 )
 
@@ -111,9 +112,10 @@ def npz(
     Images are uint8 (N, C, H, W) or (N, H, W), labels whole numbers from 0 or names of classes;
     without them the images are unlabelled.
 
-    Images that are in no part are split: the share ``split`` of each class is for training, which
-    images these are is drawn with ``seed``. ``name`` is what results are filed under, by default
-    the file's own name. The content of the file is the identity.
+    With x_test and y_test alone, models with weights of their own are measured, and none is
+    trained. Images that are in no part are split: the share ``split`` of each class is for
+    training, which images these are is drawn with ``seed``. ``name`` is what results are filed
+    under, by default the file's own name. The content of the file is the identity.
 
     Raises:
         Unavailable: if the file is missing.
@@ -144,14 +146,15 @@ def npz(
     classes = check_labels(str(path), labels)
 
     sizes = {place: shape[0] for place, shape in shapes.items()}
-    if is_split and shapes["train"][1:] != shapes["test"][1:]:
+    forms = list(dict.fromkeys(shape[1:] for shape in shapes.values()))
+    if len(forms) > 1:
         raise SpecError(
             f"The images of train and test in {path} have different shapes: "
-            f"{shapes['train'][1:]}, {shapes['test'][1:]}."
+            f"{', '.join(map(str, forms))}."
         )
     if not is_split:
         sizes = _share_out(path, sizes["train"], split)
-    _, channels, height, width = shapes["train"]
+    channels, height, width = forms[0]
     spec = DataSpec(
         name=name or path.stem,
         shape=(channels, height, width),
@@ -168,6 +171,7 @@ def npz(
             whole[place] = to_split(images, labels[place])
         if not is_split:
             whole = _hold_out(whole["train"], sizes["test"], seed)
+        whole.setdefault("train", no_images(spec))
         remark_on_names(class_names)
         remark_on_images(spec, whole)
         return whole
@@ -175,7 +179,7 @@ def npz(
     return LazyDataset(
         spec,
         lambda part: splits()[part],
-        train_size=sizes["train"],
+        train_size=sizes.get("train", 0),
         test_size=sizes["test"],
     )
 
@@ -201,10 +205,10 @@ def _find_arrays(path: Path) -> dict[Role, str]:
         else:
             names[role] = name
 
-    # images of train and test, or of neither
+    # images of train and test, of test alone, or of no part
     with_images = {role.part for role in names if role.kind == "images"}
     with_labels = {role.part for role in names if role.kind == "labels"}
-    if with_images not in ({""}, {"train", "test"}) or not with_labels <= with_images:
+    if with_images not in ({""}, {"test"}, {"train", "test"}) or not with_labels <= with_images:
         held = ", ".join([*names.values(), *unused]) or "nothing"
         raise SpecError(f"{path} holds {held}. {_LAYOUT}")
     if unused:

@@ -60,10 +60,13 @@ class Dataset(Protocol):
 
     It is deterministic: the same spec gives the same images in the same order.
 
-    Validation images are held out of ``train`` by the recipe. The attributes ``train_size: int``
-    and ``test_size: int`` may give the number of images without reading them, and ``truth:``
-    :class:`Truth` their density. A factory with the attribute ``never_mirrored: bool`` says that
-    mirrored images are of no class, as those of digits: recipes that flip images then leave it out.
+    Validation images are held out of ``train`` by the recipe. Without images in ``train``, models
+    that were trained elsewhere are measured, and none is trained.
+
+    The attributes ``train_size: int`` and ``test_size: int`` may give the number of images without
+    reading them, and ``truth:`` :class:`Truth` their density. A factory with the attribute
+    ``never_mirrored: bool`` says that mirrored images are of no class, as those of digits: recipes
+    that flip images then leave it out.
     """
 
     @property

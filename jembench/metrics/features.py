@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jembench.catalog.spec import slug
+from jembench.data.datasets import no_training_images
 from jembench.errors import CheckpointError, NotApplicable, StoreError
 from jembench.interfaces import Dataset, DataSpec, Features, Planned
 
@@ -73,7 +74,7 @@ class CnnFeatures:
         It is trained on the train split, and kept in ``cache``.
 
         Raises:
-            NotApplicable: if the dataset has no labels.
+            NotApplicable: if the dataset has no labels, or no training images.
             StoreError: if the cache cannot be written.
         """
         from jembench.data.pixels import content_hash
@@ -81,6 +82,8 @@ class CnnFeatures:
 
         spec, train = dataset.spec, dataset.split("train")
         _check_classes(spec)
+        if len(train.images) == 0:
+            raise no_training_images(spec.name, "the feature network is trained on them")
         assert train.labels is not None, "there are classes"
         self.name, self._data = f"{spec.name}-cnn", spec
         record = {

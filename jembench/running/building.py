@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from jembench import seeds
+from jembench.data.datasets import count, no_training_images
 from jembench.data.holdout import holdout
 from jembench.data.pixels import to_float
 from jembench.errors import Diverged, JembenchError, PluginError, error_text
@@ -35,10 +36,13 @@ def make_model(
 
     Raises:
         SpecError: if it does not fit into the device's memory.
+        NotApplicable: if it must be trained, and the dataset has test images alone.
         PluginError: if its factory fails or returns no model, or if the model cannot be trained and
             is not marked as pretrained.
     """
     device, data, name = device or CPU, dataset.spec, f"The model {fit.asked}"
+    if not fit.is_pretrained and count(dataset, "train") == 0:
+        raise no_training_images(data.name, f"{fit.asked} must be trained")
     try:
         if not fit.is_pretrained:
             check_memory(lambda: fit.model.make(data), name, device)

@@ -19,6 +19,7 @@ from jembench import seeds
 from jembench.catalog import registry
 from jembench.catalog.discovery import Component
 from jembench.catalog.spec import Spec
+from jembench.data.datasets import no_training_images
 from jembench.data.holdout import Holdout
 from jembench.data.images import taken
 from jembench.data.ood_sets.resolve import resolve
@@ -276,6 +277,8 @@ class TrainedFit:
         """
         if name in _HELD:
             train, validation = self.holdout
+            if len(train.images) == 0:
+                raise no_training_images(self.spec.name, "this metric reads training images")
             if name == "train":
                 return train
             if validation is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from jembench.catalog import registry
-from jembench.data.datasets import count, make
+from jembench.data.datasets import count, make, no_training_images
 from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import NotApplicable, Unavailable
 from jembench.interfaces import (
@@ -97,10 +97,17 @@ class PlannedFit:
         return getattr(self.dataset, "truth", None)
 
     def count(self, images: Literal["test", "train"]) -> int:
-        """Return the number of test images under evaluation, or of the whole training split."""
+        """Return the number of test images under evaluation, or of the whole training split.
+
+        Raises:
+            NotApplicable: if there are no training images.
+        """
         if images == "test":
             return len(self.test.images)
-        return count(self.dataset, "train")
+        number = count(self.dataset, "train")
+        if number == 0:
+            raise no_training_images(self.spec.name, "this metric reads training images")
+        return number
 
     def samples(self, source: Source = KEPT) -> int | None:
         """Return the number of images that the model will generate.

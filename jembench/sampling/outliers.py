@@ -15,6 +15,7 @@ from jaxtyping import Bool
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
+from jembench.data.datasets import no_training_images
 from jembench.data.pixels import to_float
 from jembench.errors import JembenchError
 from jembench.interfaces import DataSpec, OODSet, Split, Start
@@ -54,6 +55,8 @@ class ImagesStart(DrawnStart):
                 "Call its inform(train) first, or use start=uniform."
             )
         if self._images is None:
+            if len(self._train.images) == 0:
+                raise no_training_images(self.data.name, "chains start at training images")
             drawn: Split | Tensor = self._train
             if self.outliers:
                 drawn = self.outliers.draw(self._train, self.data)

@@ -6,15 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import TensorDataset
 
 import jembench as jb
 from jembench.api.live import dataset_spec
 from jembench.catalog import registry
 from jembench.data.arrays import of_arrays
-from jembench.errors import Remark, SpecError
+from jembench.errors import NotApplicable, Remark, SpecError
 from jembench.experiment.recipe import default
 from jembench.interfaces import DataSpec, Split
+from jembench.parts import LogitModel
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.* are also among its training:jembench.errors.Remark"
@@ -224,3 +226,35 @@ def test_images_that_are_almost_black_are_noticed(most, factor):
     images = IMAGES % (most + 1)
     with pytest.warns(Remark, match=rf"levels up to {most} of 255, .* images \* {factor}\."):
         of_arrays({"train": (images, LABELS), "test": (most - images, LABELS)})
+
+
+class OfTheFirstPixel(nn.Module):
+    """A network that needs no training: the first pixel is the class."""
+
+    def forward(self, x):
+        level = 255 * (x[:, 0, 0, 0] + 1) / 2
+        return -((level[:, None] - torch.arange(3)) ** 2)
+
+
+def test_test_images_alone_measure_a_network_and_train_none(tmp_path):
+    images = IMAGES.copy()
+    images[:, 0, 0] = LABELS
+    images[0, 0, 0] = 2  # of class 0
+    options = {"datasets": {"test": (images, LABELS)}, "store": tmp_path, "progress": False}
+    metrics = ["accuracy", "fid:images=64"]
+    sampler = "sgld:steps=1"
+    net = LogitModel(OfTheFirstPixel())
+    rows = jb.run("hybrid", models=net, metrics=metrics, sampler=sampler, **options)
+    values = {row.metric.bare: row for row in rows}
+    assert values["accuracy"].value == pytest.approx(100 * 11 / 12)
+    assert values["fid"].status == "na"
+    assert "arrays has test images alone" in values["fid"].reason
+    with pytest.raises(NotApplicable, match="arrays has test images alone, and baseline must be"):
+        jb.run("hybrid", models="baseline", metrics="accuracy", **options)
+
+
+def test_names_have_one_unicode_form():
+    labels = np.array(["caf\u00e9", "cafe\u0301", "tea"])[LABELS]
+    with pytest.warns(Remark, match="classes 0 to 1"):
+        made = of_arrays(both(labels=labels))
+    assert made.spec.class_names == ("caf\u00e9", "tea")

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -284,7 +285,6 @@ def test_a_missing_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "text"),
     [
-        ("train", "more", "has test/ and no train/."),
         ("test", "more", "has train/ and no test/."),
         ("test/dog", "test/wolf", "differ: dog, wolf is in one of them alone"),
         ("test/dog/0.png", "test/dog/0.txt", "test/dog holds no images (.apng"),
@@ -293,6 +293,18 @@ def test_a_missing_folder(tmp_path: Path) -> None:
 def test_a_folder_whose_parts_do_not_match(root: Path, before: str, after: str, text: str) -> None:
     (root / before).rename(root / after)
     assert text in message(Unavailable, root)
+
+
+def test_test_images_alone_have_the_classes(root: Path) -> None:
+    whole = imagefolder(root=str(root))
+    shutil.rmtree(root / "train")
+    alone = imagefolder(root=str(root))
+    assert alone.spec == whole.spec
+    assert (alone.train_size, alone.test_size) == (0, whole.test_size)
+    for values, expected in zip(alone.split("test"), whole.split("test"), strict=True):
+        assert torch.equal(values[:], expected[:])
+    assert [len(values) for values in alone.split("train")] == [0, 0]
+    assert "has test/, so split and seed" in message(SpecError, root, seed=1)
 
 
 def test_a_folder_without_classes(tmp_path: Path) -> None:

@@ -93,6 +93,17 @@ def test_one_array_is_unlabelled(tmp_path):
     assert dataset.split("train").labels is None
 
 
+def test_test_images_alone_are_measured_and_train_nothing(tmp_path):
+    names = np.array(["dog", "cat"])[LABELS[:6] % 2]
+    alone = npz(file=saved(tmp_path, x_test=TEST, y_test=names))
+    assert (alone.train_size, alone.test_size) == (0, 6)
+    assert alone.spec.class_names == ("cat", "dog")
+    with pytest.warns(Remark, match="0 to 1 are, in this order: cat, dog"):
+        images, _ = alone.split("test")
+    assert torch.equal(images, torch.tensor(TEST))
+    assert [len(values) for values in alone.split("train")] == [0, 0]
+
+
 def test_names_of_classes_are_numbered(tmp_path):
     names = np.array(["dog", "cat", "zebra"])
     texts = {"y_train": names[LABELS], "y_test": names[LABELS[:6]]}
