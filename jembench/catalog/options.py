@@ -7,6 +7,7 @@ option in the identity of a component: :class:`Content`, :class:`Incidental`, :c
 
 import functools
 import inspect
+import re
 import sys
 import types
 import typing
@@ -178,6 +179,49 @@ def marked(factory: Callable[..., Any], kind: type[Mark]) -> dict[str, Mark]:
     return marks
 
 
+def stands_alone(factory: Callable[..., Any]) -> bool:
+    """Return whether a factory is a network's class that takes no DataSpec.
+
+    A class takes a DataSpec as its first argument if that is annotated as such, or is named after
+    data or a spec, or has neither an annotation nor a default.
+    """
+    if not inspect.isclass(factory):
+        return False
+    if not any(base.__module__.startswith("torch.nn") for base in factory.__mro__[1:]):
+        return False
+    parameters = list(inspect.signature(factory).parameters.values())
+    if not parameters or parameters[0].kind is inspect.Parameter.KEYWORD_ONLY:
+        return True
+    first = parameters[0]
+    if first.kind is first.VAR_POSITIONAL:
+        return factory.__init__.__module__.startswith("torch.nn")
+    is_typed = first.annotation is not first.empty
+    words = f"{first.name} {first.annotation}" if is_typed else first.name
+    if re.search("data|spec", words, re.IGNORECASE):
+        return False
+    return is_typed or first.default is not first.empty
+
+
+def _option_parameters(factory: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a factory that are options: keyword-only ones.
+
+    Of a class that stands alone, these are all parameters with numbers and texts as defaults, by
+    whose types they are read if they have no annotation, and all without a default.
+    """
+    alone, parameters = stands_alone(factory), []
+    for parameter in inspect.signature(factory).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            parameters.append(parameter)
+        elif alone and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            default = parameter.default
+            is_scalar = isinstance(default, bool | int | float | str)
+            if is_scalar and parameter.annotation is parameter.empty:
+                parameters.append(parameter.replace(annotation=type(default)))
+            elif is_scalar or default is parameter.empty:
+                parameters.append(parameter)
+    return parameters
+
+
 @functools.lru_cache(maxsize=1_000)
 def options_of(factory: Callable[..., Any]) -> Mapping[str, Option]:
     """Return the options of a factory, by name.
@@ -190,9 +234,8 @@ def options_of(factory: Callable[..., Any]) -> Mapping[str, Option]:
     for owner in owners:
         namespace |= vars(sys.modules.get(owner.__module__, typing))
     options: dict[str, Option] = {}
-    for name, parameter in inspect.signature(factory).parameters.items():
-        if parameter.kind is not parameter.KEYWORD_ONLY:
-            continue
+    for parameter in _option_parameters(factory):
+        name = parameter.name
         holder = type("Holder", (), {"__annotations__": {"option": parameter.annotation}})
         try:  # annotations may be text, from the source of a plugin
             hint = typing.get_type_hints(holder, namespace, include_extras=True)["option"]

@@ -186,7 +186,8 @@ class Resolved:
     def _advice(self) -> str:
         """The function to write around a class without a DataSpec argument; "" for any other."""
         is_own = not self.component.distribution or self.component.distribution.endswith(".py")
-        if not (is_own and self.component.kind == "models" and inspect.isclass(self.factory)):
+        is_class = self.component.kind == "models" and inspect.isclass(self.factory)
+        if not (is_own and is_class) or options.stands_alone(self.factory):
             return ""
         parameters = []
         for parameter in inspect.signature(self.factory).parameters.values():
@@ -211,12 +212,14 @@ class Resolved:
         )
 
     def make(self, *context: Any) -> Any:
-        """Call the factory.
+        """Call the factory, without the context if it is a class that takes none.
 
         Raises:
             PluginError: if the factory would end the program, takes other arguments, or returns
                 something else than a component of its kind.
         """
+        if options.stands_alone(self.factory):
+            context = ()
         try:
             inspect.signature(self.factory).bind(*context, **self.arguments)
         except TypeError as error:

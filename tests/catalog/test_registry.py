@@ -5,12 +5,14 @@ Distributions are faked as ``NAME-VERSION.dist-info`` folders on ``sys.path``, s
 """
 
 import inspect
+import json
 import re
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import pytest
+from torch.nn import SiLU
 
 from jembench.catalog import discovery, options, registry
 from jembench.catalog.validation import Range
@@ -233,6 +235,66 @@ def test_resolve_and_make(zoo):
         4,
         "leo",
     )
+
+
+CLASSES = """
+from torch import nn
+from jembench.interfaces import DataSpec
+
+class Network(nn.Module):
+    def __init__(self, *arguments, **options):
+        super().__init__()
+        self.made = (*arguments, *sorted(options.items()))
+
+class Own(Network):
+    def __init__(self, width=2, act=nn.SiLU, *, bias: bool = True):
+        super().__init__(width, act, bias)
+class Typed(Network):
+    def __init__(self, classes: int, rate: float = 1):
+        super().__init__(classes, rate)
+class Inherited(nn.Module): pass
+class Annotated(Network):
+    def __init__(self, images: DataSpec, *, width: int = 2):
+        super().__init__(images, width)
+class Named(Network):
+    def __init__(self, data_spec, width=2):
+        super().__init__(data_spec, width)
+class Bare(Network):
+    def __init__(self, d):
+        super().__init__(d)
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "made"),
+    [
+        ("Own", (2, SiLU, True)),
+        ("Own:width=4,bias=no", (4, SiLU, False)),
+        ("Typed:classes=3", (3, 1.0)),
+        ("Annotated:width=4", ("digits", 4)),
+        ("Named", ("digits", 2)),
+        ("Bare", ("digits",)),
+        ("Network:", ("digits",)),
+    ],
+)
+def test_a_class_is_given_the_data_if_it_takes_it(site, spec, made):
+    site.module("zoo_classes", CLASSES)
+    resolved = registry.resolve("models", f"zoo_classes:{spec}".rstrip(":"))
+    assert resolved.make("digits").made == made
+    json.dumps(resolved.identity)
+
+
+def test_a_class_without_a_constructor_of_its_own_is_called_without_arguments(site):
+    site.module("zoo_classes", CLASSES)
+    registry.resolve("models", "zoo_classes:Inherited").make("digits")
+
+
+def test_an_argument_without_a_default_must_be_given(site):
+    site.module("zoo_classes", CLASSES)
+    with pytest.raises(SpecError, match=r"needs classes: write zoo_classes:Typed:classes=\.\.\."):
+        registry.resolve("models", "zoo_classes:Typed")
+    with pytest.raises(SpecError, match=r"no option of zoo_classes:Own named 'act'"):
+        registry.resolve("models", "zoo_classes:Own:act=relu")
 
 
 def test_what_is_not_callable_is_not_a_factory(zoo):

@@ -57,8 +57,6 @@ def told(jembench):
 @pytest.mark.parametrize(
     ("name", "build"),
     [
-        ("MyEBM", "def build(data_spec, *, width: int = 32): return MyEBM(width=width)"),
-        ("Plain", "def build(data_spec): return Plain()"),
         (
             "Untyped",
             "build(data_spec, *, width: int, deep: str = 'yes'): return Untyped(width=width, "
