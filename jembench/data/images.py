@@ -20,7 +20,7 @@ Read = Callable[[Int[Tensor, " B"]], UInt8[Tensor, "B C H W"]]
 
 
 class Images(Tensor):
-    """A tensor uint8 (N, C, H, W) without memory, whose images are read when it is indexed.
+    """A tensor (N, C, H, W) without memory, whose images are read when it is indexed.
 
     Indexing the first dimension gives plain tensors; :func:`taken` selects without reading. Shape,
     type and length are those of any tensor. Whatever else touches the pixels needs all of them.
@@ -29,6 +29,7 @@ class Images(Tensor):
         read: the function that reads images.
         rows: the row number of each image.
         shape: of an image (C, H, W).
+        dtype: of the pixels.
 
     Raises:
         Unavailable: by every operation that needs all images in memory.
@@ -41,9 +42,15 @@ class Images(Tensor):
     hash: str | None  # of the content, once it is known
 
     @staticmethod
-    def __new__(cls, read: Read, rows: Tensor, shape: tuple[int, ...]) -> "Images":
+    def __new__(
+        cls,
+        read: Read,
+        rows: Tensor,
+        shape: tuple[int, ...],
+        dtype: torch.dtype = torch.uint8,
+    ) -> "Images":
         """Make a tensor of a shape and a type, without memory."""
-        images: Images = Tensor._make_wrapper_subclass(cls, (len(rows), *shape), dtype=torch.uint8)
+        images: Images = Tensor._make_wrapper_subclass(cls, (len(rows), *shape), dtype=dtype)
         images.read, images.rows, images.hash = read, rows, None
         return images
 
@@ -108,10 +115,32 @@ def taken(images: Tensor, rows: Int[Tensor, " B"] | Bool[Tensor, " N"]) -> Tenso
     return images[rows]
 
 
-def parts(images: Tensor, size: int = 256) -> Iterator[Tensor]:
-    """Yield the images in parts of ``size``, as plain tensors; a plain tensor is one part."""
+def changed(
+    images: Tensor,
+    change: Callable[[Tensor, Tensor], Tensor],
+    shape: tuple[int, ...] | None = None,
+    dtype: torch.dtype = torch.uint8,
+) -> Tensor:
+    """Return changed images; of those that are read in parts, each part is changed when it is read.
+
+    Args:
+        images: of any kind.
+        change: the function of images and of their places among all, which changes each image by
+            itself.
+        shape: of a changed image (C, H, W); None: as before.
+        dtype: of changed pixels.
+    """
+    places = torch.arange(len(images))
     if not isinstance(images, Images):
-        yield images
-        return
+        return change(images, places)
+
+    def read(rows: Tensor) -> Tensor:
+        return change(images[rows], rows)
+
+    return Images(read, places, shape or tuple(images.shape[1:]), dtype)
+
+
+def parts(images: Tensor, size: int = 256) -> Iterator[Tensor]:
+    """Yield the images in parts of ``size``, as plain tensors."""
     for start in range(0, len(images), size):
         yield images[start : start + size]

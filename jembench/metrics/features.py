@@ -248,7 +248,8 @@ def in_batches(net: Any, evaluate: Callable[[Tensor], Any], images: Tensor, size
 
     device = next(net.parameters()).device
     with torch.no_grad():
-        batches = progress.track(torch.split(images, size), "features", f"batches of {size}")
-        parts = [evaluate(batch.to(device)) for batch in batches]
+        starts = range(0, max(1, len(images)), size)
+        tracked = progress.track(starts, "features", f"batches of {size}")
+        parts = [evaluate(images[start : start + size].to(device)) for start in tracked]
     pools, logits = zip(*parts, strict=True)
     return Features(torch.cat(pools).cpu(), torch.cat(logits).cpu())

@@ -13,6 +13,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from jembench import progress, seeds
+from jembench.data.images import changed
 from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
 from jembench.interfaces import DataSpec, GradEnergy, Quantity
 from jembench.limits import Limit
@@ -101,11 +102,15 @@ def noisy(images: UInt8[Tensor, "N C H W"], std: float, bounds: Bounds) -> Float
     the same noise, whatever the size of its batches.
     """
     content = content_hash(images)
-    drawn = []
-    for place in range(len(images)):
-        generator = seeds.generator(0, f"evaluation/noise {content} {place}")
-        drawn.append(torch.randn(images.shape[1:], generator=generator))
-    return to_float(images, bounds) + noise_to_model(std, bounds) * torch.stack(drawn)
+
+    def add(part: Tensor, places: Tensor) -> Tensor:
+        drawn = []
+        for place in places.tolist():
+            generator = seeds.generator(0, f"evaluation/noise {content} {place}")
+            drawn.append(torch.randn(images.shape[1:], generator=generator))
+        return to_float(part, bounds) + noise_to_model(std, bounds) * torch.stack(drawn)
+
+    return changed(images, add, dtype=torch.float32)
 
 
 def batch(device: torch.device, shape: Sequence[int], copies: int = 1) -> int:

@@ -87,6 +87,7 @@ def test_what_needs_all_images_says_how_to_have_it(images, read_rows, whole):
 
 
 def test_the_limit_says_which_images_lie_in_memory(monkeypatch):
+    monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "1")
     monkeypatch.setattr(module.limits, "GIB", PIXELS.nbytes)
     whole = by_rows(PIXELS.__getitem__, torch.arange(40), (3, 4, 5))
     assert type(whole) is torch.Tensor

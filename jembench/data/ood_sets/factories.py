@@ -7,6 +7,7 @@ Legend: N images, C channels, H height, W width.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -32,6 +33,17 @@ def _generator(name: str) -> Generator:
     return seeds.generator(0, f"outliers/{name}")
 
 
+def _each(change: Callable[[Tensor], Tensor]) -> Callable[[Split, DataSpec], Tensor]:
+    """Return the function that draws the test images, each changed by itself."""
+
+    def draw(test: Split, data: DataSpec) -> Tensor:
+        from jembench.data.images import changed
+
+        return changed(test.images, lambda images, places: change(images))
+
+    return draw
+
+
 # --- changed test images, in the order of the test images -----------------------------------------
 
 
@@ -47,23 +59,31 @@ def interp() -> OODSet:
     def draw(test: Split, data: DataSpec) -> Tensor:
         import torch
 
+        from jembench.data.images import changed
+
         n = len(test.images)
         if n < 2:
             raise NotApplicable(f"interp takes two different test images, and {data.name} has {n}.")
         further = torch.randint(1, n, (n,), generator=_generator("interp"))
-        second = test.images[(torch.arange(n) + further) % n]
-        return ((test.images.short() + second.short() + 1) // 2).byte()
+        other = (torch.arange(n) + further) % n
+
+        def mixed(images: Tensor, places: Tensor) -> Tensor:
+            second = test.images[other[places]]
+            return ((images.short() + second.short() + 1) // 2).byte()
+
+        return changed(test.images, mixed)
 
     return Drawn(draw, noise=1.5**0.5)
 
 
 def flipped() -> OODSet:
     """Test images, flipped left to right."""
-    return Drawn(lambda test, data: test.images.flip(3))
+    return Drawn(_each(lambda images: images.flip(3)))
 
 
 def rotated() -> OODSet:
     """Test images, turned by 90 degrees counter-clockwise."""
+    turned = _each(lambda images: images.rot90(1, (2, 3)).contiguous())
 
     def draw(test: Split, data: DataSpec) -> Tensor:
         _, height, width = data.shape
@@ -71,14 +91,14 @@ def rotated() -> OODSet:
             raise NotApplicable(
                 f"rotated needs square images; those of {data.name} are {height}x{width} pixels."
             )
-        return test.images.rot90(1, (2, 3)).contiguous()
+        return turned(test, data)
 
     return Drawn(draw)
 
 
 def inverted() -> OODSet:
     """Test images with dark and light exchanged."""
-    return Drawn(lambda test, data: 255 - test.images)
+    return Drawn(_each(lambda images: 255 - images))
 
 
 def permuted() -> OODSet:
@@ -90,9 +110,13 @@ def permuted() -> OODSet:
     def draw(test: Split, data: DataSpec) -> Tensor:
         import torch
 
-        pixels = test.images.flatten(2)
-        order = torch.randperm(pixels.shape[2], generator=_generator("permuted"))
-        return pixels[:, :, order].reshape(test.images.shape)
+        _, height, width = data.shape
+        order = torch.randperm(height * width, generator=_generator("permuted"))
+
+        def rearranged(images: Tensor) -> Tensor:
+            return images.flatten(2)[:, :, order].reshape(images.shape)
+
+        return _each(rearranged)(test, data)
 
     return Drawn(draw)
 
@@ -108,6 +132,8 @@ def halves() -> OODSet:
     def draw(test: Split, data: DataSpec) -> Tensor:
         import torch
 
+        from jembench.data.images import changed
+
         n, half = len(test.images), data.shape[1] // 2
         labels = test.labels
         if labels is None:
@@ -120,8 +146,13 @@ def halves() -> OODSet:
         share = torch.rand(n, generator=_generator("halves"), dtype=torch.float64)
         further = (share * others).long()
         by_class, next_class = labels.argsort(stable=True), labels.bincount().cumsum(0)[labels]
-        second = test.images[by_class[(next_class + further) % n]]
-        return torch.cat([test.images[:, :, :half], second[:, :, half:]], dim=2)
+        lower = by_class[(next_class + further) % n]
+
+        def joined(images: Tensor, places: Tensor) -> Tensor:
+            second = test.images[lower[places]]
+            return torch.cat([images[:, :, :half], second[:, :, half:]], dim=2)
+
+        return changed(test.images, joined)
 
     return Drawn(draw)
 
@@ -158,7 +189,10 @@ def uniform() -> OODSet:
     def draw(test: Split, data: DataSpec) -> Tensor:
         import torch
 
+        from jembench import limits
+
         shape = (len(test.images), *data.shape)
+        limits.check_bytes(f"uniform noise of {shape[0]:,} images", math.prod(shape))
         return torch.randint(256, shape, generator=_generator("uniform"), dtype=torch.uint8)
 
     return Drawn(draw)
@@ -176,6 +210,8 @@ def constant(*, value: float | None = None) -> OODSet:
     def draw(test: Split, data: DataSpec) -> Tensor:
         import torch
 
+        from jembench.data.images import Images
+
         n, (low, high) = len(test.images), data.bounds
         if value is None:
             levels = torch.randint(256, (n,), generator=_generator("constant"), dtype=torch.uint8)
@@ -186,7 +222,13 @@ def constant(*, value: float | None = None) -> OODSet:
             raise SpecError(
                 f"value of constant is {value}; pixels of {data.name} lie between {low} and {high}."
             )
-        return levels[:, None, None, None].expand(n, *data.shape).contiguous()
+
+        def filled(rows: Tensor) -> Tensor:
+            return levels[rows, None, None, None].expand(-1, *data.shape).contiguous()
+
+        if isinstance(test.images, Images):
+            return Images(filled, torch.arange(n), data.shape)
+        return filled(torch.arange(n))
 
     return Drawn(draw)
 
