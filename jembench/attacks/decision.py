@@ -36,8 +36,8 @@ def choose_starts(
 ) -> FirstImages:
     """Choose a correct image of the class ranked second for the image under attack.
 
-    This is the start of Grathwohl et al. (2020), Appendix G. They do not say which image of that
-    class they use; here it is the first in the pool. If no image of that class is classified
+    This is the start of Grathwohl et al. (2020), Appendix G. The paper does not say which image of
+    that class is used; here it is the first in the pool. If no image of that class is classified
     correctly, the class ranked third is used, and so on. The image's own class is skipped at any
     rank: a stochastic model may sometimes rank another class first.
 
@@ -53,7 +53,7 @@ def choose_starts(
     def first_right(label: int) -> int | None:
         """Return the index of the first correct image of a class.
 
-        It is correct by most of its predictions.
+        An image is correct if most of its predictions are.
         """
         of_class = rows_where(labels == label)
         for places in torch.split(of_class, _BLOCK):
@@ -89,8 +89,8 @@ class _QueryLimit:
     It keeps the nearest adversarial image of each image.
 
     An image that is known to be adversarial is not queried again. So randomness cannot invalidate a
-    start, which would make foolbox end the whole batch, and a finished image costs no queries while
-    others continue. An image without queries left is reported as correctly classified.
+    start, at which foolbox would end the whole batch, and a finished image costs no queries while
+    other images continue. An image without queries left is reported as correctly classified.
     """
 
     def __init__(self, target: Target, x: Tensor, y: Tensor, start: Tensor, spent: Phase) -> None:
@@ -104,7 +104,7 @@ class _QueryLimit:
         self.closest = Closest(start.clone(), distance(x, start, "l2"))
 
     def logits(self, x: Images) -> Logits:
-        """Return one-hot logits: another class than the true one if adversarial."""
+        """Return one-hot logits, of a wrong class where an image is adversarial."""
         # the nearest adversarial images are known to be adversarial
         same = x == self.closest.adversarial
         deceived = same.flatten(1).all(dim=1)
@@ -138,10 +138,10 @@ def attack(
 ) -> Closest:
     """Find the nearest adversarial image in L2 within ``queries`` queries per image.
 
-    Boundary: Brendel et al. (2018), arXiv:1712.04248. All images share its random directions, so
-    the result of one image does not depend on the others. Pointwise: Schott et al. (2019),
-    arXiv:1805.09190, which resets pixels one by one and so finds few changed pixels rather than a
-    small L2 distance, in a random order for each image in turn.
+    Boundary: Brendel et al. (2018), arXiv:1712.04248. All images share the attack's random
+    directions, so the result of an image does not depend on other images. Pointwise: Schott et al.
+    (2019), arXiv:1805.09190, which resets pixels one by one, in a random order for each image, and
+    so finds few changed pixels rather than a small L2 distance.
 
     The distance is 0 for a misclassified image, and infinite for an image that has no start or
     whose start is not of another class.

@@ -37,9 +37,9 @@ def ascend(target: Target, noise: Images, y: Classes, *, steps: int, threshold: 
 
     The papers give the objective and the end of the ascent, but no algorithm. Here each step has a
     fixed length along the gradient, since the norm of the gradient grows a thousandfold during an
-    ascent and does not tell the distance of the end. The gradient is that of log p, since that of p
-    vanishes in float32 where another class is certain. The only bounds are [0, 1]. The model is
-    evaluated at the nearest image of 8 bits, which is the one that is returned.
+    ascent and does not tell the distance to the end. The gradient is that of log p, since the
+    gradient of p vanishes in float32 where another class is certain. The only bounds are [0, 1].
+    The model is evaluated at the nearest image of 8 bits, and this image is returned.
 
     Args:
         target: the model.

@@ -47,9 +47,8 @@ def largest_distance(norm: Norm, dimensions: int) -> float:
 def rounding(norm: Norm, dimensions: int) -> float:
     """Return the largest rounding error of a distance in float32.
 
-    Each pixel of both images is rounded by 2^-25.
-
-    In L-inf it is 1.5e-5 levels of 255.
+    Each pixel of both images is rounded by at most 2^-25; in L-inf the error is 1.5e-5 levels of
+    255.
     """
     return 2**-24 * largest_distance(norm, dimensions)
 
@@ -58,7 +57,7 @@ def check_eps(text: str, norm: Norm, dimensions: int) -> None:
     """Check that eps is not larger than the largest distance of two images.
 
     Raises:
-        SpecError: if it is.
+        SpecError: if it is larger.
     """
     largest = largest_distance(norm, dimensions)
     if parse_eps(text) > largest:

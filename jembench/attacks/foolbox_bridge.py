@@ -18,7 +18,7 @@ from jembench.attacks.gradient import Images, Logits
 
 def foolbox() -> Any:
     """Import foolbox, which takes seconds."""
-    # without git, importing its model zoo would fail
+    # without git, importing foolbox's model zoo would fail
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     with warnings.catch_warnings():
         # from scipy, for an attack that is not used here

@@ -17,7 +17,7 @@ from jembench.models.energies import gradient, logits_function
 from jembench.models.execution import frozen, mode
 
 Images = Float[Tensor, "N C H W"]
-"""Images, in [0, 1] where nothing else is said."""
+"""Images, in [0, 1] unless stated otherwise."""
 
 Classes = Int[Tensor, " N"]
 """A class of each image."""

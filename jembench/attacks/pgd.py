@@ -1,9 +1,7 @@
 """Projected gradient descent on many images and restarts at once.
 
-The search for the smallest eps is here as well.
-
-Madry et al. (2018), arXiv:1706.06083; the search for the smallest eps is that of Grathwohl et al.
-(2020), arXiv:1912.03263, Appendix G.
+Madry et al. (2018), arXiv:1706.06083. The module also has the search for the smallest eps of
+Grathwohl et al. (2020), arXiv:1912.03263, Appendix G.
 
 Legend: N images, R restarts, B rows (an image with one of its restarts), C channels, H height, W
     width.
@@ -37,14 +35,14 @@ Starts = Float[Tensor, "N R C H W"]
 STRIDE = 2.5
 """The length of all steps together in units of eps: enough to cross the ball and turn (Madry et
 al., 2018). The attack of JEM's authors takes steps of 1/30 in L-inf, 40 of which do not reach every
-point of the ball from every other one.
+point of the ball from every other point.
 """
 
 FIRST: Mapping[Norm, float] = {"linf": 8 / 255, "l2": 0.5}
 """The first eps of a search."""
 
 REMOVAL_INTERVAL = 5
-"""Steps between two removals of finished images on a GPU. Their rows cost 2 % more passes in a
+"""Steps between two removals of finished images on a GPU. Finished images cost 2 % more passes in a
 search; with a removal per step the GPU would wait for the host 41 times per attempt.
 """
 
@@ -149,11 +147,11 @@ class PGD:
     ) -> Closest:
         """Find the smallest eps of each image.
 
-        At ``1 - tolerance`` times its distance, every restart fails.
+        At ``1 - tolerance`` times that eps, every restart fails.
 
         The first restart searches the smallest eps at which it succeeds. Then all restarts attack
-        just below it, and one that succeeds searches in its turn, until none succeeds. The result
-        is the best of all restarts, as from a search with each of them, for a fraction of the
+        just below this eps, and a restart that succeeds searches next, until none succeeds. The
+        result is the best of all restarts, as if each restart searched, for a fraction of the
         passes. A size in ``sizes`` that is within the tolerance below an image's distance is
         attacked separately, as in :meth:`robust`.
         """
@@ -173,7 +171,7 @@ class PGD:
         for _ in range(starts.shape[1]):
             # one restart of each image searches its smallest eps
             left = rows
-            failed = torch.zeros_like(best)  # the largest eps below the best at which it failed
+            failed = torch.zeros_like(best)  # the largest failed eps below the best
             leap = 2 * self.tolerance
             while len(left):
                 eps = _next_eps(failed, best, leap, FIRST[self.norm], largest)
@@ -186,7 +184,7 @@ class PGD:
             if starts.shape[1] == 1 or not len(rows):
                 break
 
-            # all restarts attack just below; one that succeeds searches next
+            # all restarts attack just below the best; a restart that succeeds searches next
             hits = attempt(rows, (shrink * best).clamp_max(largest), starts)
             own[rows] = starts[rows, hits.restart][:, None]
             rows = rows[hits.succeeded]
@@ -204,13 +202,13 @@ def _take(
 ) -> None:
     """Record the row of each unfinished image that is most often misclassified.
 
-    It counts only if it is always misclassified.
+    The row is a success only if it is always misclassified.
 
     Args:
         hits: changed in place.
         left: int64 (M,), the images of the rows; the rows of an image are consecutive.
         moved: (B, C, H, W), the rows.
-        share: float64 (B,), the share of their predictions that are wrong.
+        share: float64 (B,), the share of a row's predictions that are wrong.
         failures: True to record rows without a success as well.
     """
     # the restart of each image that is misclassified most often
@@ -235,7 +233,8 @@ def _by_image(rows: Tensor, restarts: int) -> Tensor:
 def _next_eps(failed: Tensor, reached: Tensor, leap: float, first: float, largest: float) -> Tensor:
     """Return the next eps.
 
-    It doubles until a success, then falls by growing leaps until a failure, and is then bisected.
+    The eps doubles until a success, then falls by growing leaps until a failure, and is then
+    bisected.
     """
     up = torch.where(failed == 0, first, 2 * failed).clamp_max(largest)
     halfway = (failed + reached) / 2

@@ -1,6 +1,6 @@
 """Models that refine an image by noise or by their own chain: JEM-k.
 
-They add noise to an image, or move it by steps of a chain, before they classify it.
+Such a model adds noise to an image, or moves it by steps of a chain, and then classifies it.
 
 Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G; noise alone is randomised
 smoothing, Cohen et al. (2019), arXiv:1902.02918.
@@ -102,7 +102,7 @@ class Refined(nn.Module):
     def step(
         self, x: Images, taken: int, generator: Generator, *, differentiable: bool = False
     ) -> Images:
-        """Take one step with chains that took ``taken`` steps.
+        """Take one step of chains that have taken ``taken`` steps.
 
         With ``differentiable`` the result has a gradient with respect to x.
         """

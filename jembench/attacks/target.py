@@ -60,7 +60,7 @@ class Target:
     Args:
         model: with ``logits``; perhaps :class:`Stochastic`, as
             :class:`~jembench.attacks.refinement.Refined` is.
-        data: its bounds and shape.
+        data: the images' bounds and shape.
     """
 
     def __init__(self, model: nn.Module, data: DataSpec) -> None:
@@ -98,7 +98,7 @@ class Target:
         """Check that all logits so far were finite; the host waits for the device.
 
         Raises:
-            Diverged: if they were not.
+            Diverged: if a logit was not finite.
         """
         finite, self._finite = self._finite, []
         if finite and not bool(torch.stack(finite).all()):
@@ -111,9 +111,7 @@ class Target:
     def slope(self, x: Images, y: Classes) -> LossGradient:
         """Return the gradient of the cross-entropy at x, and whether the class is wrong.
 
-        One pass computes both.
-
-        The caller calls :meth:`check` before it uses the results.
+        One pass computes both. Callers call :meth:`check` before they use the results.
 
         Raises:
             NotApplicable: if the model has no gradients.
@@ -137,7 +135,7 @@ class Target:
     def classes(self, x: Images) -> Classes:
         """Return the predicted class of each image.
 
-        It may vary between calls if the model is stochastic.
+        The class may vary between calls if the model is stochastic.
         """
         with torch.no_grad():
             return self.logits(x).argmax(dim=1)
@@ -158,9 +156,10 @@ class Target:
         return wrong.double().mean(dim=0)
 
     def confirmed(self, wrong: Flags, x: Images, y: Classes) -> Flags:
-        """Return whether each image, ``wrong`` if misclassified once, deceives the model.
+        """Return whether each image deceives the model.
 
-        All of ``LOOKS`` predictions of a stochastic model must be wrong, the first one included.
+        ``wrong`` says whether an image's first prediction is wrong; of a stochastic model, all of
+        ``LOOKS`` predictions must be wrong, the first included.
         """
         if not self.stochastic:
             return wrong

@@ -40,7 +40,7 @@ def distance(x: Images, moved: Images, norm: Norm) -> Numbers:
 def project(moved: Images, x: Images, eps: Numbers, norm: Norm) -> Images:
     """Project images onto the ball of radius eps around x, and clamp them to [0, 1].
 
-    Clamping brings them nearer to x.
+    Clamping moves no pixel away from x.
 
     The radius is reduced by the rounding error of float32, so that the distance of the result,
     measured in float64, is never above eps.
@@ -61,7 +61,7 @@ def project(moved: Images, x: Images, eps: Numbers, norm: Norm) -> Images:
 def steepest(gradient: Images, norm: Norm) -> Images:
     """Return the step of norm 1 along which a linear function grows fastest.
 
-    It is 0 if the gradient is 0 or infinite.
+    Elements of the gradient that are not finite count as 0; the step of a zero gradient is 0.
     """
     gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
     if norm == "linf":
@@ -86,10 +86,8 @@ def ascend(
 ) -> Images:
     """Return the last images of projected gradient ascent within eps of images.
 
-    Training on attacks uses it.
-
-    The caller sets the mode of the model. The loop can be compiled with a loss, and never waits for
-    the device.
+    The loop serves training on attacks: it can be compiled with a loss, and never waits for the
+    device. The caller sets the mode of the model.
 
     Args:
         score: the function that increases.
@@ -127,7 +125,7 @@ class Attack(NamedTuple):
 
 
 class AttackedModel(LogitModel):
-    """A classifier that is trained on attacks on it. Its attacks move images of [0, 1].
+    """A classifier that is trained on attacks, which move images in [0, 1].
 
     Args:
         net: (B, C, H, W) -> (B, K).
@@ -181,7 +179,7 @@ def in_unit_ball(
 ) -> Tensor:
     """Draw n changes uniformly from the ball of radius 1, (n, *shape).
 
-    Without a generator it uses PyTorch's global one.
+    Without a generator, PyTorch's global generator is used.
     """
     if norm == "linf":
         uniform = torch.rand(n, *shape, generator=generator, device=device)
@@ -214,7 +212,7 @@ class Closest(NamedTuple):
             rows: int64 (B,), the index of the attacked image of each of ``images``, without
                 repetition.
             images: (B, C, H, W).
-            deceive: bool (B,), True for adversarial ones.
+            deceive: bool (B,), True for adversarial images.
             norm: of the distance.
         """
         far = distance(x[rows], images, norm)
@@ -238,10 +236,9 @@ moves.
 def stabilise(target: Target, x: Images, y: Classes, closest: Closest, norm: Norm) -> Closest:
     """Move adversarial images farther until they deceive new predictions too.
 
-    The predictions of a stochastic model vary.
-
-    A search makes hundreds of predictions, and so ends at images that were misclassified by chance.
-    In :func:`verify` they would be classified correctly and count as robust.
+    A search makes hundreds of predictions of a stochastic model, and so ends at images that were
+    misclassified by chance; :func:`verify` would classify such images correctly and count them as
+    robust.
     """
     if not target.stochastic:
         return closest
@@ -279,10 +276,10 @@ def verify(
 
     Returns:
         ``found``, bool (N,): a claim, and most predictions are of another class; ``distance-linf``
-        and ``distance-l2``, float64 (N,), the largest possible ones if not found; ``predicted``,
-        int64 (N,), a predicted class; ``wrong``, float64 (N,), the share of wrong predictions, 0 to
-        1, and ``wrong-as-it-is`` that of x, if the model is stochastic; ``unverified``, bool (N,):
-        a claim that is not confirmed; ``adversarial``.
+        and ``distance-l2``, float64 (N,), the largest possible distances if not found;
+        ``predicted``, int64 (N,), a predicted class; ``wrong``, float64 (N,), the share of wrong
+        predictions, 0 to 1, and ``wrong-as-it-is``, the share for x, if the model is stochastic;
+        ``unverified``, bool (N,): a claim that is not confirmed; ``adversarial``.
 
     Raises:
         ValueError: if an adversarial image is not finite, or outside of [0, 1].

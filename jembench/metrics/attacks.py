@@ -41,13 +41,13 @@ shard.
 """
 
 GPU_SHARD, GPU_SHARD_REFINED = 300, 75
-"""The same on a GPU: the paper's 300 images in one shard, and in four. Most images end early, and
+"""The same on a GPU: the paper's 300 images are one shard, or four. Most attacks end early, and
 smaller shards would leave the GPU idle.
 """
 
 LEVELS = 255
-"""The unit of distances in both norms, as in the paper's figures: levels of 8-bit images per pixel
-range.
+"""The levels of 8-bit images per pixel range, the unit of distances in both norms, as in the
+paper's figures.
 """
 
 CURVE: Mapping[Norm, tuple[str, ...]] = {
@@ -79,8 +79,8 @@ class Budget(NamedTuple):
         return self._replace(**numbers)
 
 
-# The numbers of a name never change, since the name is part of the identity of results; other
-# numbers need a new name.
+# A budget's numbers never change, since its name is part of the identity of results; other numbers
+# need a new name.
 BUDGETS: Mapping[BudgetName, Budget] = {
     # Grathwohl et al. (2020), arXiv:1912.03263, Appendix G, which does not give the tolerance. Its
     # boundary attack has foolbox's default settings: 25,000 steps.
@@ -103,16 +103,16 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Attack(Metric):
-    """An attack on a model, which may refine images by its own chain before it classifies them.
+    """An attack on a model that may refine images by its chain.
 
     ``budget`` names the limits of an attack: ``paper`` (300 images, 20 restarts, 40 steps, 5
-    chains) or ``quick``, for a first result on a CPU. Other options replace single numbers of it.
-    ``refine`` is the number of steps of the model's own chain from each image before it is
-    classified (JEM-k), and ``eot`` the number of chains that predictions are averaged over.
-    ``data_noise`` is that of the reference code before each chain (standard deviation on [-1, 1]).
-    Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G. ``smooth`` is the noise
-    of randomised smoothing (on [0, 1]), with ``eot`` noisy copies in place of chains. Salman et al.
-    (2019), arXiv:1906.04584.
+    chains) or ``quick``, for a first result on a CPU. Other options replace single numbers of the
+    budget. Before an image is classified, the model's own chain takes ``refine`` steps from it
+    (JEM-k); predictions are averaged over ``eot`` chains. ``data_noise`` is the noise that the
+    reference code adds before each chain (standard deviation on [-1, 1]). Grathwohl et al. (2020),
+    arXiv:1912.03263, section 5.4 and Appendix G. ``smooth`` is the noise of randomised smoothing
+    (on [0, 1]), with ``eot`` noisy copies in place of chains. Salman et al. (2019),
+    arXiv:1906.04584.
 
     A subclass defines :meth:`find`, :meth:`estimates` and the parts of its protocol.
 
@@ -138,20 +138,20 @@ class Attack(Metric):
             raise SpecError(
                 f"An attack has smooth={self.smooth:g}, refine={self.refine} and "
                 f"data_noise={self.data_noise:g}; smooth cannot be combined with the others. "
-                "Leave it or them out."
+                "Leave out smooth, or refine and data_noise."
             )
 
     @property
     def spent(self) -> Budget:
         """The budget, with the numbers of options.
 
-        A subclass adds those of its own options.
+        A subclass adds the numbers of its own options.
         """
         return BUDGETS[self.budget].replaced(images=self.images, eot=self.eot)
 
     @property
     def grad(self) -> Gradient | None:
-        """The treatment of the chain by gradients; None: the attack takes none."""
+        """The treatment of the chain by gradients; None: the attack uses no gradients."""
         return None
 
     @property
@@ -185,12 +185,11 @@ class Attack(Metric):
 
     @property
     def protocol_options(self) -> Parts:
-        """The model under attack, as parts of the protocol.
+        """The parts of the protocol that describe the model under attack.
 
-        For random predictions they say how many must be wrong for an image to count as broken.
-
-        An image that is misclassified half of the time counts as robust, so the expected accuracy
-        of one prediction is given as well.
+        For random predictions, ``verified`` says how many must be wrong for an image to count as
+        broken. An image that is misclassified half of the time counts as robust, so the expected
+        accuracy of one prediction is a value too.
         """
         from jembench.attacks.target import LOOKS
         from jembench.attacks.threat import VERIFICATIONS
@@ -210,7 +209,7 @@ class Attack(Metric):
     def shard_size(self, device: str) -> int:
         """Return the number of images per shard on a type of device.
 
-        Only the random numbers of refinement depend on it.
+        Only the random numbers of refinement depend on this number.
         """
         if device == "cpu":
             return SHARD_REFINED if self.refine else SHARD
@@ -218,9 +217,9 @@ class Attack(Metric):
 
     @property
     def parts(self) -> int:
-        """The number of shards, which different machines can attack.
+        """The number of shards on CPUs, which different machines can attack.
 
-        There are fewer on GPUs than on CPUs.
+        On GPUs there are fewer.
         """
         return -(-self.spent.images // self.shard_size("cpu"))
 
@@ -340,9 +339,8 @@ def distance_estimates(
 ) -> Iterator[tuple[str, Estimate]]:
     """Yield the median distance in levels and the accuracy in % at each eps, by label.
 
-    The sizes eps are those of the curve.
-
-    An image without an adversarial one counts with the largest possible distance.
+    ``CURVE`` has the sizes eps. An image without an adversarial image counts with the largest
+    possible distance.
     """
     import numpy as np
 
@@ -360,7 +358,7 @@ def distance_estimates(
 def accuracies(
     label: str, arrays: Arrays, robust: Array, wrong: Array
 ) -> Iterator[tuple[str, Estimate]]:
-    """Yield the share of robust images; for random predictions, the expected accuracy as well.
+    """Yield the share of robust images; for random predictions, the expected accuracy too.
 
     Args:
         label: of the share.
@@ -374,7 +372,7 @@ def accuracies(
 
 
 def is_robust(arrays: Arrays, norm: Norm, eps: float) -> Array:
-    """Return whether each image has no adversarial one within eps, bool (N,).
+    """Return whether each image has no adversarial image within eps, bool (N,).
 
     Rounding is allowed for: a change of 8 levels by the pointwise attack may measure 8.00001/255.
     """

@@ -155,7 +155,7 @@ def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Va
 
 
 def bootstrap_rng(generator: Generator) -> np.random.Generator:
-    """Return a numpy generator for the resamples of a metric, seeded from one of PyTorch."""
+    """Return a numpy generator for the resamples of a metric, seeded from PyTorch's."""
     import numpy as np
     import torch
 
@@ -170,12 +170,12 @@ def bootstrap_rng(generator: Generator) -> np.random.Generator:
 class Metric:
     """A measurement of one trained model.
 
-    The fields of a subclass are its options, and their annotations the ranges.
+    The fields of a subclass are its options, and the fields' annotations the options' ranges.
 
     A metric has a :attr:`name` and the needs :attr:`requires`, and defines :meth:`arrays` and
     :meth:`estimates`. The base class provides the protocol (the options, the data and the number of
-    test images), intervals from ``resamples`` resamples (0: none; shares have Wilson's), and the
-    comparison of two models image by image.
+    test images), intervals from ``resamples`` resamples (0: no intervals but Wilson's of shares),
+    and the comparison of two models image by image.
 
     Raises:
         SpecError: if an option is out of its range.
@@ -212,7 +212,7 @@ class Metric:
     def requires(self) -> Needs:
         """The needs of the metric.
 
-        For a fit without one of them the metric is N/A, and the fit is not trained for it.
+        If a fit lacks a need, the metric is N/A, and the fit is not trained for the metric.
         """
         return frozenset()
 
@@ -249,10 +249,10 @@ class Metric:
         """Measure one trained model.
 
         Raises:
-            Unavailable: if something is missing; the message says the remedy.
+            Unavailable: if something is missing; the message names the remedy.
             NotApplicable: if the metric is not defined for this model or dataset.
             Diverged: if an output of the model is not finite.
-            PluginError: if an array has not a row for each test image.
+            PluginError: if an array does not have a row for each test image.
         """
         arrays = self.arrays(evaluation)
         count = len(evaluation.data.part("test").images)
@@ -290,7 +290,7 @@ class Metric:
             parts = describe_test_images(n) | self.protocol_options
         protocol = protocol_id(self.name, evaluation, **{**self.protocol_options, **parts})
 
-        # outputs that are no logits would make every metric of confidence wrong
+        # say if outputs are no logits, which would make every metric of confidence wrong
         details = dict(details or {})
         if "logits" in self.reads & self.requires:
             noise = getattr(self, "data_noise", 0.0)
@@ -307,7 +307,7 @@ class Metric:
         return Measurement(protocol=protocol, values=values, arrays=arrays, details=details)
 
     def resamplings(self, arrays: Arrays) -> dict[str, Resampling]:
-        """Return the statistic of each label, which compares two models image by image."""
+        """Return the statistic of each label, to compare two models image by image."""
         estimates = self.estimates(arrays)
         return {label: estimate.resampling for label, estimate in estimates.items()}
 
@@ -324,8 +324,8 @@ def protocol_id(metric: str, evaluation: Evaluation, **parts: Scalar) -> str:
     """Return the identity of a measurement: metric, data and other parts of its protocol.
 
     It is written like a spec string, keys sorted:
-    ``accuracy:data=digits,data_noise=0,images=397,split=test``. The name of a dataset of the user's
-    own files is not unique, so a hash of their content is a part as well.
+    ``accuracy:data=digits,data_noise=0,images=397,split=test``. A dataset of the user's own files
+    has no unique name, so a hash of the files' content is a part too.
     """
     named = {"data": evaluation.data.spec.name, **parts}
     if evaluation.data.content:

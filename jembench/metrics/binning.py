@@ -27,11 +27,9 @@ def equal_width(confidence: Array, bins: int) -> Array:
 def binned_error(confidence: Array, hit: Array, bins: int) -> Statistic:
     """Return the calibration error in M bins of equal width, 0 to 1.
 
-    It is the sum over bins of |sum of (hit - confidence)| / N, for index matrices (R, N).
-
-    The weight of a bin is its share of the examples, so this is the weighted mean of |frequency -
-    mean confidence|. For several columns, (N, K), each with its own bins, it is the mean over
-    columns.
+    The error is the sum over bins of |sum of (hit - confidence)| / N: the mean of |frequency - mean
+    confidence|, weighted by the bins' shares of the examples. For several columns (N, K), each with
+    its own bins, it is the mean over columns. The statistic takes index matrices (R, N).
     """
     import numpy as np
 
@@ -44,12 +42,12 @@ def binned_error(confidence: Array, hit: Array, bins: int) -> Statistic:
 def debiased_squared_error(confidence: Array, hit: Array, bins: int) -> Statistic:
     """Return the mean squared gap of the examples' bins, without bias.
 
-    A statistic of index matrices (R, N).
+    The statistic takes index matrices (R, N).
 
-    The squared mean of (hit - confidence) of a bin with n_b examples is too large by that mean's
-    variance, which is estimated from the n_b examples and subtracted: Kumar et al. (2019),
-    arXiv:1909.10155, section 5. Their variance is that of hits alone, for confidences that are
-    equal within a bin. A bin with one example counts as 0.
+    In a bin with n_b examples, the squared mean of (hit - confidence) is too large by the variance
+    of the mean, which is estimated from these examples and subtracted: Kumar et al. (2019),
+    arXiv:1909.10155, section 5. Kumar et al. use the variance of the hits only, for confidences
+    that are equal within a bin. A bin with one example counts as 0.
     """
     import numpy as np
 
@@ -69,9 +67,9 @@ def debiased_squared_error(confidence: Array, hit: Array, bins: int) -> Statisti
 
 
 def _sums_in_bins(values: Array, where: Array, bins: int) -> Statistic:
-    """Return the sums in bins of the drawn examples, (S M, R).
+    """Return the statistic that sums the drawn examples per bin, (S M, R).
 
-    Values and bins have S rows, (S, N).
+    ``values`` and their bins, ``where``, are (S, N).
     """
     import numpy as np
     from scipy.sparse import csr_array
@@ -91,7 +89,7 @@ def adaptive_error(confidence: Array, hit: Array, bins: int) -> Statistic:
 
     Each resample has bins of its own.
 
-    An example is in bin ceil(F M), where F is the share of examples that are not more confident. So
+    An example is in bin ceil(F M), where F is the share of examples with at most its confidence. So
     bins hold N / M examples each, up to rounding, and examples of the same confidence are always in
     the same bin.
     """
@@ -122,7 +120,7 @@ def adaptive_error(confidence: Array, hit: Array, bins: int) -> Statistic:
 class Reliability(NamedTuple):
     """A reliability diagram: examples, accuracy and confidence of each bin.
 
-    NaN for an empty bin.
+    Accuracy and confidence of an empty bin are NaN.
     """
 
     edges: Array  # (M + 1,)

@@ -85,8 +85,8 @@ class Classification(Metric):
 class Accuracy(Classification):
     """Share of test images classified correctly, in %, with Wilson's interval.
 
-    ``data_noise``, of all metrics that have it, is the standard deviation of Gaussian noise on the
-    images, on [-1, 1]: .03 in the reference code of JEM.
+    In all metrics, ``data_noise`` is the standard deviation, on [-1, 1], of Gaussian noise that is
+    added to the images: .03 in the reference code of JEM.
     """
 
     name = "accuracy"
@@ -100,7 +100,7 @@ class Accuracy(Classification):
         return {self.label: share(arrays["correct"], "higher")}
 
     def of_logits(self, evaluation: Evaluation, logits: Tensor, labels: Tensor) -> Measurement:
-        """Measure images; the details have the accuracy of guessing among all classes."""
+        """Measure images; the details hold the accuracy of random guesses."""
         measured = super().of_logits(evaluation, logits, labels)
         chance = 100 / evaluation.data.spec.num_classes
         return replace(measured, details={"chance": chance})
@@ -110,9 +110,9 @@ class Accuracy(Classification):
 class Scaled(Classification):
     """A metric of probabilities, optionally after temperature scaling.
 
-    With scaling, the logits are divided by the number that minimises the mean NLL of the
-    *validation* images; test images are not used for it. Guo et al. (2017), arXiv:1706.04599,
-    section 4.2.
+    With scaling, the logits are divided by the temperature that minimises the mean NLL of the
+    *validation* images; test images do not influence the temperature. Guo et al. (2017),
+    arXiv:1706.04599, section 4.2.
     """
 
     scaling: Literal["none", "temperature"] = "none"
@@ -126,7 +126,7 @@ class Scaled(Classification):
 
     @property
     def protocol_options(self) -> Parts:
-        """The options that are part of the protocol; those of no scaling have none."""
+        """The options that are part of the protocol; ``scaling=none`` is left out."""
         options = super().protocol_options
         if self.scaling == "none":
             del options["scaling"]
@@ -134,7 +134,7 @@ class Scaled(Classification):
 
     @property
     def label(self) -> str:
-        """The label of the value, another one after scaling, so that one table can show both."""
+        """The label of the value; after scaling it differs, so that tables show both."""
         if self.scaling == "none":
             return self.name
         return f"{self.name}-scaled"
@@ -207,10 +207,10 @@ class Brier(Scaled):
 class ECE(Scaled):
     """Expected calibration error of the predicted class, equal-width bins, in %.
 
-    It is above 0 for a calibrated model as well: by 4.6 % for 397 images with confidences uniform
-    in .55 to 1. The interval is of its mean over as many images; ``debiased-ece`` has no such bias.
-    Guo et al. (2017), arXiv:1706.04599, equation 3; 20 bins as in Grathwohl et al. (2020),
-    arXiv:1912.03263, section 5.2.
+    Even a calibrated model has an ECE above 0: 4.6 % for 397 images with confidences uniform in .55
+    to 1. The interval is of the mean ECE over samples of as many images; ``debiased-ece`` has no
+    such bias. Guo et al. (2017), arXiv:1706.04599, equation 3; 20 bins as in Grathwohl et al.
+    (2020), arXiv:1912.03263, section 5.2.
     """
 
     bins: Annotated[int, Range(least=1, most=1000)] = 20  # memory: a resample holds all bins' sums
@@ -219,8 +219,8 @@ class ECE(Scaled):
     def scores(self, logits: Logits, labels: Labels) -> Arrays:
         """Return ``confidence``, ``predicted`` and ``correct`` of logits, (N,) each.
 
-        The confidence is the largest p(k|x), ``predicted`` its class, and ``correct`` whether it is
-        right.
+        The confidence is the largest p(k|x), ``predicted`` its class, and ``correct`` whether this
+        class is the label.
         """
         confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
         return {
@@ -245,12 +245,10 @@ class ECE(Scaled):
 class DebiasedECE(ECE):
     """Squared calibration error of the predicted class without the bias of few images.
 
-    Bins have equal width.
-
-    The mean of the squared difference of accuracy and confidence in an image's bin, 0 to 1, with
-    the variance of that difference subtracted (Kumar et al., 2019, arXiv:1909.10155). It is 0 on
-    average for a calibrated model, so below 0 for about half of them; .0025 is a typical difference
-    of 5 %.
+    The mean over images of the squared difference between accuracy and confidence in the image's
+    bin of equal width, minus the variance of the difference (Kumar et al., 2019, arXiv:1909.10155).
+    For calibrated models it is 0 on average, so below 0 for about half of them; .0025 means a
+    typical difference of 5 %.
     """
 
     name = "debiased-ece"
@@ -267,10 +265,8 @@ class DebiasedECE(ECE):
 class AdaptiveECE(ECE):
     """Adaptive calibration error of the predicted class, in %.
 
-    Bins hold equal numbers of images.
-
-    No bin is empty, and all have the same weight: Nguyen & O'Connor (2015), arXiv:1508.05154,
-    section 3.2; Nixon et al. (2019), arXiv:1904.01685.
+    Bins hold equal numbers of images, so that none is empty and all have the same weight: Nguyen &
+    O'Connor (2015), arXiv:1508.05154, section 3.2; Nixon et al. (2019), arXiv:1904.01685.
     """
 
     name = "adaptive-ece"
@@ -282,7 +278,7 @@ class AdaptiveECE(ECE):
 
 @dataclass(frozen=True, kw_only=True)
 class ClasswiseECE(ECE):
-    """Classwise calibration error: that of p(k|x), averaged over the classes k, in %.
+    """Calibration error of p(k|x), averaged over the classes k, in %.
 
     Kull et al. (2019), arXiv:1910.12656, definition 2.
     """
@@ -308,8 +304,8 @@ class ClasswiseECE(ECE):
 def classified(evaluation: Evaluation, images: str | Tensor = "test") -> dict[str, Array]:
     """Return ``predicted``, ``confidence`` and ``log-odds`` of images, (N,) each.
 
-    ``predicted`` is the likeliest class, int64, and ``confidence`` its p(y|x), float64. The
-    log-odds are those of the confidence.
+    ``predicted`` is the likeliest class, int64, ``confidence`` its p(y|x), float64, and
+    ``log-odds`` the log-odds of the confidence.
 
     Raises:
         Diverged: if a logit is not finite.
@@ -338,7 +334,7 @@ def read_finite(evaluation: Evaluation, quantity: Quantity, images: str | Tensor
 def log_odds(logits: Logits) -> Float[Tensor, " N"]:
     """Return log(p / (1 - p)) of the likeliest class, float64.
 
-    It has the order of p, and is distinct even where p rounds to 1.
+    Log-odds have the order of p, and differ even where p rounds to 1.
     """
     ranked = logits.double().sort(dim=1, descending=True).values
     return ranked[:, 0] - ranked[:, 1:].logsumexp(dim=1)
@@ -353,10 +349,10 @@ def require_finite(
 ) -> None:
     """Check that values (N, ...) are finite.
 
-    A statistic of the finite ones would hide that others are not.
+    A statistic of the finite values would hide the others.
 
     Raises:
-        Diverged: if not, with the number of images concerned and the advice.
+        Diverged: if a value is not finite, with the number of images concerned and the advice.
     """
     bad = int((~values.isfinite()).reshape(len(values), -1).any(dim=1).sum())
     if bad:
@@ -378,9 +374,8 @@ def labelled_logits(
 ) -> LabelledLogits:
     """Return the logits of images with noise, float64 (N, K), and labels (N,).
 
-    ``noise`` is the standard deviation.
-
-    ``images`` is a name as for :meth:`Data.part`, and ``logits``, if given, replaces the model's.
+    ``images`` is a name as for :meth:`Data.part`, and ``noise`` the standard deviation; ``logits``,
+    if given, replace the model's logits.
 
     Raises:
         NotApplicable: if the images have no labels.
@@ -416,14 +411,14 @@ def fit_temperature(logits: Logits, labels: Labels) -> float:
     has one root at most.
 
     Raises:
-        NotApplicable: if it has none in the range. If all examples are classified correctly, for
-            instance, the NLL falls with the temperature down to 0, which would mean infinite
+        NotApplicable: if there is no root in the range. If all examples are classified correctly,
+            for instance, the NLL falls until the temperature is 0, which would mean infinite
             confidence.
     """
     from scipy.optimize import brentq
 
-    # relative to the label's logit, so that every term is negative, whatever the rounding, if all
-    # examples are correct
+    # relative to the label's logit: if all examples are correct, every term is negative, whatever
+    # the rounding
     logits = logits.double()
     margins = logits - logits.gather(1, labels[:, None])
 
@@ -434,7 +429,7 @@ def fit_temperature(logits: Logits, labels: Labels) -> float:
     if slope(1 / LOWEST) <= 0 or slope(1 / HIGHEST) >= 0:
         right = int((logits.argmax(dim=1) == labels).sum())
         raise NotApplicable(
-            f"No temperature between {LOWEST} and {HIGHEST:g} is the likeliest one for the "
+            f"No temperature between {LOWEST} and {HIGHEST:g} minimises the NLL of the "
             f"{len(labels)} validation images, of which {right} are classified correctly. Train "
             "the model with more images held out (--set data.validation=...)."
         )

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionAttack(Attack):
-    """An attack that uses predicted classes alone.
+    """An attack that only uses predicted classes.
 
-    Its values are the median distances of its images in L2 and L-inf.
+    Its values are the median distances of adversarial images in L2 and L-inf.
 
-    It starts from a correctly classified test image of the class ranked second. An image without a
-    start counts with the largest possible distance.
+    Each attack starts from a correctly classified test image of the class ranked second. An image
+    without a start counts with the largest possible distance.
     """
 
     queries: OptionalCount = None
@@ -79,7 +79,7 @@ class DecisionAttack(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class Boundary(DecisionAttack):
-    """The boundary attack, which uses predicted classes alone.
+    """The boundary attack, which only uses predicted classes.
 
     Its values are the median distances to images of another class.
 
@@ -92,7 +92,7 @@ class Boundary(DecisionAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class Pointwise(DecisionAttack):
-    """The pointwise attack, which uses predicted classes alone.
+    """The pointwise attack, which only uses predicted classes.
 
     Its values are the median distances to images of another class.
 

@@ -33,8 +33,8 @@ class BitsPerDim(Metric):
 
     The density is taken at the middle of each 8-bit cell. Papers report the mean over images with
     uniform noise (Theis et al., 2016, arXiv:1511.01844), which is not smaller for a log-concave
-    density; the protocol says ``at=cell-middle``. Of a model that bounds log p(x) the value is an
-    upper bound, and the protocol says ``density=bound``.
+    density; the protocol says ``at=cell-middle``. If the model only bounds log p(x), the value is
+    an upper bound, and the protocol says ``density=bound``.
     """
 
     name = "bits-per-dim"
@@ -70,7 +70,7 @@ class BitsPerDim(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyGap(Metric):
-    """Mean energy of the test images minus that of the model's samples, in nats; near 0 is good.
+    """Mean energy of test images minus mean energy of samples, in nats; near 0 is good.
 
     Below 0 the samples are less likely than the data. The unknown constant of E cancels in the gap.
     ``sampler``: as for ``is``.
@@ -101,7 +101,7 @@ class EnergyGap(Metric):
         return self.measurement(evaluation, arrays, parts=parts)
 
     def estimates(self, arrays: Arrays) -> Estimates:
-        """Return the gap, of test images and samples."""
+        """Return the gap, a statistic of test images and samples."""
         data = arrays["energy-data"].astype("float64")
         drawn = arrays["energy-samples"].astype("float64")
 
@@ -124,5 +124,5 @@ def energies(evaluation: Evaluation, images: str | Tensor = "test") -> Array:
 
 
 def log_px(evaluation: Evaluation, images: str | Tensor = "test") -> Array:
-    """Return log p(x) = -E(x) up to a constant, in nats; errors of :func:`energies`."""
+    """Return log p(x) = -E(x) up to a constant, in nats; errors as for :func:`energies`."""
     return -energies(evaluation, images).astype("float64")

@@ -32,15 +32,15 @@ ALL = "all"
 class Distal(Attack):
     """Noise changed into images of a class by gradient ascent.
 
-    Its values are the share in % that reaches a high confidence, and the number of steps.
+    Its values are the share of ascents in % that reach a high confidence, and their steps.
 
-    ``target`` is a class by its name, or ``all``, in equal numbers. The budget only gives the
-    number of chains. Gradient ascent should reach a share of 100 %; models differ in the steps, in
-    the images, and in ``distal-log-px``: the position of the ends' log p(x) between that of the
-    noise (0 %) and that of the test images (100 %). It is high if the model takes the ends for
-    likely images, whatever they look like. As a relative position it does not depend on the unknown
-    constant of log p(x) or its scale, which differ between models. It is left out for a model
-    without an energy, and if the noise is as likely as the test images.
+    ``target`` is the name of a class, or ``all`` for equal numbers of each. The budget only gives
+    the number of chains. Gradient ascent should reach a share of 100 %; models differ in the steps,
+    in the images, and in ``distal-log-px``: the position of the ends' log p(x) on a scale from the
+    noise (0 %) to the test images (100 %). A high position means that the model takes the ends for
+    likely images, whatever they look like. The unknown constant and the scale of log p(x), which
+    differ between models, cancel. The position is left out for a model without an energy, and if
+    the noise is as likely as the test images.
     """
 
     target: str = ALL
@@ -100,7 +100,7 @@ class Distal(Attack):
         return attacked
 
     def noise(self, data: DataSpec) -> Chosen:
-        """Draw the starts of the ascents, and give each the class that it ascends to."""
+        """Draw the starts of the ascents and the class of each ascent."""
         import torch
 
         from jembench import seeds

@@ -1,9 +1,8 @@
 """Statistics of features of generated images: IS, FID and KID.
 
-The values are torch-fidelity's. IS and FID equal them bit for bit without an import of
-torch-fidelity, which imports torchvision and with it PyTorch's compiler, and takes longer than
-PyTorch. The resamples are computed by other formulas, which are many times faster and agree with
-the values.
+The values equal torch-fidelity's, bit for bit. IS and FID are computed here, since torch-fidelity
+imports torchvision and PyTorch's compiler, which takes longer than importing PyTorch. Resamples are
+computed by other formulas, which are many times faster and agree with the values.
 
 Legend: N generated images, M reference images, D features, K logits, S splits, R resamples.
 """
@@ -35,7 +34,7 @@ ORDER = 2020
 
 
 def inception_score(logits: Logits, splits: int) -> float:
-    """Return the Inception score, its mean over S splits of the shuffled images.
+    """Return the mean Inception score over S splits of the shuffled images.
 
     IS = exp(mean over images of KL(p(y|x) || p(y))).
     """
@@ -61,11 +60,11 @@ def _parts(n: int, splits: int) -> list[slice]:
 def inception_score_in_order(logits: Logits, splits: int) -> float:
     """Return the Inception score of the images in their order.
 
-    Each split has N // S of them; the remaining ones are left out.
+    Each split has N // S images; the remaining images are left out.
 
     This is the score of the code of Barratt & Sharma (2018), arXiv:1801.01973, which the
     reproducibility report uses. Neighbouring images that are alike, as in a replay buffer, lower
-    it.
+    the score.
     """
     used = len(logits) // splits * splits
     scores = [inception_score(part, 1) for part in logits[:used].chunk(splits)]
@@ -78,7 +77,7 @@ def resampled_score(logits: Logits, splits: int, *, even: bool = False) -> Stati
     With ``even``, the splits are of equal size and the remaining columns are left out.
 
     With KL = sum_k p log p - sum_k p log q, a split's score needs only the sums of p and of sum_k p
-    log p over it.
+    log p over the split.
     """
     log_p: Numbers = logits.double().log_softmax(dim=1).numpy()
     p = np.exp(log_p)
@@ -115,8 +114,8 @@ def _score(means: Numbers) -> Numbers:
 
 
 SMALL = 512
-"""The largest number of features of which FID is resampled by default: a resample takes about a
-tenth of a second on a core. With Inception's 2,048 features it takes seconds.
+"""FID is resampled by default up to this number of features: a resample takes about a tenth of a
+second on a core, and seconds with Inception's 2,048 features.
 """
 
 
@@ -145,7 +144,7 @@ def fid(generated: Samples, reference: Reference) -> float:
 
 
 def frechet_distance(first: Moments, second: Moments) -> float:
-    """Return the distance of :func:`fid` through a symmetric eigenvalue problem."""
+    """Return the distance of :func:`fid` by a symmetric eigenvalue problem."""
     shared = _eigenvalues(first.covariance, second.covariance).clip(min=0)
     traces = first.covariance.trace() + second.covariance.trace()
     squares = np.square(first.mean - second.mean).sum()
@@ -153,9 +152,9 @@ def frechet_distance(first: Moments, second: Moments) -> float:
 
 
 def _eigenvalues(first: Numbers, second: Numbers) -> Numbers:
-    """Return the eigenvalues of S_1 S_2, with S_1 = R R.T.
+    """Return the eigenvalues of S_1 S_2.
 
-    They are those of the symmetric matrix R.T S_2 R.
+    With S_1 = R R.T, the symmetric matrix R.T S_2 R has the same eigenvalues.
     """
     options = {"eigvals_only": True, "check_finite": False}
     values: Numbers
@@ -190,7 +189,7 @@ def weighted_moments(features: Numbers, weights: Numbers) -> Moments:
 def resampled_fid(generated: Samples, reference: Reference) -> Statistic:
     """Return FID of index matrices (R, N) and (R, M)."""
     samples, real = _numbers(generated), _numbers(reference)
-    # the error of rounding grows with the mean, so it is added afterwards
+    # rounding errors grow with the mean, so the means' difference is added afterwards
     centre, centre_of_real = samples.mean(axis=0), real.mean(axis=0)
     apart = centre - centre_of_real
     samples = samples - centre
@@ -206,7 +205,7 @@ def resampled_fid(generated: Samples, reference: Reference) -> Statistic:
         of_real = multiplicities(drawn_real, len(real)).astype(float)
         resamples = list(zip(of_samples, of_real, strict=True))
         shown = progress.track(resamples, "", "resamples")
-        # with more, eigenvalues take many times as long while other processes are busy
+        # with more threads, eigenvalues take many times as long while other processes are busy
         with one_thread():
             return np.array([distance(*weights) for weights in shown])
 
@@ -231,8 +230,9 @@ def kid(generated: Samples, reference: Reference, subsets: int, subset_size: int
 def resampled_kid(generated: Samples, reference: Reference) -> Statistic:
     """Return the unbiased squared MMD of all images, of index matrices (R, N) and (R, M).
 
-    The mean over subsets of :func:`kid` estimates it. An image is not paired with itself, but with
-    its copies in the resample; their bias cancels in the interval, which only uses deviations.
+    :func:`kid` estimates it by a mean over subsets. An image is not paired with itself, but is with
+    its copies in the resample; the bias of these pairs cancels in the interval, which only uses
+    deviations.
     """
     x, y = _numbers(generated), _numbers(reference)
     n, m = len(x), len(y)

@@ -1,6 +1,6 @@
 """A feature network that is trained on the dataset itself.
 
-It compares generated images with those of the dataset.
+Its features compare generated images with images of the dataset.
 
 The module imports torch inside functions, since its class is registered as a factory.
 
@@ -44,13 +44,13 @@ CHECKPOINT_EVERY = 50
 class CnnFeatures:
     """A small convolutional network trained on the dataset itself.
 
-    The labels of values contain its name.
+    The labels of values contain the network's name.
 
-    It is for images that Inception is not suited to (8x8 digits), or if Inception's weights are not
-    available. The network ``{dataset}-cnn`` is trained once and kept in the cache. Training is
+    It serves images that do not suit Inception (8x8 digits), and machines without Inception's
+    weights. The network ``{dataset}-cnn`` is trained once and kept in the cache. Training is
     deterministic on one machine; between machines the rounding of float32 sums may differ, so the
-    identity contains a checksum of the weights. That of digits is part of jembench, so that its
-    values have one protocol on all machines.
+    identity contains a checksum of the weights. The network of digits is part of jembench, so that
+    values on digits have one protocol on all machines.
     """
 
     name: str = field(default="cnn", init=False)
@@ -129,7 +129,7 @@ def _stored(path: Path, record: dict[str, Any]) -> Contents | None:
     """Return the weights of a file; None: they are to be trained."""
     from jembench.store import tensors
 
-    # absent or damaged: training again gives the same
+    # absent or damaged: training again gives the same weights
     with suppress(OSError, StoreError, CheckpointError):
         contents = tensors.read(path, "")
         if contents.seal.record == record:
@@ -166,8 +166,8 @@ def _train(
 ) -> Any:
     """Train on the CPU in one thread, since weights depend on the order of sums.
 
-    A checkpoint in ``kept`` is written after a signal and in between, and is gone on from if it is
-    of ``record``.
+    A checkpoint is written to ``kept`` after a signal and every ``CHECKPOINT_EVERY`` iterations;
+    training continues from it if its record is ``record``.
     """
     import torch
     from torch.nn import functional as F
@@ -209,12 +209,12 @@ def _train(
 
 
 def _resume(kept: Path, record: dict[str, Any], parts: dict[str, Any]) -> int:
-    """Set the state of a checkpoint of the same record, and return its iteration."""
+    """Load a checkpoint with the same record, and return its iteration."""
     import torch
 
     from jembench.store import checkpoint
 
-    with suppress(OSError, CheckpointError):  # absent or damaged: it starts anew
+    with suppress(OSError, CheckpointError):  # absent or damaged: training starts anew
         state = checkpoint.read(kept)
         if state.get("record") == record:
             for name, part in parts.items():

@@ -53,7 +53,7 @@ def accuracy(logits: Array, labels: Array) -> Value:
 def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
     """Return the mean of -log p(y|x) in nats, with a 95 % bootstrap interval.
 
-    Errors are those of :func:`accuracy`.
+    Errors as for :func:`accuracy`.
 
     Args:
         logits: floats (N, K), finite.
@@ -84,7 +84,8 @@ def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
 def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
     """Return the expected calibration error in equal-width bins, in %.
 
-    It is that of the predicted class. Arguments are those of :func:`nll`.
+    It compares the confidence in the predicted class with its accuracy. Arguments are those of
+    :func:`nll`.
 
     Guo et al. (2017), arXiv:1706.04599, equation 3; 20 bins as in Grathwohl et al. (2020), section
     5.2.
@@ -130,7 +131,7 @@ def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: in
 def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
     """Return the AUROC, 0 to 1, with a 95 % bootstrap interval.
 
-    It is P(a score inside is higher than one outside); ties count half.
+    It is P(a score inside is higher than a score outside); ties count half.
 
     Args:
         inside: scores (N,) of in-distribution images, finite; higher means more likely
@@ -203,7 +204,7 @@ def _of_logits(
 
     arrays = metric.scores(outputs.double(), classes.long())
     (estimate,) = metric.estimates(arrays).values()
-    # as for the fit of seed 0
+    # the random numbers of the fit with seed 0
     rng = bootstrap_rng(seeds.generator(0, f"evaluation/bootstrap {metric.name}"))
     return value_of(estimate, rng, metric.resamples or 0)
 

@@ -59,13 +59,13 @@ class FeatureMetric(SampleProtocol, Metric):
 
     @property
     def protocol_options(self) -> Parts:
-        """The implementation. The options of images are part of the description of samples."""
+        """The implementation; the description of samples has the options of images."""
         return {"implementation": getattr(self, "implementation", "torch-fidelity")}
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return the smallest numbers of generated and reference images, and the reason.
+        """Return the least number of images that suffices, and the reason.
 
-        The reason is for errors.
+        The number holds for generated and for reference images; the reason is for errors.
 
         Args:
             network: the identity of the feature network.
@@ -101,7 +101,7 @@ class FeatureMetric(SampleProtocol, Metric):
         """
         from jembench.metrics import feature_scores
 
-        # generated images, and those that they are compared with
+        # generated images, and the reference images
         sample = generated(evaluation, self.features, self)
         dimensions = sample.features.pool.shape[1]
         parts: Parts = {}
@@ -138,11 +138,11 @@ class IS(FeatureMetric):
 
     ``features`` is a feature network, for example ``inception:weights=/a/file.pth``; ``auto`` is
     Inception for images of 32 pixels and more, and ``cnn``, trained on the dataset itself, for
-    smaller ones and for one's own images where Inception's weights are missing.
+    smaller images and, if Inception's weights are missing, for the user's own images.
     ``implementation=barratt-sharma`` divides the images into splits in their own order;
-    torch-fidelity shuffles them first. The options from ``source`` to ``top``, of all metrics of
-    samples, choose the images. ``sampler`` draws those of a model with a differentiable energy, in
-    place of its own.
+    torch-fidelity shuffles them first. The options from ``source`` to ``top``, which all metrics of
+    samples have, choose the images. ``sampler`` draws images from a model's differentiable energy,
+    in place of the model's own samples.
     """
 
     splits: Count = 10
@@ -187,11 +187,12 @@ class ReferenceMetric(FeatureMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class FID(ReferenceMetric):
-    """Fréchet distance of features of samples and of the dataset, by torch-fidelity.
+    """Fréchet distance between features of samples and of the dataset, by torch-fidelity.
 
     ``features``: as for ``is``. ``resamples`` is 200 by default, and 0 for networks of more than
-    512 features: with Inception each takes seconds. FID of equal distributions is above 0, and
-    larger for fewer images; the interval is of its mean over as many images.
+    512 features: with Inception a resample takes seconds. Even equal distributions have an FID
+    above 0, larger for fewer images; the interval is of the mean FID over samples of as many
+    images.
     """
 
     resamples: OptionalResamples = None
@@ -215,10 +216,10 @@ class FID(ReferenceMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class KID(ReferenceMetric):
-    """Kernel distance of features of samples and of the dataset, by torch-fidelity.
+    """Kernel distance between features of samples and of the dataset, by torch-fidelity.
 
-    ``features``: as for ``is``. Those of published networks are not changed; those of other
-    networks, whose arbitrary scale would dominate the cubic kernel, are standardised, and the
+    ``features``: as for ``is``. Features of published networks are unchanged. Features of other
+    networks are standardised, since their arbitrary scale would dominate the cubic kernel; the
     protocol says so.
     """
 

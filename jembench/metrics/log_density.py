@@ -45,14 +45,14 @@ class _Measured(NamedTuple):
 class LogDensity(Metric):
     """Log p(x) of the test images or of samples, in nats.
 
-    Its values are its spread, and the classes at its extremes.
+    Its values are the spread of log p(x), and the classes at the extremes.
 
-    The two ends are the 100 images of the highest and of the lowest log p(x), or a quarter of the
-    images each if that is fewer. ``classes-top`` is the effective number of classes, by label, at
-    the upper end; ``accuracy-top`` and ``accuracy-bottom`` the share of images classified correctly
-    at each end, in %; ``auroc-correct`` the AUROC of log p(x) for images that are classified
-    correctly (the positive class) against the others. Values that need logits or labels are left
-    out where there are none.
+    The two ends are the 100 images of the highest and of the lowest log p(x), or a quarter of all
+    images each, if fewer. ``classes-top`` is the effective number of classes, by label, at the
+    upper end; ``accuracy-top`` and ``accuracy-bottom`` the share of images classified correctly at
+    each end, in %; ``auroc-correct`` the AUROC of log p(x) for images that are classified correctly
+    (the positive class) against the others. Values that need logits or labels are left out where
+    there are none.
 
     ``source=kept`` measures the samples that training kept, as in Figures 9 to 12 and Appendix D of
     Grathwohl et al. (2020), and ``source=fresh`` the ends of new chains. Samples are counted by the
@@ -89,7 +89,7 @@ class LogDensity(Metric):
             planned.samples(self.samples.wanted)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
-        """Measure the images; the arrays hold those at the ends as well."""
+        """Measure the images; the arrays hold the images at the ends too."""
         images, labels, parts = self._measured(evaluation)
         which = images if self.samples else "test"
 
@@ -165,8 +165,8 @@ def highest_first(values: Array) -> Array:
 def effective_classes(classes: Array, num_classes: int) -> Estimate:
     """Return the effective number of classes (N,) of images, from 1 to K.
 
-    It is the exponential of the entropy of their shares, the Hill number of order 1. Jost (2006),
-    Oikos 113(2), 363-375.
+    It is the exponential of the entropy of the classes' shares, the Hill number of order 1. Jost
+    (2006), Oikos 113(2), 363-375.
     """
     import numpy as np
     from scipy.special import entr
@@ -226,7 +226,7 @@ def _detection(arrays: Arrays) -> Estimates:
 
 
 def _images_at_ends(arrays: Arrays, images: Tensor, evaluation: Evaluation) -> Arrays:
-    """Return extreme images, overall and by class, and random ones by class."""
+    """Return extreme images, overall and by class, and random images by class."""
     import torch
 
     from jembench.data.grid import arranged, first_of_classes, pictures

@@ -1,8 +1,6 @@
 """Out-of-distribution detection by a score of each image.
 
-The score separates test images from other images.
-
-Of one OOD set, or of groups of sets, as OpenOOD reports it.
+The score separates test images from an OOD set, or from groups of sets as in OpenOOD.
 
 Legend: N test images, M outliers of a set.
 """
@@ -109,7 +107,7 @@ class Scored(Metric):
         if tuple(scores.shape) != expected or scores.is_complex():
             raise PluginError(
                 f"The score {self.score} gives {tuple(scores.shape)} {scores.dtype} for the "
-                f"images of {images}; it must give a real number an image, {expected}."
+                f"images of {images}; it must give a real number per image, {expected}."
             )
         scores = scores.cpu().double()
         require_finite(
@@ -162,7 +160,7 @@ class OutOfDistribution(Scored):
     ``set`` is an OOD set (`jembench list ood_sets`) or a dataset: interp, svhn, celeba:root=/data.
     ``score`` is a name of `jembench list scores` with its options, refinement:steps=5, or an import
     path. Noise with the standard deviation ``data_noise`` is added to test images and
-    outliers; that of ``interp`` is sqrt(1.5) times as large, as in the code of JEM.
+    outliers; on ``interp`` the noise is sqrt(1.5) times as large, as in the code of JEM.
 
     All values are computed in float64, and lie in 0..1. With ``-in`` test images are the positive
     class: ``fpr95-in`` is the share of outliers above the threshold that 95 % of the test images
@@ -224,10 +222,10 @@ class OutOfDistributionGroup(Scored):
 
     Values are means over the sets.
 
-    On CIFAR the sets are those of OpenOOD, Zhang et al. (2023), arXiv:2306.09301; on other datasets
-    they are made here. Values and options are those of ``ood``, computed for each set and averaged;
-    intervals draw the test images once for all sets. ``fpr95-out`` is OpenOOD's FPR95, and
-    ``aupr-in-trapezoid`` and ``aupr-out-trapezoid`` are its AUPR-IN and AUPR-OUT.
+    On CIFAR the sets are those of OpenOOD, Zhang et al. (2023), arXiv:2306.09301; for other
+    datasets jembench makes them. Values and options are those of ``ood``, computed for each set and
+    averaged; intervals draw the test images once for all sets. ``fpr95-out`` is OpenOOD's FPR95,
+    and ``aupr-in-trapezoid`` and ``aupr-out-trapezoid`` are its AUPR-IN and AUPR-OUT.
     """
 
     group: Literal["near", "far"]
@@ -270,7 +268,7 @@ class OutOfDistributionGroup(Scored):
     def estimates(self, arrays: Arrays) -> Estimates:
         """Return the means over sets of AUROC, FPR, average precision and areas.
 
-        FPR is that at 95 % TPR, and the areas are trapezoidal.
+        FPR is at 95 % TPR; the areas are trapezoidal areas under precision-recall curves.
         """
         from jembench.stats import ranking
 
@@ -288,7 +286,7 @@ class OutOfDistributionGroup(Scored):
 
 
 def as_estimates(resamplings: Mapping[str, Resampling]) -> Estimates:
-    """Return values by their labels; an FPR is better lower, all others higher."""
+    """Return values by their labels; a lower FPR is better, and a higher value of all others."""
     estimates = {}
     for label, resampling in resamplings.items():
         better: Better = "lower" if label.startswith("fpr95") else "higher"

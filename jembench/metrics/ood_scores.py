@@ -1,6 +1,6 @@
 """Scores for out-of-distribution detection.
 
-They are higher for images that the model takes to be in-distribution.
+A higher score means more likely in-distribution.
 
 A score is a component (``jembench list scores``), registered by an entry point.
 """
@@ -41,7 +41,7 @@ class PredictionScore(NamedTuple):
         return self.of(lambda quantity: evaluation.predictions.read(quantity, images, noise))
 
     def of(self, read: Callable[[Quantity], Tensor]) -> Tensor:
-        """Return the score of each image, float64 (N,), from its quantity."""
+        """Return the score of each image, float64 (N,), from the quantity."""
         return self.function(read(self.quantity).double())
 
 
@@ -63,8 +63,8 @@ def log_px() -> PredictionScore:
     """Log p(x), up to a constant.
 
     For a classifier it is logsumexp of the logits, the energy score of Liu et al. (2020),
-    arXiv:2010.03759. This one, max-py and grad-norm are those of Grathwohl et al. (2020),
-    arXiv:1912.03263, section 5.3, Tables 3 and 7.
+    arXiv:2010.03759. Grathwohl et al. (2020), arXiv:1912.03263, section 5.3, Tables 3 and 7, use
+    log-px, max-py and grad-norm.
     """
     return PredictionScore("energy", "energy", lambda energy: -energy)
 
@@ -72,7 +72,7 @@ def log_px() -> PredictionScore:
 def max_py() -> PredictionScore:
     """The largest p(y|x), ranked by its log-odds.
 
-    They have the same order, and do not round to one value where p is close to 1.
+    Log-odds have the order of p(y|x), and do not round to one value where p(y|x) is close to 1.
     """
 
     def score(logits: Tensor) -> Tensor:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 class PGD(attacks.GradientAttack):
     """Projected gradient descent: the median distance, in levels of 255.
 
-    It is the distance to the nearest image of another class.
+    The distance is to the nearest image of another class.
 
-    The accuracy within some eps is given as well; with ``eps`` (8/255, of a pixel's range) only the
-    accuracy within it. Misclassified images count as broken at distance 0.
+    The accuracy within several eps is a value too; with ``eps`` (8/255, of a pixel's range) the
+    accuracy within this eps is the only value. Misclassified images count as broken at distance 0.
     """
 
     eps: str = ""  # as the user wrote it; "": search the smallest eps of each image
@@ -65,7 +65,7 @@ class PGD(attacks.GradientAttack):
         """Check that eps is not larger than the largest distance of two images.
 
         Raises:
-            SpecError: if it is.
+            SpecError: if it is larger.
         """
         if self.eps:
             check_eps(self.eps, self.norm, planned.spec.dimensions)
@@ -93,7 +93,7 @@ class PGD(attacks.GradientAttack):
     def starts(self, shard: shards.Shard) -> Tensor:
         """Draw the starts of each image, (N, R, C, H, W).
 
-        They do not depend on its shard or the model.
+        The starts do not depend on the shard or the model.
         """
         import torch
 
@@ -119,12 +119,12 @@ class PGD(attacks.GradientAttack):
 class Transfer(attacks.GradientAttack):
     """Transfer of adversarial images to the model with refinement.
 
-    Its value is the share in % that still deceives it.
+    Its value is the share in % of images that still deceive the model.
 
-    The images are those that ``pgd`` finds without refinement. An image that is refined back to its
-    class counts with distance infinity. The share is of images that both models classify correctly
-    before the attack; in the accuracies, an image that the refined model misclassifies without an
-    attack counts as broken at 0. The nearest adversarial images lie just beyond the decision
+    The images are those that ``pgd`` finds without refinement. An image that refinement returns to
+    its class counts as robust. The share is among images that both models classify correctly before
+    the attack; in the accuracies, an image that the refined model misclassifies without an attack
+    counts as broken at distance 0. The nearest adversarial images lie just beyond the decision
     boundary, and a small step takes many of them back: a low share says less about robustness than
     an attack on the refined model itself.
     """
@@ -196,9 +196,9 @@ class Transfer(attacks.GradientAttack):
         return attacked._replace(wanted=source.wanted)
 
     def estimates(self, arrays: Arrays) -> Estimates:
-        """Return the share that still deceives, and the accuracies.
+        """Return the share of images that still deceive, and the accuracies.
 
-        The share is a statistic of all images.
+        The share is resampled over all images.
         """
         import numpy as np
 

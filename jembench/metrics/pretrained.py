@@ -33,7 +33,7 @@ class WeightsFile(NamedTuple):
     """The published weights of a network."""
 
     network: str  # in messages
-    # the network with the content of the file, whose digest was checked
+    # from the file's content, whose digest was checked, to the network
     build: Callable[[bytes], Any]
     size: str
     digest: str  # the SHA-256, or its first digits
@@ -100,7 +100,7 @@ class Pretrained:
     def _read(self, data: DataSpec) -> tuple[bytes, str]:
         """Read the weights for images of ``data``, and their digest.
 
-        They are downloaded first if ``download`` is set.
+        Missing weights are downloaded first if ``download`` is set.
         """
         network, _, size, expected, url = self.published
         if data.shape[0] not in (1, 3):
@@ -153,7 +153,7 @@ def _fetch(weights: WeightsFile) -> None:
 def _inception(content: bytes) -> Any:
     """Return torch-fidelity's network with weights that run no code.
 
-    Its constructor unpickles a copy.
+    The network's constructor unpickles a copy of weights that were loaded safely.
     """
     import torch
     from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
@@ -172,9 +172,9 @@ _INCEPTION = "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/
 class InceptionFeatures(Pretrained):
     """The Inception network of the published IS and FID; needs 96 MB of weights.
 
-    The network is torch-fidelity's: 2,048 pooled features and 1,008 logits without bias, which its
-    IS uses. ``weights`` is the path of its weights (torch hub's cache by default);
-    ``download=true`` fetches them there.
+    The network is torch-fidelity's: 2,048 pooled features and 1,008 logits without bias, which
+    torch-fidelity's IS uses. ``weights`` is the path of its weights (torch hub's cache by default);
+    ``download=true`` fetches the weights into the cache.
     """
 
     identity: str = field(default="inception-2015-12-05", init=False)

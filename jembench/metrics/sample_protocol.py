@@ -84,7 +84,7 @@ class SampleProtocol:
     def requires(self) -> Needs:
         """The needs of this metric."""
         needs: set[Need] = set()
-        if not self.sampler:  # which draws from an energy
+        if not self.sampler:  # a sampler needs no samples of the model
             needs.add("samples")
         if self.selection in ("model", "density"):
             needs.add("logits")
@@ -96,7 +96,7 @@ class SampleProtocol:
         """Return the number of images to keep of n.
 
         Raises:
-            NotApplicable: if it is larger than n.
+            NotApplicable: if the number is larger than n.
         """
         count = int(self.top)
         if self.top <= 1:
@@ -188,9 +188,7 @@ def features_spec(option: str, data: Data | Planned) -> str:
 def foresee(
     planned: Planned, features: str, asked: SampleProtocol
 ) -> tuple[int | None, FeatureNetwork]:
-    """Return the number of images of a protocol, None if unknown, and the network.
-
-    The network is that of the features.
+    """Return the protocol's number of images, None if unknown, and the feature network.
 
     Raises:
         Unavailable: if the feature network is not available, or the model will have no such images,
@@ -265,7 +263,7 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
     pool = finite(of_images.pool, "samples")
     logits = finite(of_images.logits, "samples")
 
-    # those that are kept, sorted; of equal scores the first are selected
+    # the kept images, sorted; of images with equal scores the first are kept
     kept = torch.from_numpy(canonical_order(images))
     if asked.selection == "features":
         kept = kept[selected(asked, logits[kept])]
@@ -280,7 +278,7 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
     identity |= asked.description(len(kept), len(images), samples.source)
     cost = passes(samples)
     if cost is not None:
-        cost = cost * len(images) / len(kept)  # of all images, per kept one
+        cost = cost * len(images) / len(kept)  # passes of all images, per kept image
     of_kept = Features(pool[kept], logits[kept])
     return Generated(images[kept], of_kept, kept, network, identity, cost)
 
@@ -288,9 +286,9 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
 def passes(samples: Samples) -> float | None:
     """Return the mean network passes of a sample.
 
-    They are the steps of its chain, or 1 if it was drawn directly.
+    They are the steps of the sample's chain, or 1 if it was drawn directly.
 
-    None: the age of its chain is not known, or each fit has selected its own number of steps.
+    None: the ages of the chains are unknown, or each fit has selected its own number of steps.
     """
     if samples.ages is not None:
         return float(samples.ages.double().mean()) or None  # ages of imported chains are 0

@@ -52,7 +52,7 @@ class ClassSamples(Metric):
     class they were drawn for. For chains on E(x), ``classes`` is the effective number of predicted
     classes, and ``confident`` the share of samples with a max p(y|x) above .9; ``classes-densest``,
     for a model with an energy, is the effective number of classes among the 100 samples of the
-    highest log p(x), or a quarter of them if that is fewer. The labels end with the source of the
+    highest log p(x), or a quarter of all samples, if fewer. The labels end with the source of the
     samples: ``classes-fresh``.
 
     ``source=fresh`` runs new chains: ``images`` of them, of ``steps`` steps, on E(x, y) if
@@ -96,9 +96,9 @@ class ClassSamples(Metric):
         planned.samples(self.samples.wanted)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
-        """Measure samples; ``grid`` (K, 10) holds random ones of each class.
+        """Measure samples; ``grid`` (K, 10) holds random samples of each class.
 
-        The class is the one that they were drawn for, or else the predicted one.
+        A sample's class is the class that it was drawn for, or else the predicted class.
         """
         import torch
 
@@ -142,7 +142,7 @@ class ClassSamples(Metric):
 class ConfidentSamples(Metric):
     """The 64 samples of the highest confidence.
 
-    Its values are their mean confidence, and their effective number of classes.
+    Its values are these samples' mean confidence and effective number of classes.
 
     The intervals are over the samples: each resample has its own 64 most confident ones.
     ``sampler``: as for ``is``.
@@ -204,10 +204,8 @@ class ConfidentSamples(Metric):
 class ChainAge(Metric):
     """Median age of the chains in the replay buffer, in steps.
 
-    A second value is the share of their variance between classes.
-
-    ``age-dependence`` is epsilon squared, 0 to 1. The arrays hold the age and the predicted class
-    of each chain.
+    ``age-dependence`` is epsilon squared, 0 to 1: the share of the variance of the ages' ranks that
+    lies between classes. The arrays hold the age and the predicted class of each chain.
     """
 
     name = "chain-age"
@@ -237,9 +235,9 @@ class ChainAge(Metric):
 
 
 def variance_between(values: Array, classes: Array) -> Array:
-    """Return the share of variance between classes of values (R, N), (R,), 0 to 1.
+    """Return the share of the values' variance between classes, (R,), 0 to 1.
 
-    It is 0 for equal values. Classes are (R, N).
+    Values and classes are (R, N). The share of equal values is 0.
     """
     import numpy as np
 
@@ -260,7 +258,7 @@ def variance_between(values: Array, classes: Array) -> Array:
 def epsilon_squared(ages: Array, classes: Array) -> Statistic:
     """Return the share of the variance of ages' ranks between classes, 0 to 1.
 
-    A statistic of indices (R, N).
+    The statistic takes indices (R, N).
 
     It is H / (N - 1) with the H of Kruskal and Wallis, corrected for ties, and 0 if all ages are
     equal. Tomczak & Tomczak (2014), Trends in Sport Sciences 1(21), 19-25.

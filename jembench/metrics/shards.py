@@ -81,9 +81,9 @@ class Attacked(NamedTuple):
 
 
 def choose(evaluation: Evaluation, count: int) -> Chosen:
-    """Choose ``count`` random test images, equal for all models.
+    """Choose ``count`` random test images, the same for all models.
 
-    A smaller count chooses the first of these.
+    A smaller count chooses the first of the same images.
     """
     import torch
 
@@ -106,7 +106,7 @@ def in_shards(metric: Any, evaluation: Evaluation, chosen: Chosen, work: Work) -
     After a kill or at the time limit the next call continues.
 
     With ``services.share`` (number, count), every count-th shard is computed here, and other
-    machines do the others.
+    machines compute the rest.
 
     Args:
         metric: an attack, or another metric with ``shard_size`` and ``protocol_options``. A stored
@@ -146,7 +146,7 @@ def in_shards(metric: Any, evaluation: Evaluation, chosen: Chosen, work: Work) -
             break  # the shards so far are a partial outcome
         done = start + len(images.images)
 
-    # a share has no outcome of its own: the metric is computed once all of them are stored
+    # a share has no outcome of its own: the metric is computed once all shares are stored
     if not is_whole and not services.out_of_time():
         raise PartDone
     if not is_whole or not parts:
@@ -168,7 +168,7 @@ def _on_cpu(work: Work, shard: Shard) -> dict[str, Tensor]:
 
 
 def _stored_name(metric: Any, number: int, images: Chosen) -> str:
-    """Return the name of a shard's result, which says all that it depends on but the model."""
+    """Return a shard's name, which covers all that its result depends on but the model."""
     from jembench.data.pixels import content_hash
 
     key = {

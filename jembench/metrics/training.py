@@ -19,10 +19,9 @@ _UNKNOWN = (
 class IterationTime(Metric):
     """Median seconds of a training iteration, and hours of the training.
 
-    It is the median over the means of the logged windows, since windows in which the machine did
-    other work are outliers. The time is measured during training; if other processes were busy
-    then, the values are marked. The hours are of all attempts, also of those that diverged, and
-    have no interval.
+    The median is over the means of the logged windows, since windows in which the machine did other
+    work are outliers. The time is measured during training; if other processes were busy then, the
+    values are marked. The hours include attempts that diverged, and have no interval.
     """
 
     name = "iteration-time"
@@ -70,12 +69,13 @@ class IterationTime(Metric):
 class Cost(Metric):
     """Network passes of a training and of a sample, and the number of parameters.
 
-    The sample is one of the model's own.
+    The sample is the model's own.
 
-    A pass is one image that goes through the network once, forward, or forward and backward. Those
-    of a training are the steps of all chains and the images of all losses, also of attempts that
-    diverged. A sample has as many as its chain has steps, or one if it is drawn directly. Passes
-    are counted, and have no interval. ``parameters`` is the number of trained weights.
+    A pass is one image that goes through the network once, forward, or forward and backward. A
+    training takes a pass for each step of each chain and for each image of each loss, attempts that
+    diverged included. A sample takes as many passes as its chain has steps, or one if it is drawn
+    directly. Passes are counted, and have no interval. ``parameters`` is the number of trained
+    weights.
     """
 
     name = "cost"
@@ -106,9 +106,9 @@ class Cost(Metric):
 class StabilityOfTraining(Metric):
     """Iterations before training diverged, and interventions of the guard.
 
-    The first value is the number of all iterations if training did not diverge. Both are of one
-    training, so they have no interval. They are not applicable to a loss that reports no energies
-    of data and samples, such as that of a classifier or a flow, unless it diverged itself. With
+    The first value is the number of all iterations if training did not diverge. Both values are of
+    one training, and have no interval. They are N/A if the loss reports no energies of data and
+    samples, such as the loss of a classifier or a flow, unless the loss itself diverged. With
     ``guard.mode=watch`` the values are those of the recipe without changes; with ``repair``
     training continues with other settings after the first divergence. Grathwohl et al. (2020),
     Appendices H.2 and H.3, compare samplers and regularisers by the stability of training.
@@ -122,10 +122,10 @@ class StabilityOfTraining(Metric):
         record = evaluation.training.stability
         if record is None:
             raise NotApplicable(
-                "Nothing tells whether the training diverged: it was fitted at once, ran with "
-                "guard.mode=off (train again with guard.mode=watch, in another --store), or its "
-                "loss reports no energies of data and samples that could be judged, or a "
-                "generator's in fewer than five windows (log_every)."
+                "It is not known whether the training diverged: it was fitted at once, ran with "
+                "guard.mode=off (train again with guard.mode=watch, in another --store), its loss "
+                "reports no energies of data and samples to judge, or a generator's loss reported "
+                "them in fewer than five windows (log_every)."
             )
         n = record.iterations
         stable = record.diverged_at

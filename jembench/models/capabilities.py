@@ -13,8 +13,8 @@ from jembench.interfaces.models import Capability
 def capabilities(model: Any) -> frozenset[Capability]:
     """Return a model's capabilities by its methods.
 
-    A model that is trained by chains can be sampled by them, unless it says that they are not its
-    own (``generates``). A layer with the name of one of the methods does not count as the method.
+    A model that is trained by chains can be sampled by chains, unless its attribute ``generates``
+    is False. A layer with the name of one of the methods does not count as the method.
     """
     methods = set()
     for name in ("logits", "energy", "log_prob", "sample"):
@@ -32,7 +32,7 @@ def capabilities(model: Any) -> frozenset[Capability]:
 
 
 def readable(model: Any, wanted: Set[Quantity]) -> frozenset[Quantity]:
-    """Return those of the wanted quantities that a model has."""
+    """Return the wanted quantities that a model has."""
     needs: dict[Quantity, Capability] = {
         "logits": "logits",
         "energy": "energy",

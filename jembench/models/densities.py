@@ -4,7 +4,8 @@ They are Bayes' rule over classes, the prior of latents, and initialisation by a
 
     log p(x) = logsumexp_y log p(x|y) - log K,   p(y|x) = softmax_y log p(x|y)
 
-This is Bayes' rule under a uniform prior over the classes. Both are normalised if log p(x|y) is.
+This is Bayes' rule under a uniform prior over the classes. Both are normalised if log p(x|y) is
+normalised.
 
 Legend: B batch, N samples, C channels, H height, W width, K classes or components.
 """
@@ -23,9 +24,9 @@ from jembench.interfaces import DataSpec
 class ByBayes:
     """Density, posterior and samples of a class-conditional model.
 
-    The two methods below suffice for all of them.
+    Of the methods, a model only defines ``logits`` and ``draw``.
 
-    It is inherited before the model's own base class, which has the methods of a density without
+    A model inherits from this class before the base class that has the methods of a density without
     classes.
     """
 
@@ -33,12 +34,12 @@ class ByBayes:
     logits: Callable[[Tensor], Tensor]
     """(B, C, H, W) -> (B, K): log p(x|y) of every class, in nats; their softmax is p(y|x)."""
     draw: Callable[[Tensor, Generator], Tensor]
-    """Classes (N,) -> samples (N, C, H, W), one of each class given."""
+    """Classes (N,) -> samples (N, C, H, W), one for each class given."""
 
     def log_prob_by_class(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return log p(x|y) of every class, in nats.
 
-        A model whose logits omit a term that all classes share overrides it.
+        A model whose logits omit a term that all classes share overrides this method.
         """
         return self.logits(x)
 
@@ -95,10 +96,10 @@ class ClassGaussians(nn.Module):
 
 
 class FirstBatch(nn.Module):
-    """A record of whether the network has seen its first batch.
+    """A record of whether a network's first batch is over.
 
     It is part of the network's state, so that a loaded network is not initialised again.
-    ``is_to_come`` is its copy on the host, which is read without waiting for the device.
+    ``is_to_come`` is the opposite, on the host, which is read without waiting for the device.
     """
 
     over: Tensor
@@ -110,7 +111,7 @@ class FirstBatch(nn.Module):
         self.register_load_state_dict_post_hook(_copy_to_host)  # type: ignore[no-untyped-call]
 
     def end(self) -> None:
-        """Record that the first batch was seen."""
+        """Record that the first batch is over."""
         self.over.fill_(True)
         self.is_to_come = False
 

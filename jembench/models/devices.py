@@ -16,8 +16,8 @@ from jembench.interfaces import DataSpec
 from jembench.models.execution import Execution
 
 SMALL = 1024
-"""The most values of a small image. Small images are computed in one CPU thread and in float32, not
-compiled.
+"""The largest number of values of a small image. Small images are computed in one CPU thread and in
+float32, not compiled.
 """
 
 
@@ -33,7 +33,7 @@ def execution(
 
     ``auto`` selects what was measured to be fastest.
 
-    ``compile="auto"`` compiles networks on GPUs alone, and for large images: on CPUs the compiled
+    ``compile="auto"`` compiles networks only on GPUs and for large images: on CPUs the compiled
     gradient was slower than the plain one, and compiling takes a minute, as long as a whole
     training on small images. On GPUs, unless ``compile`` is off, a chain is one CUDA graph, which
     is captured within a second.
@@ -42,7 +42,7 @@ def execution(
     is_heavy = on_gpu and data.dimensions > SMALL
     if precision == "auto":
         precision = "float32"
-        # where hardware multiplies it
+        # where the hardware multiplies bfloat16
         if is_heavy and torch.cuda.is_bf16_supported(including_emulation=False):
             precision = "bfloat16"
     return Execution(
@@ -71,7 +71,7 @@ def threads_for(data: DataSpec, device: torch.device) -> AbstractContextManager[
     A sampling step of the net small-8 on 8x8 images takes 3.0 ms with two threads and 4.6 with one
     (two cores of an AMD EPYC). But threads wait for each other at every layer: while other
     processes kept both cores busy, a training iteration of ten such steps took 1.7 s with two
-    threads. With one the numbers are also the same whatever the number of cores.
+    threads. With one thread, results also do not depend on the number of cores.
     """
     if device.type == "cpu" and data.dimensions <= SMALL:
         return one_thread()

@@ -46,12 +46,12 @@ class LogitModel(nn.Module):
     """The energy-based reading of a classifier: any network with K outputs gives E(x) and E(x, y).
 
     Where the recipe computes in bfloat16, the networks of jembench pool and compute their logits in
-    float32. Another network computes them in bfloat16, whose resolution around 64 is half a nat,
-    unless its last layer turns autocast off for itself or the recipe says ``compute.precision =
-    "float32"``.
+    float32. Other networks compute their logits in bfloat16, whose resolution around 64 is half a
+    nat, unless the last layer turns autocast off for itself or the recipe says ``compute.precision
+    = "float32"``.
 
     Args:
-        net: (B, C, H, W) -> (B, K), or to what :func:`logits_in` takes them from.
+        net: (B, C, H, W) -> (B, K), or an output that :func:`logits_in` takes logits from.
     """
 
     def __init__(self, net: nn.Module) -> None:
@@ -78,7 +78,7 @@ class LogitModel(nn.Module):
 
 
 class JointEnergyModel(LogitModel):
-    """A model that has E(x, y) alone, read as f(x)[y] = -E(x, y).
+    """A model that only has E(x, y), read as f(x)[y] = -E(x, y).
 
     This gives E(x) and p(y|x).
 
@@ -101,7 +101,7 @@ class JointEnergyModel(LogitModel):
 def accepts(method: Callable[..., Any], arguments: int) -> bool:
     """Return whether a method takes a number of positional arguments.
 
-    It is 1 for E(x) and 2 for E(x, y).
+    E(x) takes 1, and E(x, y) takes 2.
     """
     with suppress(TypeError):
         inspect.signature(method).bind(*range(arguments))
@@ -112,7 +112,7 @@ def accepts(method: Callable[..., Any], arguments: int) -> bool:
 def checked(output: Any, x: Tensor, method: Callable[..., Any], classes: int | None) -> Tensor:
     """Return an output of a network, checked, as a copy in float32 or float64.
 
-    The copy is on the device of the images: a network may write its next output over this one.
+    The copy is on the device of the images: a network may write its next output over its last.
 
     Args:
         output: of the method for the images x (B, C, H, W).
@@ -121,7 +121,7 @@ def checked(output: Any, x: Tensor, method: Callable[..., Any], classes: int | N
         classes: K of logits (B, K), or 0 if any number will do; None: the output is energies (B,).
 
     Raises:
-        PluginError: if it is no dense tensor of real floating-point numbers of that shape.
+        PluginError: if the output is no dense tensor of real floating-point numbers of that shape.
     """
     wanted = "(B,), by squeeze(1)" if classes is None else f"(B, {classes or 'K'})"
     if not isinstance(output, Tensor) or output.layout is not torch.strided:
@@ -197,7 +197,7 @@ def energy_function(model: Any, *, of_chains: bool = False) -> Callable[..., Ten
 
 
 def gradient(value: Tensor, x: Tensor, *, graph: bool = False) -> Tensor:
-    """Return the gradient with respect to x, summed over values; ``graph`` keeps its graph.
+    """Return the gradient of the summed values with respect to x; ``graph`` keeps its graph.
 
     Raises:
         PluginError: if the values were not computed from x by differentiable operations.
@@ -225,10 +225,10 @@ def grad_energy(
     It leaves the gradients of the model's parameters unchanged.
 
     E is float32, or float64 if the model's is; dE/dx has the type of x. Gradients of the parameters
-    are not computed, except by a compiled function whose caller has not frozen the parameters; it
-    discards them. In bfloat16 the network runs under autocast: on a CPU with bfloat16 instructions
-    it is two to five times as fast as in float32, and the cosine between the two gradients is above
-    .99.
+    are not computed, except by a compiled function whose caller has not frozen the parameters, and
+    which discards the gradients. In bfloat16 the network runs under autocast: on a CPU with
+    bfloat16 instructions it is two to five times as fast as in float32, and the cosine between the
+    two gradients is above .99.
 
     Args:
         model: has an energy or a normalised density.

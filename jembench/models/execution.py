@@ -1,7 +1,7 @@
 """The execution of a network: mode, precision, memory layout and compilation.
 
-The choices change results by rounding alone. A choice that is not possible falls back to the plain
-one, with one warning.
+The choices change results by rounding only. A choice that is not possible falls back to the plain
+choice, with one warning.
 """
 
 import functools
@@ -36,7 +36,7 @@ def mode(model: nn.Module, *, train: bool) -> Iterator[None]:
     Each module's own mode is restored afterwards.
     """
     before = {module: module.training for module in model.modules()}
-    # for WRN-28-10 it takes half a millisecond
+    # only if needed: for WRN-28-10 it takes half a millisecond
     if any(training != train for training in before.values()):
         model.train(train)
     try:
@@ -80,7 +80,7 @@ def at_least_float32(x: torch.Tensor) -> torch.Tensor:
 def in_full(head: nn.Linear, features: torch.Tensor) -> torch.Tensor:
     """Apply the last layer, (B, D) -> (B, K), in the precision of its weights.
 
-    The caller's autocast does not change it.
+    The caller's autocast does not change this precision.
 
     The resolution of bfloat16 around 64 is half a nat, too coarse for differences of energies.
     """
@@ -157,7 +157,7 @@ def compiled(
 ) -> Callable[P, T]:
     """Return the function compiled by ``torch.compile``.
 
-    Where that fails it returns the function unchanged, with one warning.
+    Where compilation fails, the function runs unchanged, with one warning.
 
     Args:
         function: called often, with tensors of the same shapes.
@@ -206,7 +206,7 @@ def compiled(
 def _without_advice() -> Iterator[None]:
     """Suppress the compiler's advice to use TF32, which would change results.
 
-    It concerns products of float32 matrices.
+    The advice concerns products of float32 matrices.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")
@@ -226,7 +226,7 @@ def forget_compiled() -> None:
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that the device's memory was too small.
 
-    The error may be one that compilers wrap in another.
+    Compilers may have wrapped the memory error in other errors.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, torch.OutOfMemoryError):
@@ -247,8 +247,8 @@ def own(value: T) -> T:
 def light(optimizer: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
     """Return an optimiser's class without the decorators that import PyTorch's compiler.
 
-    The import takes longer than that of PyTorch. The decorators matter within compiled code alone,
-    which no step is part of; that of ``step`` also turns gradients off.
+    Importing the compiler takes longer than importing PyTorch. The decorators only matter within
+    compiled code, which no step is part of; the decorator of ``step`` also turns gradients off.
     """
     decorated = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
     methods = {name: inspect.unwrap(getattr(optimizer, name)) for name in decorated}

@@ -1,4 +1,4 @@
-"""The importer of core, and networks by name. Imports torch when one is made."""
+"""The importer of core, and networks by name. Torch is imported when they are made."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def network(
 def weights(*, prefix: str = "", entry: str = "") -> StateDict:
     """Plain state dictionaries (.pt, .safetensors) of a model, or of its network.
 
-    `prefix` comes off names.
+    `prefix` is removed from names.
 
-    ``entry`` says which one, where a file holds several: ``entry=ema``, ``entry=checkpoint.model``.
+    ``entry`` names the state dictionary where a file holds several: ``entry=ema``,
+    ``entry=checkpoint.model``.
     """
     from jembench.models.importing import StateDict
 

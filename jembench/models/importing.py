@@ -1,7 +1,4 @@
-"""Weights of other programs, read without running code and checked.
-
-They are checked against a model.
-"""
+"""Other programs' weights, read without running code and checked against a model."""
 
 import argparse
 import re
@@ -46,10 +43,10 @@ _SPECTRAL = {
     "weight_u": "parametrizations.weight.0._u",
     "weight_v": "parametrizations.weight.0._v",
 }
-"""The names of ``spectral_norm`` in both."""
+"""The names of ``spectral_norm`` in both modules."""
 
 _NORMS = {"weight_g": _REPARAMETRISED, "weight_orig": _SPECTRAL}
-"""The names of a norm, by the one that tells it."""
+"""The names of a norm, by the name that identifies the norm."""
 
 _CLASSES = ("classes", "class_names", "categories", "labels", "names", "id2label", "idx_to_class")
 """Keys under which files name the classes in the order of the outputs."""
@@ -68,16 +65,16 @@ def read(path: Path) -> Any:
     try:
         with open_regular(path) as stream:
             start = stream.read(16)
-        # a header behind its length in eight bytes; it is never of 4 GB
+        # safetensors: a header, after its length in eight bytes, which is never 4 GB
         if start[4:9] == b"\0\0\0\0{":
             limits.check(str(path), tensors.read_seal(path, _REMEDY).number, limits.TENSORS)
             return tensors.read(path, _REMEDY).tensors
         if start.startswith(b"PK\x03\x04"):
             with zipfile.ZipFile(path) as archive:
                 limits.check_archive(path, archive)
-        # given a path, torch.load would go by the name
+        # given a path, torch.load would judge the file by its name
         with warnings.catch_warnings(), path.open("rb") as stream:
-            # of unusual files: they are read, or refused below
+            # warnings of unusual files, which are read, or refused below
             warnings.simplefilter("ignore", UserWarning)
             with torch.serialization.safe_globals(_INERT):
                 return torch.load(stream, map_location="cpu", weights_only=True)
@@ -132,14 +129,15 @@ def _state_dicts(
 ) -> Iterator[tuple[str, Mapping[Any, Any]]]:
     """Yield the dictionaries of tensors in nested ones, to a limited depth.
 
-    A dictionary may contain itself. One of tensors may also hold numbers, texts and settings; one
-    that holds others is not one of tensors itself, but for its ``_extra_state``.
+    The depth is limited, since a dictionary may contain itself. A dictionary of tensors may also
+    hold numbers, texts and settings. A dictionary that holds dictionaries of tensors, other than
+    ``_extra_state``, is not yielded.
     """
     if not isinstance(content, Mapping):
         return
     inner: list[tuple[str, Mapping[Any, Any]]] = []
     for name, part in content.items() if depth else ():
-        # numbers name the state of an optimiser
+        # keys that are numbers belong to the state of an optimiser
         if isinstance(name, str) and not name.endswith("_extra_state"):
             inner += _state_dicts(part, f"{place}.{name}".lstrip("."), depth - 1)
     yield from inner
@@ -161,7 +159,7 @@ def is_plain(tensor: Tensor) -> bool:
 def unwrapped(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return weights without the prefixes of nn.DataParallel and torch.compile.
 
-    They stand before every name.
+    The prefixes stand before every name.
     """
     bare = dict(weights)
     while bare and (prefix := _wrapper_of(bare)):
@@ -178,7 +176,7 @@ def _wrapper_of(names: Iterable[str]) -> str:
 
 
 def _below(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the weights whose names have a prefix, without it."""
+    """Return the weights whose names have a prefix, without the prefix."""
     below = {}
     for name, tensor in weights.items():
         if name.startswith(prefix):
@@ -229,7 +227,7 @@ class StateDict(NamedTuple):
 
 
 def _as_model_or_network(made: nn.Module, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights under the names of a model, if they are those of it or of its network."""
+    """Return weights under a model's names, whether the model's or its network's."""
     as_network = {f"net.{name}": tensor for name, tensor in own.items()}
     fitted = [fitting(made, named) for named in (own, as_network)]
     return min(fitted, key=lambda named: len(misfits(made, named)))
@@ -241,7 +239,7 @@ def _below_a_prefix(
     """Return the weights below the one prefix whose names all fit a model, and the other names.
 
     Raises:
-        CheckpointError: if there are several, such as those of an average beside the weights.
+        CheckpointError: if several prefixes fit, such as one of averaged weights.
     """
     fits: dict[str, dict[str, Tensor]] = {}
     for prefix in dict.fromkeys(name.partition(".")[0] + "." for name in weights if "." in name):
@@ -261,9 +259,9 @@ def _below_a_prefix(
 def fitting(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return weights under the names that a model has for the same numbers.
 
-    Counters of batches are added: they are younger than batch norm, and change no output. The
-    norms of ``weight_norm`` and ``spectral_norm`` have other names in newer modules, and a model
-    without ``weight_norm`` gets the product.
+    Counters of batches, which older versions of batch norm lack, are added; they change no output.
+    The norms of ``weight_norm`` and ``spectral_norm`` have other names in newer modules, and a
+    model without ``weight_norm`` gets the product of size and direction.
     """
     own, changed = model.state_dict(), dict(weights)
     for name in own.keys() - weights.keys():
@@ -305,7 +303,7 @@ def check_classes(content: Any, data: DataSpec, path: Path) -> None:
     """Check that a file does not name the classes of the data in another order.
 
     Raises:
-        CheckpointError: if it does.
+        CheckpointError: if the file names them in another order.
     """
     order = _names_of_outputs(content)
     theirs, ours = _in_words(order), _in_words(data.class_names)
@@ -367,7 +365,7 @@ def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:
 def non_finite(state: Mapping[str, Tensor], owner: Any) -> list[str]:
     """Return the names of tensors with NaN or infinity.
 
-    They count before and after conversion to the model's types.
+    The tensors are checked in the model's types, in which large numbers may be infinite.
     """
     own = owner.state_dict()
     names = []

@@ -31,7 +31,8 @@ def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> No
         SpecError: if it does not fit.
     """
     try:
-        # settings that it leaves changed are reported when it is made on the device itself
+        # settings that the factory leaves changed are reported when it is called for the device
+        # itself
         with (
             isolated(what, lambda text: None),
             torch.device("meta"),

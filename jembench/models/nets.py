@@ -92,7 +92,8 @@ def build_net(
     It is for the images and classes of ``data``.
 
     ``half`` halves the image in its first convolution, a quarter of the work; ``scaled`` makes maps
-    of about 16 pixels whatever the size of the images, so that their cost is about the same.
+    of about 16 pixels whatever the size of the images, so that images of any size cost about the
+    same.
 
     Args:
         text: ``wrn-28-10``, ``small-12``, ``half-48``, ``scaled-32``, ``mlp-128``, ``auto`` or an
@@ -100,7 +101,8 @@ def build_net(
         data: the description of the images.
         norm: none, batch, instance or layer; not for ``mlp`` and import paths, which bring their
             own.
-        dropout: the share of each block's maps that is dropped in training; as ``norm``.
+        dropout: the share of each block's maps that is dropped in training; not for ``mlp`` and
+            import paths either.
         momentum: of the running statistics of batch norm.
 
     Raises:

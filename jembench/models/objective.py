@@ -4,8 +4,8 @@
       + w_px  (mean E(x_p) - mean E(x_q))
       + w_pxy (mean E(x_l, y_l) - mean E(x_q, y_q))
 
-x_p and (x_l, y_l) are draws of the data, independent unless the recipe has them share one; x_q are
-the model's samples. (1, 1, 0) is JEM, (0, 0, 1) the "p(x|y) factored" ablation, (1, 0, 0) a plain
+x_p and (x_l, y_l) are draws of the data, independent unless the recipe shares one draw; x_q are the
+model's samples. (1, 1, 0) is JEM, (0, 0, 1) the "p(x|y) factored" ablation, (1, 0, 0) a plain
 classifier. Algorithm 1 of Grathwohl et al. (2020) prints the second term with the sign of a
 quantity to be maximised; this is the loss, to be minimised.
 
@@ -103,7 +103,7 @@ def _logits_of_terms(
     if weights.cross_entropy or weights.conditional:
         images["labelled"] = batch.x_labelled
 
-    # both terms on the same images, or a pass before the chains
+    # no second pass if both terms share images, or if the data passed before the chains
     shared = "data" in images and batch.x is images.get("labelled")
     passed: dict[str, Tensor] = {}
     if "data" in images and batch.logits is not None:
@@ -166,7 +166,7 @@ def has_batch_norm(model: Classifier) -> bool:
 class PlainClassifier(LogitModel):
     """Any network that returns logits, trained by cross-entropy.
 
-    It may be of torchvision, timm or Hugging Face, or one's own.
+    The network may be of torchvision, timm or Hugging Face, or the user's own.
     """
 
     chains: Chains = "none"
@@ -177,15 +177,15 @@ class PlainClassifier(LogitModel):
 
 
 def as_model(made: Any, data: DataSpec, name: str) -> Any:
-    """Return a network without the methods of a model as a classifier.
+    """Return a network that lacks a model's methods as a classifier.
 
-    Two images check it. Other modules are returned as ``made``.
+    Such a network is checked on two images. Other modules are returned unchanged.
 
     A model that is not trained here and has only E(x, y) becomes a :class:`JointEnergyModel`.
     Weights in half precision become float32, as images are.
 
     Args:
-        made: by the factory of a model.
+        made: the result of a model's factory.
         data: the description of the images.
         name: of the network, for errors.
 
@@ -210,5 +210,5 @@ def _to_full_precision(model: nn.Module, name: str) -> None:
     if halves:
         model.float()
         kinds = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in halves))
-        text = f"The weights of {name} are {kinds}, and are computed with in float32."
+        text = f"The weights of {name} are {kinds}, and are converted to float32."
         warnings.warn(text, Remark, stacklevel=3)

@@ -65,8 +65,8 @@ def read(
     gives the gradient. The norm is that of dE/dx in the model's own units of x, as in Grathwohl et
     al. (2020), section 5.3. Images are pixel levels, or already in the model's units.
 
-    The random numbers of a network that draws some, such as those of dropout, depend on the seed
-    and on the number of images per pass.
+    A network's random numbers, such as those of dropout, depend on the seed and on the number of
+    images per pass.
 
     Raises:
         NotApplicable: if gradients are wanted and the model has none.
@@ -97,9 +97,9 @@ def noisy(images: UInt8[Tensor, "N C H W"], std: float, bounds: Bounds) -> Float
 
     The reference code of JEM does the same.
 
-    ``std`` is its standard deviation on [-1, 1], whatever the bounds are. Each image has its own
-    generator, derived from the content of the set and the image's position in it: every model gets
-    the same noise, whatever the size of its batches.
+    ``std`` is the noise's standard deviation on [-1, 1], whatever the bounds are. Each image has
+    its own generator, derived from the content of the set and the image's position in it: every
+    model gets the same noise, whatever the batch size.
     """
     content = content_hash(images)
 
@@ -116,10 +116,10 @@ def noisy(images: UInt8[Tensor, "N C H W"], std: float, bounds: Bounds) -> Float
 def batch(device: torch.device, shape: Sequence[int], copies: int = 1) -> int:
     """Return the number of images of a shape (C, H, W) per pass.
 
-    Each takes ``copies`` rows of the batch.
+    Each image takes ``copies`` rows of the batch.
 
-    The environment variable JEMBENCH_BATCH sets it, for networks that take more of a GPU's memory
-    than WRN-28-10.
+    The environment variable JEMBENCH_BATCH sets the number of rows, for networks that take more of
+    a GPU's memory than WRN-28-10.
 
     Raises:
         SpecError: if the variable is no whole number from 1 up.
@@ -140,15 +140,15 @@ def in_parts(
     shape: Sequence[int],
     copies: int = 1,
 ) -> list[Done]:
-    """Return the results of ``work`` per ``count`` images.
+    """Return the results of ``work`` on the parts of ``count`` images.
 
-    Without images it is called for one empty batch.
+    Without images, ``work`` is called for one empty part.
 
     ``shape`` and ``copies`` as for :func:`batch`.
     """
     size = batch(device, shape, copies)
     results = []
-    with progress.phase("", count, "images") as shown:  # which ends where the work fails
+    with progress.phase("", count, "images") as shown:  # the phase ends too if work fails
         for start in range(0, max(1, count), size):
             end = min(start + size, count)
             results.append(work(slice(start, end)))

@@ -1,8 +1,8 @@
 """Running statistics of batch norm, compared with those counted over training images.
 
 Evaluation uses the running statistics that training left. They follow all images that pass through
-the network: where samples or outliers have passes of their own, they may be far from those of the
-data, and cost accuracy.
+the network: where samples or outliers have passes of their own, the statistics may be far from
+those of the data, which costs accuracy.
 
 Legend: N images, B images a pass, C channels, H height, W width.
 """
@@ -27,8 +27,8 @@ from jembench.models.execution import mode, unchanged_buffers
 from jembench.stats import paired
 
 COUNTED = 2000
-"""The most training images that statistics are counted over: their accuracy is within .3 points of
-that by 8,000 images, on CIFAR-10 as JPEG."""
+"""The most training images that statistics are counted over: the accuracy is within .3 points of
+the accuracy with 8,000 images, on CIFAR-10 as JPEG."""
 
 JUDGED = 1000
 """The most images that accuracies are compared on."""
@@ -37,9 +37,9 @@ JUDGED = 1000
 def followed_layers(model: Any) -> list[_BatchNorm]:
     """Return the batch norms whose running statistics should be those of the training images.
 
-    There are none in a model without logits, and in one whose passes mix the images with others by
-    design (``joint_pass``). A layer that stays in evaluation mode during training keeps the
-    statistics that it began with.
+    There are none in a model without logits, nor in a model whose passes mix the images with other
+    images by design (``joint_pass``). A layer that stays in evaluation mode during training keeps
+    the statistics that it began with, and is left out.
     """
     if not hasattr(model, "logits") or getattr(model, "joint_pass", False):
         return []
@@ -70,7 +70,7 @@ def counted_anew(
                 layer.reset_running_stats()
                 layer.momentum = None  # the cumulative mean
             with torch.no_grad(), mode(model, train=True):
-                # passes of one size, which have the same weight
+                # passes of one size, since all passes have the same weight
                 for start in range(0, len(images) - size + 1, size):
                     x = images[start : start + size].to(device)
                     model.logits(to_float(x, data.bounds))
@@ -83,8 +83,9 @@ def counted_anew(
 def parts(train: Split, validation: Split | None) -> tuple[Split, Split]:
     """Return the images that statistics are counted over, and others to compare accuracies on.
 
-    The latter are validation images, or else further training images. Training images are drawn at
-    random, the same ones for every model, since their order may be that of the classes.
+    Accuracies are compared on validation images, or else on further training images. Training
+    images are drawn at random, the same ones for every model, since their order may be that of the
+    classes.
     """
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(train.images), generator=generator)
@@ -136,14 +137,14 @@ def remark(
 ) -> str:
     """Return a remark on stored statistics that cost accuracy; "": they do not.
 
-    They cost accuracy if that with counted statistics is higher, and the paired interval of the
-    gain lies above 0. A lower one is no remark: the network may have been trained on other images
-    too.
+    They cost accuracy if counted statistics give a higher one, and the paired interval of the gain
+    lies above 0. A lower accuracy gives no remark: the network may have been trained on other
+    images too.
 
     Args:
         stored: the images that are classified correctly by the stored statistics.
-        counted: those by counted statistics.
-        images: the number of images that these were counted over.
+        counted: the same by counted statistics.
+        images: the number of images that statistics were counted over.
         judged_on: the images, in words.
     """
     before, after = 100 * stored.double().numpy(), 100 * counted.double().numpy()

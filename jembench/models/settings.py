@@ -26,7 +26,7 @@ class Setting(NamedTuple):
 
 
 def _read_precision() -> str:
-    with suppress(RuntimeError):  # after PyTorch's newer functions it can be set, but not read
+    with suppress(RuntimeError):  # not readable if set by PyTorch's newer functions
         return torch.get_float32_matmul_precision()
     return "mixed"
 
@@ -36,7 +36,7 @@ def _write_device(device: torch.device) -> None:
 
 
 def _read_folder() -> str:
-    with suppress(OSError):  # it was removed
+    with suppress(OSError):  # the folder was removed
         return os.getcwd()  # noqa: PTH109
     return ""
 
@@ -56,7 +56,7 @@ _VARIABLES = frozenset(os.environ)
 
 
 def _read_variables() -> dict[str, str]:
-    """Return the environment variables of the start, and jembench's own."""
+    """Return the environment variables that the process began with, and jembench's own."""
     variables = {}
     for name, value in os.environ.items():
         if name in _VARIABLES or name.startswith("JEMBENCH_"):
@@ -79,7 +79,7 @@ def _read_handlers() -> list[Any]:
 
 def _write_handlers(handlers: list[Any]) -> None:
     for number, handler in zip(_SIGNALS, handlers, strict=True):
-        # in another thread, or of a handler that is not Python's
+        # fails in another thread, or for a handler that is not Python's
         with suppress(ValueError, TypeError):
             signal.signal(number, handler)
 
@@ -163,8 +163,8 @@ def isolated(what: str, note: Callable[[str], object] | None = None) -> Iterator
     finally:
         if changed := _write(within):
             text = (
-                f"{what} left {', '.join(changed)} changed. It was set back, and changes no other "
-                "result."
+                f"{what} left {', '.join(changed)} changed. jembench restored this, and no other "
+                "result changes."
             )
             if note:
                 note(text)

@@ -33,7 +33,7 @@ def unsteady(
 ) -> str:
     """Return a remark on outputs that are random or depend on other images; "" for steady ones.
 
-    A few images pass through the network, and then copies of the last one alone, with other random
+    A few images pass through the network, and then copies of only the last image, with other random
     numbers. Outputs that differ are computed once more to find out why. Neither the network's
     buffers nor later random numbers change.
 
@@ -45,7 +45,7 @@ def unsteady(
         wanted: the outputs; gradients are not computed.
     """
     x = to_float(images[:IMAGES].to(device), data.bounds)
-    copied = torch.full((IMAGES - 1,), len(x) - 1, device=device)  # another batch in all statistics
+    copied = torch.full((IMAGES - 1,), len(x) - 1, device=device)  # a batch with other statistics
 
     def outputs(part: Tensor, seed: int) -> Readings:
         with seeds.drawing(seed, "steadiness", device):
@@ -57,7 +57,7 @@ def unsteady(
             if not _differ(first, outputs(x[copied], 1), copied):
                 return ""
             again = outputs(x, 1)
-        except Exception:  # the metrics that read the outputs fail by it
+        except Exception:  # the metrics that read the outputs report it
             return ""
     if _differ(first, again, torch.arange(len(x), device=device)):
         return (

@@ -2,8 +2,8 @@
 
 Pre-activation blocks, LeakyReLU, a bias on every convolution, the stride on the *second*
 convolution of a block, and no normalisation unless asked for. Zagoruyko & Komodakis (2016),
-arXiv:1605.07146, table 1; it departs as Grathwohl et al. (2020) do, arXiv:1912.03263, appendix A,
-and in their published weights.
+arXiv:1605.07146, table 1; the departures are those of Grathwohl et al. (2020), arXiv:1912.03263,
+appendix A, and of their published weights.
 
 Legend: B batch, C channels, H height, W width, K classes.
 """
@@ -30,7 +30,8 @@ and SADA-JEM.
 class Shape(NamedTuple):
     """The channels and blocks of a residual network.
 
-    Channels are those of the first convolution and of the three groups; blocks those of a group.
+    ``stem`` and ``widths`` are the channels of the first convolution and of the three groups, and
+    ``blocks`` the blocks of a group.
     """
 
     stem: int
@@ -72,8 +73,8 @@ class Block(nn.Module):
         if self.stride > 1:
             # not a stride of the 1x1 convolution, whose weight gradient PyTorch 2.14 and 2.15 write
             # past its memory on CPUs, in the channels-last layout, where it has few channels
-            # (oneDNN issue 6035); not a slice, whose gradient is contiguous, so that all former
-            # layers would convert theirs
+            # (oneDNN issue 6035); not a slice, whose gradient is contiguous, so that all earlier
+            # layers would convert their gradients
             x = F.avg_pool2d(x, 1, self.stride)
         return cast(Tensor, hidden.add_(self.shortcut(x)))
 
@@ -133,7 +134,7 @@ class ResidualNet(nn.Module):
         self.conv1 = nn.Conv2d(channels, stem, kernel, stride=stride, padding=padding)
         groups, inside = [], stem
         for width, step in zip(widths, (1, 2, 2), strict=True):
-            # it changes the shape, the others keep it
+            # the first block changes the shape, the others keep it
             first = Block(inside, width, step, make_norm, dropout)
             others = (Block(width, width, 1, make_norm, dropout) for _ in range(blocks - 1))
             groups.append(nn.Sequential(first, *others))

@@ -1,4 +1,4 @@
 """Chains that draw images from an energy: SGLD, persistent chains, and their loop.
 
-Persistent chains have a replay buffer.
+A replay buffer holds the persistent chains.
 """

@@ -1,4 +1,4 @@
-"""The samplers that core registers. Imports nothing heavy until one is made.
+"""The samplers that core registers. Nothing heavy is imported until a sampler is made.
 
 Step sizes, noise and clip are in the units of ``DataSpec.bounds`` and of dE/dx there. ``start`` is
 the spec of the start of new chains (`jembench list starts`).
@@ -68,7 +68,7 @@ def pcd(
 ) -> PersistentChains:
     """Persistent chains (SGLD) from a replay buffer.
 
-    A share ``reinit`` restarts from noise, uniform by default.
+    A share ``reinit`` of the chains restarts from noise, uniform by default.
 
     ``clip`` clamps every element of the gradient to [-clip, clip]; ``bounded`` clamps the images
     after every step. SADA-JEM (Yang, Su & Ji, 2023) has steps=10, noise=0, clip=1, bounded=true,
@@ -95,12 +95,12 @@ def proximal(
 ) -> PersistentChains:
     """JEM++'s proximal sampler (Yang & Ji, 2021).
 
-    ``outer`` network passes, each followed by ``inner`` cheap steps.
+    It takes ``outer`` network passes, each followed by ``inner`` cheap steps.
 
-    Each outer step computes p = dE/dh at the first layer's output h and holds it fixed while the
-    inner ones repeat x <- clamp(x - step_size clamp(J(x)^T p, -clip, clip), low, high), J = dh/dx,
-    through the first layer alone. Since that layer is linear, J is the same at every x, and J^T p
-    is dE/dx at the outer point throughout. Every inner step moves a pixel by the same amount, and a
+    Each outer step computes p = dE/dh at the first layer's output h and holds p fixed while the
+    inner steps repeat x <- clamp(x - step_size clamp(J(x)^T p, -clip, clip), low, high), J = dh/dx,
+    through the first layer only. Since this layer is linear, J is the same at every x, and J^T p is
+    dE/dx at the outer point throughout. Every inner step moves a pixel by the same amount, and a
     pixel at a bound stays there. The inner loop is therefore computed as one step of size inner *
     step_size on the clipped gradient, clamped once: a Langevin step without noise.
     """
@@ -165,7 +165,7 @@ def images_start(
 
 
 def permuted_start(data: DataSpec) -> PermutedStart:
-    """Training images with rearranged pixels, by a new permutation for each."""
+    """Training images, the pixels of each in a new random order."""
     from jembench.sampling.outliers import PermutedStart
 
     return PermutedStart(data)
@@ -184,7 +184,7 @@ def shapes_start(data: DataSpec) -> ShapesStart:
 def mixture_start(data: DataSpec, *, starts: StartSpec, weights: str = "") -> MixtureStart:
     """A mixture of starts, such as "uniform,permuted,shapes".
 
-    Weights are such as "2,1,1", by default equal ones.
+    Weights are written "2,1,1", and equal by default.
     """
     from jembench.sampling.outliers import MixtureStart
 

@@ -15,26 +15,26 @@ from jembench.interfaces import ChainState, GradEnergy, Sampler
 from jembench.sampling import chain
 
 WARM_UP = 2
-"""Chains that run step by step before one is captured: the network initialises itself by its first
-batch, and is then compiled and tuned during the second chain.
+"""Chains that run step by step before a chain is captured: in the first the network initialises
+itself by its first batch, in the second it is compiled and tuned.
 """
 
 Move = Callable[[ChainState], ChainState]
 
 
 class ChainGraph:
-    """Runs chains, each as one CUDA graph from the third on.
+    """A runner of chains: from the third on, each is one CUDA graph.
 
     The results are those of :func:`jembench.sampling.chain.run`.
 
     Only chains of a ``capturable`` sampler are captured. After any error chains run step by step,
-    with one warning. The values are the same as step by step: a capture draws no random numbers,
-    and a replay advances the generators as the steps would. The statistics of batch norm are
-    updated in place, so that a replay updates them too.
+    with one warning. A graph gives the same values as single steps: a capture draws no random
+    numbers, and a replay advances the generators as the steps would. The statistics of batch norm
+    are updated in place, so that a replay updates them too.
 
     Args:
         model: the model of the gradient. A graph reads its weights and buffers, and the sampler's
-            state, from the addresses at the capture; if one of them has moved, chains are captured
+            state, from the addresses at the capture; if one of these has moved, chains are captured
             again.
     """
 
@@ -93,7 +93,7 @@ class ChainGraph:
     def _layout_of(self, sampler: Sampler, state: ChainState) -> tuple[Any, ...]:
         """Return the mode, and shapes and addresses of tensors.
 
-        A graph is valid under these conditions, beside its objects.
+        A graph is valid while these are the same, and its objects too.
         """
         leaves = (
             (x.shape, x.stride(), x.dtype, x.device) if isinstance(x, Tensor) else x for x in state
@@ -122,8 +122,8 @@ class ChainGraph:
         except Exception as error:
             first = error.__context__ or error
             self._give_up(f"{type(first).__name__}: {str(first).strip().partition(chr(10))[0]}")
-            # a failed capture leaves the generators in the capturing state; a successful one ends
-            # it
+            # a failed capture leaves the generators in the capturing state, which a successful
+            # capture ends
             empty = torch.cuda.CUDAGraph()
             empty.register_generator_state(generator)
             with (

@@ -1,8 +1,9 @@
 """Starts of chains outside of the data.
 
-They are other images, permuted ones, shapes, and mixtures of starts.
+They are other images, permuted images, shapes, and mixtures of starts.
 
-Samples of a chain of zero steps are its starts, so that a loss gets outliers as it gets samples.
+The samples of chains of zero steps are their starts, so that a loss gets outliers in the same way
+as samples.
 
 Legend: B chains, C channels, H height, W width, P = H W pixels.
 """
@@ -70,7 +71,7 @@ class ImagesStart(DrawnStart):
 
 
 class PermutedStart(ImagesStart):
-    """Training images with rearranged pixels, by a new permutation for each.
+    """Training images, the pixels of each in a new random order.
 
     The channels of a pixel stay together.
     """
@@ -115,11 +116,11 @@ class ShapesStart(DrawnStart):
 class MixtureStart:
     """A mixture of starts.
 
-    Each chain is of one of them, drawn with probabilities in proportion to the weights.
+    The start of each chain is drawn with probabilities in proportion to the weights.
 
     Args:
         starts: the parts.
-        weights: as many, above 0.
+        weights: of the parts, above 0.
     """
 
     def __init__(self, data: DataSpec, starts: Sequence[Start], weights: Sequence[float]) -> None:

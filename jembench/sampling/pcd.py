@@ -57,7 +57,7 @@ class PersistentChains(ShortRun):
 
     @property
     def slots_per_class(self) -> int:
-        """M.
+        """The number M of slots of each class.
 
         Raises:
             SpecError: if there are no classes, or the slots cannot be shared out evenly among them.
@@ -72,10 +72,10 @@ class PersistentChains(ShortRun):
         return self.capacity // classes
 
     def check_batch(self, n: int, *, conditional: bool) -> None:
-        """Check that n chains can be drawn at once, if conditional all of one class.
+        """Check that n chains, if conditional all of one class, can be drawn at once.
 
         Raises:
-            SpecError: if the buffer, or a class's part of it, has fewer.
+            SpecError: if the buffer, or a class's part of it, has fewer slots.
         """
         slots, share = self.capacity, ""
         if conditional:
@@ -89,13 +89,13 @@ class PersistentChains(ShortRun):
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Draw n chains from the buffer, and restart some of them.
 
-        They are from their classes' slots if y is given.
+        If y is given, each chain is from a slot of its class.
         """
         self.conditional = y is not None
         if not self.filled:
             slots = torch.arange(self.capacity, device=generator.device)
             y_first = self._classes(slots)
-            # equal numbers, as in the code of JEM++ and SADA-JEM
+            # equal numbers of each class, as in the code of JEM++ and SADA-JEM
             if y_first is None and self.data.num_classes:
                 y_first = slots % self.data.num_classes
             self.images = self.starts.draw(len(slots), y_first, generator)
@@ -117,9 +117,9 @@ class PersistentChains(ShortRun):
         return torch.randperm(self.capacity, generator=generator, device=generator.device)[:n]
 
     def draw_slots_of(self, y: Int[Tensor, " B"], generator: Generator) -> Int[Tensor, " B"]:
-        """Draw different slots, one of each of the classes y.
+        """Draw different slots, one for each of the classes y.
 
-        No class is wanted more often than it has slots.
+        No class occurs in y more often than it has slots.
         """
         shape = self.data.num_classes, self.slots_per_class
         order = torch.rand(shape, generator=generator, device=generator.device).argsort(1)
@@ -134,7 +134,7 @@ class PersistentChains(ShortRun):
         self.ages[state.slots] += state.steps
 
     def kept(self) -> ChainState | None:
-        """Return a copy of the buffer's chains and ages, by slot; None before the first."""
+        """Return a copy of the buffer's chains and ages, by slot; None before the first chains."""
         if not self.filled:
             return None
         slots = torch.arange(self.capacity, device=self.ages.device)
@@ -144,9 +144,9 @@ class PersistentChains(ShortRun):
         return slots // self.slots_per_class if self.conditional else None
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return images and ages of the buffer, and whether it is filled and by class.
+        """Return the buffer's images and ages, and whether it is filled and conditional.
 
-        By class: its slots belong to classes.
+        The slots of a conditional buffer belong to classes.
         """
         return {
             "images": self.images,
@@ -159,7 +159,7 @@ class PersistentChains(ShortRun):
         """Restore a buffer that :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: if the state is that of another kind of sampler, or its buffer has
+            CheckpointError: if the state belongs to another kind of sampler, or its buffer has
                 another size or shape.
         """
         if state.keys() != self.state_dict().keys():

@@ -85,7 +85,7 @@ class ShortRun:
     """Short-run SGLD: every chain starts anew and nothing is kept (Nijkamp et al., 2019).
 
     JEM trained stably with 80 steps or more (Grathwohl et al., 2020, Appendix H.2). Samplers by
-    SGLD that keep their chains inherit its starts and steps.
+    SGLD that keep their chains inherit the starts and steps of this class.
 
     Args:
         data: the images' shape, bounds and classes.

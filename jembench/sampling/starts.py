@@ -20,8 +20,8 @@ Images = Float[Tensor, "n C H W"]
 """The starts of n chains, in the model's units."""
 
 AT_ONCE, AT_ONCE_ON_GPU = 256, 4096
-"""Training images that are converted to floats at a time: as many as a cache holds, and few kernels
-on a GPU.
+"""Training images that are converted to floats at a time: on a CPU as many as a cache holds, on a
+GPU enough for few kernels.
 """
 
 
@@ -43,8 +43,8 @@ class DrawnStart(ABC):
     ) -> Tensor:
         """Replace the chains of ``restart`` by new starts.
 
-        Starts are drawn for all chains, which costs less than waiting for the device to know those
-        that restart.
+        Starts are drawn for all chains, which costs less than waiting for the device to tell which
+        chains restart.
         """
         return torch.where(restart[:, None, None, None], self.draw(len(x), y, generator), x)
 
@@ -65,8 +65,9 @@ class ClassGaussianStart:
 
     JEM++ (Yang & Ji, 2021). Draws are clamped.
 
-    With the mean m and the covariance S (divisor N, as in their code) of a class's images x_1 ...
-    x_N, a start is a draw from N(m, S + 1e-4 I), the 1e-4 on the scale of [-1, 1]. It is drawn as
+    With the mean m and the covariance S (divisor N, as in the code of JEM++) of a class's images
+    x_1 ... x_N, a start is a draw from N(m, S + 1e-4 I), the 1e-4 on the scale of [-1, 1]. It is
+    drawn as
 
         m + sum_i z_i (x_i - m) / sqrt(N) + 1e-2 z',   z_i and z' independent and standard normal:
 
@@ -74,7 +75,7 @@ class ClassGaussianStart:
     chains that restart. Every start is drawn when it is needed, not taken from a pool, in which
     starts would repeat. Chains without labels start in classes drawn uniformly, whatever the
     classes' sizes. A replay buffer begins with equally many chains of each class. On a GPU the host
-    waits for the device to know the chains that restart and their classes.
+    waits for the device to tell which chains restart, and their classes.
     """
 
     name = "class-gaussian"
@@ -128,7 +129,7 @@ class ClassGaussianStart:
         return x.clamp_(*self.data.bounds)
 
     def noise(self, n: int, generator: Generator) -> Images:
-        """Draw what is added to the draws of the classes."""
+        """Draw the noise that is added to the draws of the classes."""
         x = torch.randn((n, *self.data.shape), generator=generator, device=generator.device)
         return x.mul_(noise_to_model(1e-2, self.data.bounds))
 
@@ -141,8 +142,7 @@ class ClassGaussianStart:
     ) -> Tensor:
         """Replace the chains of ``restart`` by new starts.
 
-        Starts are drawn for these chains alone: three, as many as usually restart, cost a fifth of
-        a batch of 64.
+        Starts are drawn for these chains only: the usual three cost a fifth of a batch of 64.
         """
         chains = restart.nonzero().squeeze(1)
         if len(chains) == 0:

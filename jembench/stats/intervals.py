@@ -1,6 +1,6 @@
 """Intervals: Wilson's score interval and the bootstrap.
 
-Wilson's is for shares and rank statistics.
+Wilson's interval is for shares and rank statistics.
 
 Legend: R resamples, N observations.
 """
@@ -23,8 +23,8 @@ Values = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Indices = NDArray[np.int64]
 Statistic = Callable[..., NDArray[Any]]
-"""Index matrices (R, N), one for each sample, rows drawn with replacement from 0..N-1 -> the
-statistic of each (R,).
+"""A function of index matrices (R, N), one for each sample, whose rows are drawn with replacement
+from 0..N-1, to the statistic of each row (R,).
 """
 
 LEVEL = 0.95
@@ -44,7 +44,7 @@ class Interval(NamedTuple):
 def wilson(successes: int, n: int, level: float = LEVEL) -> Interval:
     """Return Wilson's score interval of a proportion, within [0, 1].
 
-    It is accurate near 0 and 1 as well.
+    It is accurate near 0 and 1 too.
 
     Wilson (1927), Journal of the American Statistical Association 22(158), 209-212.
     """
@@ -60,9 +60,10 @@ def score_interval(
 ) -> Interval:
     """Return Wilson's score interval with a given standard deviation in place of the binomial one.
 
-    Near an end of its range a share, an AUROC or a difference of two hardly varies among resamples,
-    or not at all. The terms in 1 / ``trials`` remain: at 1 with no deviation the interval begins at
-    1 - z^2 / (trials + z^2). With the binomial deviation it is :func:`wilson`.
+    Near an end of its range, a share, an AUROC or a difference of such values hardly varies among
+    resamples. The terms in 1 / ``trials`` keep the interval from vanishing: at 1 with no deviation
+    the interval begins at 1 - z^2 / (trials + z^2). With the binomial deviation it is
+    :func:`wilson`.
 
     Args:
         value: in the range.
@@ -82,7 +83,7 @@ def score_interval(
     variance = (sd / width) ** 2 + (z / (2 * trials)) ** 2
     half = z / shrink * math.sqrt(variance)
 
-    # At an end of the range an end of the interval equals the value, up to rounding.
+    # at an end of the range, rounding may move an end of the interval past the value
     low = max(lowest + width * (centre - half), lowest)
     high = min(lowest + width * (centre + half), highest)
     return Interval(min(low, value), max(high, value))
@@ -91,7 +92,7 @@ def score_interval(
 def score_p(
     value: float, sd: float, trials: int, null: float, within: Bounds = (0.0, 1.0)
 ) -> float:
-    """Return the two-sided p value of ``null``, from the score interval ending there."""
+    """Return the two-sided p value of ``null``, from the score interval that ends there."""
     lowest, highest = within
     width = highest - lowest
     if value == null:
@@ -126,7 +127,7 @@ def bootstrap_interval(
     distributions further apart. All resampled values can then lie on one side of the estimate, and
     the percentile interval misses the estimate itself. Here the percentiles are those of the
     deviations from the *bootstrap median*, put back around the estimate: the spread of the
-    resamples without their bias. The median, not the mean, because then the interval contains the
+    resamples without their bias. With the median in place of the mean, the interval contains the
     estimate whatever the skewness. Efron & Tibshirani (1993), An Introduction to the Bootstrap,
     chapters 10 (bias) and 13 (percentile intervals).
 
@@ -156,7 +157,7 @@ def bootstrap_interval(
 def agree(values: Values) -> bool:
     """Return whether resampled values (R,) are equal up to rounding.
 
-    They then determine no interval.
+    Equal values determine no interval.
     """
     largest = float(np.abs(values).max())
     return float(np.ptp(values)) <= 1e-9 * largest
@@ -170,10 +171,9 @@ def around(
 ) -> Interval:
     """Return percentiles of the resampled deviations (R,), put around the estimate.
 
-    Deviations are those from the median.
-
-    With ``trials`` it is widened to :func:`score_interval` where that is wider. It contains the
-    estimate, even if rounding has moved the estimate just outside of its range.
+    The deviations are from the median of the resamples. With ``trials``, the interval is widened to
+    :func:`score_interval` where the latter is wider. The interval contains the estimate, even if
+    rounding has moved the estimate just outside of its range.
     """
     tail = (1 - LEVEL) / 2
     lower, middle, upper = np.quantile(values, [tail, 0.5, 1 - tail])

@@ -28,13 +28,13 @@ class PairedDifference(NamedTuple):
 def mcnemar(correct_a: NDArray[np.bool_], correct_b: NDArray[np.bool_]) -> float:
     """Return the two-sided p value of McNemar's exact test.
 
-    It only uses images on which one classifier is correct.
+    It only uses images on which exactly one classifier is correct.
 
     McNemar (1947), Psychometrika 12(2), 153-157; exact, by the binomial distribution.
 
     Args:
         correct_a: bool (N,), True if the first classifier is correct on an image.
-        correct_b: the same of the second.
+        correct_b: the same of the second classifier.
 
     Raises:
         ValueError: if the numbers of images differ.
@@ -64,8 +64,9 @@ def bootstrap_difference(
 ) -> PairedDifference:
     """Return the difference of one statistic of two models, its bootstrap interval and its p value.
 
-    The deviations are those from the resamples' median, see ``intervals.bootstrap_interval``. For
-    two shares or rank statistics, interval and p value are at least those of the score interval.
+    The deviations are from the resamples' median, see ``intervals.bootstrap_interval``. For two
+    shares or rank statistics, the interval is at least as wide as the score interval, and the p
+    value at least as large as the score interval's.
 
     The p value is the share of resamples whose deviation is at least as large as the difference
     itself. Efron & Tibshirani (1993), chapter 16; the added 1 follows Davison & Hinkley (1997).
@@ -74,9 +75,9 @@ def bootstrap_difference(
         a: the statistic of the first model.
         b: the statistic of the second.
         difference: A - B on the images themselves.
-        paired: True if the images are the same: both models then have the same resamples, otherwise
-            each its own.
-        seed: of the resamples. Differences of many models with one seed share those of each model.
+        paired: True if the images are the same: both models then have the same resamples; otherwise
+            each model has its own.
+        seed: of the resamples. Differences with the same seed share each model's resamples.
         resamples: R; no p value is below 1 / (R + 1).
         null: the difference that the p value tests.
 
@@ -178,10 +179,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def seed_difference(a: Sequence[float], b: Sequence[float]) -> PairedDifference | None:
     """Return the mean difference over seeds by Student's t for pairs.
 
-    None for fewer than two seeds.
+    It returns None for fewer than two seeds.
 
     The interval is over trainings with other seeds, on the same test images. If the difference is
-    the same for all seeds, it has no width.
+    the same for all seeds, the interval has no width.
 
     Args:
         a: the first model's value for each seed, (S,).

@@ -24,8 +24,9 @@ def resamplings(inside: Values, outside: Values) -> dict[str, Resampling]:
 
     ``auroc`` is P(inside scores higher than outside), ties counting half. With inside as the
     positive class, ``fpr95-in`` is the least share of outside above a threshold that at least 95 %
-    of inside reach, and ``aupr-in`` the average precision. ``fpr95-out`` and ``aupr-out`` are those
-    of the negated scores, with outside as the positive class. The sets are resampled independently.
+    of inside reach, and ``aupr-in`` the average precision. ``fpr95-out`` and ``aupr-out`` are the
+    same statistics of the negated scores, with outside as the positive class. The sets are
+    resampled independently.
 
     Raises:
         ValueError: if a score is not finite, or if there are no scores.
@@ -54,7 +55,7 @@ def trapezoids(inside: Values, outside: Values) -> dict[str, Resampling]:
 def mean_over_sets(resamplings: Sequence[Resampling]) -> Resampling:
     """Return the mean of a statistic over sets of outliers.
 
-    All share each resample of the inside scores.
+    All sets share each resample of the inside scores.
     """
 
     def mean(of_inside: Indices, *of_sets: Indices) -> Values:
@@ -105,12 +106,12 @@ def fpr_resampling(inside: Values, outside: Values, tpr: float = TPR) -> Resampl
 def average_precision_resampling(inside: Values, outside: Values) -> Resampling:
     """Return average precision as a statistic of both sets.
 
-    It is the mean over inside of the precision at its own score.
+    It is the mean, over the inside scores, of the precision at each score.
     """
 
     def average_precision(of_inside: Counts, of_outside: Counts) -> float:
         true = of_inside.cumsum()
-        # 0 if no score of the resample is so high
+        # at least 1, since a resample may have no score so high
         passing = np.maximum(true + of_outside.cumsum(), 1)
         return float(of_inside @ (true / passing)) / len(inside)
 
@@ -120,7 +121,7 @@ def average_precision_resampling(inside: Values, outside: Values) -> Resampling:
 def trapezoid_resampling(inside: Values, outside: Values) -> Resampling:
     """Return the trapezoidal area under the precision-recall curve.
 
-    It starts at precision 1 and recall 0.
+    The curve starts at precision 1 and recall 0.
     """
 
     def area(of_inside: Counts, of_outside: Counts) -> float:
@@ -138,9 +139,8 @@ def _resampling(
 ) -> Resampling:
     """Return a statistic of the counts of each distinct score in both sets.
 
-    Values are in descending order.
-
-    Resamples are processed one by one, since the counts of one fit into the cache.
+    The distinct scores are in descending order. Resamples are processed one by one, since the
+    counts of one resample fit into the cache.
     """
     _check(inside, outside)
     scores = np.concatenate([inside, outside]).astype(np.float64)
@@ -157,7 +157,7 @@ def _resampling(
         return np.array(values)
 
     sizes = (n, len(outside))
-    return Resampling(statistic, sizes, (0.0, 1.0), min(sizes))  # pairs without a common image
+    return Resampling(statistic, sizes, (0.0, 1.0), min(sizes))  # most pairs without a common image
 
 
 def _check(inside: Values, outside: Values) -> None:

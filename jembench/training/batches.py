@@ -152,7 +152,7 @@ class Batches:
     def draw(self) -> Batch:
         """Draw the next batch on the device of training.
 
-        The images lie there: no worker processes are needed.
+        All images lie on this device: no worker processes are needed.
         """
         drawn: dict[str, tuple[Float[Tensor, "B C H W"], Int[Tensor, " B"]]] = {}
         for kind, stream in self.streams.items():
@@ -160,7 +160,7 @@ class Batches:
             if kind == "marginal" and self.options.shared:
                 continue
             if self.device.type == "cuda":
-                # from other memory the copy would make the host wait for the device
+                # from unpinned memory the copy would make the host wait for the device
                 indices = indices.pin_memory()
             indices = indices.to(self.device, non_blocking=True)
             images, labels = self.sources[kind]
@@ -188,7 +188,7 @@ class Batches:
         """Restore the state that :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: if it belongs to another number of images.
+            CheckpointError: if the state belongs to another number of images.
         """
         for name, stream in self.streams.items():
             stream.load_state_dict(state["streams"][name])
@@ -201,7 +201,7 @@ def _outliers(train: Split, data: DataSpec, recipe: Recipe) -> Start:
     """Make the recipe's start of outliers, and inform it of the training images.
 
     Raises:
-        SpecError: if the recipe names none.
+        SpecError: if the recipe names no outliers.
     """
     if not recipe.data.outliers:
         raise SpecError(

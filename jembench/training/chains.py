@@ -25,7 +25,7 @@ from jembench.training.functions import Functions
 class Chains:
     """A sampler, and the random numbers of its chains, from :meth:`begin` on.
 
-    In a group of processes each runs its part of the chains.
+    In a group, each process runs its part of the chains.
 
     Args:
         model: whose energy moves the chains.
@@ -70,7 +70,7 @@ class Chains:
         """Check that the sampler can run a batch of chains.
 
         Raises:
-            SpecError: if it cannot.
+            SpecError: if the batch is too large.
         """
         if self.sampler and hasattr(self.sampler, "check_batch"):
             conditional = self.conditional or self.recipe.chains.conditional
@@ -87,10 +87,10 @@ class Chains:
     def negatives(
         self, batch: Batch, functions: Functions, steps: int, chance: Callable[[str], str]
     ) -> Negatives | None:
-        """Return this process's ends of the chains.
+        """Return the ends of this process's chains.
 
         Args:
-            batch: that of all processes.
+            batch: the batch of all processes.
             functions: of the training.
             steps: the length of a chain.
             chance: gives this process's random numbers of an iteration their purpose.
@@ -125,7 +125,7 @@ class Chains:
     ) -> Float[Tensor, " B"] | None:
         """Return the energies of a batch of new chains, float32.
 
-        None for a model without chains.
+        It returns None for a model without chains.
 
         Training is not affected: its random streams are not used, and no statistics of a norm
         change.

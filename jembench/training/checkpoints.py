@@ -1,6 +1,6 @@
 """A fit's checkpoints on disk: the start and the last two.
 
-A kill or a full disk leaves the former ones intact.
+A kill or a full disk leaves the earlier checkpoints intact.
 """
 
 import warnings
@@ -14,9 +14,9 @@ from jembench.store import checkpoint
 class Checkpoints:
     """The states of a fit, in its folder.
 
-    Two files are written in turn, so that the checkpoint before the newest is kept as well: the
-    state of a run that is about to diverge can look healthy, and a training that goes back to it
-    diverges again. At most one of the two holds a doubtful state.
+    Two files are written in turn, so that the checkpoint before the newest is kept too: the state
+    of a run that is about to diverge can look healthy, and a training that goes back to such a
+    state diverges again. At most one of the two holds a doubtful state.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -27,7 +27,7 @@ class Checkpoints:
     def begin(self, state: Any) -> None:
         """Remove all checkpoints, and keep the state before the first iteration.
 
-        It is kept until :meth:`tidy`.
+        This state is kept until :meth:`tidy`.
         """
         for path in self._newest_first():
             path.unlink()
@@ -53,7 +53,7 @@ class Checkpoints:
             CheckpointError: if there are files and all are damaged.
         """
         failures: list[CheckpointError] = []
-        # damaged ones first, for the warning
+        # damaged files first, so that the warning names them
         for path in sorted(self._newest_first(), key=lambda path: self._age(path) >= 0):
             try:
                 remedy = f"Remove the folder {path.parent} to train the model again."
@@ -73,7 +73,7 @@ class Checkpoints:
         return None
 
     def drop_newest(self) -> None:
-        """Remove the newest checkpoint, if there is another one."""
+        """Remove the newest checkpoint, if there is another checkpoint."""
         newest, *others = self._newest_first()
         if others:
             newest.unlink()

@@ -17,7 +17,7 @@ class SelectedWeights(NamedTuple):
     label: str
     value: float
     better: Literal["higher", "lower"]
-    # of the chains that were measured, if the recipe selects among lengths
+    # of the chains that were measured, if the recipe selects among chain lengths
     steps: int | None = None
 
 
@@ -32,7 +32,7 @@ class Best(NamedTuple):
 
 
 class Choice:
-    """The choice of the model, by ``select``, by accuracy, or else of the last one.
+    """The choice of the model: by ``select``, by accuracy, or else the last.
 
     Args:
         trainer: of the models.
@@ -96,13 +96,13 @@ class Choice:
             tensors.check(folder / name, remedy)
 
     def load_state_dict(self, state: Mapping[str, Any] | None) -> None:
-        """Restore the choice of a checkpoint, into which the trainer has been put."""
+        """Restore the choice of a checkpoint, whose state the trainer has loaded."""
         self.best = None
         if not state:
             return
         best = Best(**state)
         if weights_digest(self.folder) != best.weights:
-            # the model on disk was chosen on the way to divergence, or just before a kill
+            # choose anew: the model on disk was chosen on the way to divergence, or before a kill
             self.consider()
             return
         if best.selected:

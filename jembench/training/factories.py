@@ -1,8 +1,8 @@
-"""The optimisers that core registers. Imports no torch until one is made.
+"""The optimisers that core registers. Torch is imported when they are made.
 
-A factory is called with the parameters and, by their names, those of the recipe's constants ``lr``,
-``betas``, ``momentum``, ``weight_decay`` and ``fused`` that its signature has: so
-``torch.optim:AdamW`` is an optimiser as it is.
+A factory is called with the parameters and, by name, with the recipe's constants that its signature
+has, of ``lr``, ``betas``, ``momentum``, ``weight_decay`` and ``fused``: so ``torch.optim:AdamW``
+needs no wrapper.
 """
 
 from __future__ import annotations

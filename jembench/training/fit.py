@@ -52,10 +52,10 @@ def train(
 ) -> Fitted:
     """Train to the end of the recipe's budget, from the newest checkpoint.
 
-    The model with the best measurement of ``select`` is kept, or else with the highest validation
-    accuracy, the latest of equals; without validation images, the last one. On divergence the guard
-    goes back to a good state and applies the recipe's remedies in turn; with ``guard.mode =
-    "watch"`` it only records the divergence.
+    The model with the best measurement of ``select`` is kept, or else the model with the highest
+    validation accuracy, the latest of equals; without validation images, the last model. On
+    divergence the guard goes back to a good state and applies the recipe's remedies in turn; with
+    ``guard.mode = "watch"`` it only records the divergence.
 
     In a group of processes rank 0 calls this function, as
     :meth:`~jembench.training.processes.Group.leading`, and the others call
@@ -82,7 +82,7 @@ def train(
     run = TrainingRun(trainer, folder, report, check, choice, Checkpoints(folder))
     with stopping.deferred(), progress.phase(guard.TRAINING, unit="iterations") as shown:
         resume(run)
-        # a tracker may lack some; those that it has are repeated with equal values
+        # a tracker may lack some windows; the others are repeated with equal values
         for row in run.history:
             run.send("window", row, int(row["iteration"]))
         shown.done, shown.total = trainer.iteration, trainer.iterations
@@ -197,7 +197,7 @@ def _judge(
 def _stopped(trainer: Trainer) -> OutOfTime:
     """Return the error of a training that stops early.
 
-    Its checkpoint is on disk.
+    A checkpoint is on disk.
     """
     return OutOfTime(
         f"{stopping.reason()} after {trainer.iteration} of {trainer.iterations} iterations. "
@@ -221,7 +221,7 @@ def _finish(run: TrainingRun) -> Fitted:
 
 
 def _stability(run: TrainingRun) -> Stability | None:
-    """Return what the guard saw; None if it judged nothing."""
+    """Return the guard's record of stability; None if it judged nothing."""
     first: Divergence | Intervention | None = run.unrepaired
     if run.interventions:
         first = run.interventions[0]

@@ -68,7 +68,7 @@ class Functions:
                 self.graph = ChainGraph(model)
 
     def _compile(self, model: Any) -> None:
-        execution.forget_compiled()  # of former networks
+        execution.forget_compiled()  # functions of former networks
         if getattr(model, "compiles", True):
             for name, loss in self.losses.items():
                 self.losses[name] = execution.compiled(loss, self.given_up)
@@ -82,7 +82,7 @@ class Functions:
     def computed(self) -> dict[str, Any]:
         """The execution of the iterations so far, for the record.
 
-        It has precision, layout, compilation and algorithms.
+        The record has precision, layout, compilation and algorithms.
         """
         layout, not_captured = "contiguous", list[str]()
         if self.execution.channels_last:
@@ -96,8 +96,7 @@ class Functions:
             "not_compiled": list(self.given_up),
             "captured": self.graph is not None and not not_captured,
             "not_captured": not_captured,
-            # the fastest algorithms of one run may differ from the next one's, and so do the bits
-            # of its results
+            # the fastest algorithms may differ from run to run, and with them the bits of results
             "cudnn_benchmark": self._device.type == "cuda" and torch.backends.cudnn.benchmark,
         }
 
@@ -105,8 +104,8 @@ class Functions:
 def _passes_data_first(model: Any, recipe: Recipe) -> bool:
     """Return whether the data of p(x) pass before the chains are run.
 
-    They do where both change the running statistics of batch norm, as in the code of JEM++ and
-    SADA-JEM.
+    The data pass first where data and chains both change the running statistics of batch norm, as
+    in the code of JEM++ and SADA-JEM.
     """
     marginal = isinstance(model, LogitModel) and model.chains == "marginal"
     separate = recipe.chains.mode == "train" and not recipe.data.shared

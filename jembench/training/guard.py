@@ -7,8 +7,8 @@ of a window of iterations in
 
 - a value of the loss or its parts that is not finite, or beyond 1e8, where the reference
   implementation stops;
-- a cross-entropy beyond ``LARGEST_CROSS_ENTROPY``: the energies explode, those of random starts
-  with them;
+- a cross-entropy beyond ``LARGEST_CROSS_ENTROPY``: the energies explode, and with them the energies
+  of random starts;
 - samples above the random starts: the mean sample lies more than ``MEAN_LIMIT`` times as far above
   the data as the mean random start does, or the highest sample of a batch more than
   ``HIGHEST_LIMIT`` times as far as the highest of as many random starts;
@@ -27,19 +27,19 @@ of a window of iterations in
 A cross-entropy or a distance counts only if it is that large both in the mean over the window and
 in its last iteration, so that a short rise causes no repair. Where a training image lies higher
 above the mean of the data than the random starts do, as when chains start at Gaussians of the
-classes, it takes their place.
+classes, the image takes the starts' place.
 
 The distances are differences of energies that are compared with one another. A shift of the
 energies or a positive factor does not change the result, so that the limits suit every network. A
 collapse whose loss an energy penalty keeps finite is found as well. A large gap between data and
 samples is no divergence by itself: at the start of a healthy training the chains are still where
 they began, and random starts lie as far above the data as the samples. Contact with the data is
-required only of chains that have had it.
+required only of chains that have had contact before.
 
 The guard takes one forward pass a window, and the host waits for the device only where it waits
 anyway.
 
-Imports no torch: reports read a fit's interventions as well.
+Imports no torch: reports read a fit's interventions too.
 """
 
 import math
@@ -56,14 +56,14 @@ CRITERION, GENERATED = "random-starts@5", "highest-image@1"
 """The names of the criterion in records and protocols, for chains and for samples that no chain
 drew.
 
-Their versions change with the limits below.
+The versions after ``@`` change with the limits below.
 """
 
 LARGEST_LOSS = 1e8
 """A loss beyond it is divergence, as in the reference implementation (wgrathwohl/JEM)."""
 
 LARGEST_CROSS_ENTROPY = 10.0
-"""In nats: the cross-entropy of a uniform guess among 22,000 classes. Healthy windows on digits
+"""In nats: a uniform guess among 22,000 classes has this cross-entropy. Healthy windows on digits
 have at most 2.4.
 """
 
@@ -71,27 +71,26 @@ MEAN_LIMIT, HIGHEST_LIMIT = 1.5, 3.0
 """The largest distance of samples from the data, in units of the distance of random starts from the
 data.
 
-Chains that are stuck at their starts have a distance of 1. The highest of a batch varies more than
-its mean, above all at the start, when the energies of a small network hardly differ.
+Chains that are stuck at their starts have a distance of 1. The highest sample of a batch varies
+more than the mean, above all at the start, when the energies of a small network hardly differ.
 ``benchmarks/results/2026-11-22-guard.md`` has the measured values.
 """
 
 NEAR, FAR, CONTACT, LOST = 0.25, 0.75, 10, 5
-"""Distances of the mean sample from the data, in units of that of the highest training image; and
-numbers of windows.
+"""Distances of the mean sample from the data, in units of the highest training image's distance;
+and numbers of windows.
 
 In 60 healthy trainings on digits no window after ten windows ``NEAR`` the data was further than .5.
-With .5 for ``FAR``, repairs of fits a little above it made their calibration worse and their
-samples no better.
+With .5 for ``FAR``, repairs of fits a little above .5 made calibration worse and samples no better.
 """
 
 OUTSIDE = 1.0
-"""The distance, in the same unit, of the samples of a generator in ``LOST`` windows, or above the
-data in the last one.
+"""The distance, in the same unit, at which a generator's samples count as diverged: in ``LOST``
+windows, or above the data in the last window.
 
 In healthy trainings of VERA on digits no window after the first was further above the data than
 .33, and two of the first windows lay further below it. ``benchmarks/results/2026-11-28-door.md``
-has them.
+has the measured values.
 """
 
 ROUNDING = 2**-21
@@ -109,8 +108,8 @@ HIGHEST_START = "highest_start"
 """The column that holds the highest energy of random starts."""
 
 STEPS, RATE, ENERGY_L2 = 2, 0.3, 0.1
-"""The remedies' factors of the sampling steps and of the learning rate, and their weight of the
-energy penalty.
+"""The remedies' factor of the sampling steps, factor of the learning rate, and weight of the energy
+penalty.
 """
 
 
@@ -182,7 +181,7 @@ def describe(adjustment: Adjustment, recipe: Recipe, sampling_steps: int) -> str
 def remedies(recipe: Recipe, *, chains: bool) -> tuple[Remedy, ...]:
     """Return the remedies to try in turn.
 
-    None if the guard only watches, and none of chains without ``chains``.
+    There are none if the guard only watches, and none that change chains without ``chains``.
     """
     if recipe.guard.mode != "repair":
         return ()
@@ -316,10 +315,10 @@ def _repaired(history: Sequence[Mapping[str, float]]) -> bool:
 def _distances(history: Sequence[Mapping[str, float]], *, chains: bool) -> list[float]:
     """Return each window's distance of the mean sample above the data.
 
-    See ``NEAR``.
+    The unit is that of ``NEAR``.
 
-    Where all training images have one energy, it is 0 for chains, and infinite for a generator
-    whose samples have another one.
+    Where all training images have the same energy, the distance is 0 for chains, and infinite for a
+    generator whose samples have another energy.
     """
     distances = []
     for row in _path(history):

@@ -16,7 +16,7 @@ LOSSES = {
     "joint_energy_data": "E(data, y)",
     "joint_energy_samples": "E(samples, y)",
 }
-"""Columns of the history that stand beside the progress, with their words."""
+"""Columns of the history that stand beside the progress, with their labels."""
 
 
 @dataclass

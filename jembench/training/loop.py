@@ -59,7 +59,7 @@ class Trainer(TrainingState):
     def iterate(self) -> dict[str, Tensor]:
         """Take a step of each optimiser, and return the losses.
 
-        They are still on the device.
+        The losses are still on the device.
 
         The network's own randomness, such as dropout, depends on the seed and the iteration only,
         also after a resume.
@@ -88,7 +88,7 @@ class Trainer(TrainingState):
     ) -> dict[str, Tensor]:
         """Take the optimiser step of a phase.
 
-        ``first`` is the batch with the logits that were computed already.
+        ``first`` is the batch with any logits that were computed before the chains.
         """
         for group in self.optimizers[phase].param_groups:
             group["lr"] = self.learning_rate(phase)
@@ -140,7 +140,7 @@ class Trainer(TrainingState):
             self.chains.sampler.observe(self.group.gather(detached))
         if getattr(self.model, "generates", True):
             return _judged(detached, loss.parts)
-        return {}  # outliers of other origin may lie anywhere
+        return {}  # not judged: outliers may lie anywhere
 
     def _agree(self) -> None:
         """Average gradients and running statistics over all processes.
@@ -153,13 +153,13 @@ class Trainer(TrainingState):
         self.group.average_([*gradients, *seen])
         if self.iteration == 0 and self.group.size > 1:
             # a network may initialise itself by its first images, which differ by process: all take
-            # rank 0's
+            # the weights of rank 0
             load_weights(self.model, self.group.broadcast(dict(self.model.state_dict())))
 
     def _chance(self, purpose: str) -> str:
         """Return the purpose of this iteration's random numbers.
 
-        It has the rank and past remedies.
+        The purpose contains the rank and the number of past remedies.
         """
         return f"{purpose}@{self.group.rank}/{self.adjustment.seeds}/{self.iteration}"
 

@@ -22,7 +22,7 @@ TINY = 1e-12
 def phases_of(model: Any) -> dict[str, Phase]:
     """Return the turns of an iteration.
 
-    They are that of ``training_loss``, named "", and those of the model's phases.
+    They are the turn of ``training_loss``, named "", and the model's phases.
     """
     further: dict[str, Phase] = {}
     if isinstance(model, Phased):
@@ -35,8 +35,8 @@ def phases_of(model: Any) -> dict[str, Phase]:
 def make_optimizer(parameters: Iterable[nn.Parameter], options: Optimizer) -> torch.optim.Optimizer:
     """Return the recipe's optimiser of some parameters, fused where it can be.
 
-    Its factory is called with those of the recipe's constants that its signature has, and with the
-    options of its spec.
+    The factory is called with the recipe's constants that its signature has, and with the options
+    of the spec.
 
     Raises:
         SpecError: if there is no such optimiser, or it refuses its options.
@@ -69,8 +69,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -
 
     Its tensors take the memory layout of their parameters.
 
-    A fused step goes through the memory of both in the same order: in another layout it would
-    combine a weight with the momentum of another one.
+    A fused step goes through the memory of weights and state in the same order: in another layout
+    it would combine a weight with the momentum of another weight.
     """
     optimizer.load_state_dict(dict(state))
     for parameter, values in optimizer.state.items():
@@ -85,14 +85,15 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -
 def sam_perturbation(model: nn.Module, radius: float, *, adaptive: bool) -> Iterator[None]:
     """Move the weights along their gradients within the context.
 
-    They reach about the highest loss within a ball.
+    The moved weights have about the highest loss within a ball.
 
     The gradient that is computed inside is the one that the optimiser then follows: sharpness-aware
-    minimisation (Foret et al., 2021), w + rho g / |g|. Adaptive measures the ball relative to each
-    weight (ASAM; Kwon et al., 2021): w + rho w^2 g / |w g|; SADA-JEM uses it with rho = 2.
+    minimisation (Foret et al., 2021), w + rho g / |g|. With ``adaptive``, the ball is measured
+    relative to each weight (ASAM; Kwon et al., 2021): w + rho w^2 g / |w g|; SADA-JEM uses it with
+    rho = 2.
 
     Args:
-        model: its parameters' ``grad`` are those of the loss at the weights.
+        model: its parameters' ``grad`` are the gradients of the loss at the weights.
         radius: rho, above 0.
         adaptive: True for ASAM, False for SAM.
     """
@@ -164,6 +165,6 @@ class WeightAverage:
             model.load_state_dict(own)
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore the average that ``state`` was."""
+        """Restore the average from ``state``."""
         for name, value in self.state.items():
             value.copy_(state[name])

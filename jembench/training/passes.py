@@ -30,7 +30,7 @@ def of_losses(
 ) -> int:
     """Count the passes of one computation of all losses.
 
-    They are counted at the first layer with parameters of each phase.
+    Passes are counted at each phase's first layer with parameters.
 
     The images are blank. Buffers and random numbers are unchanged.
 
@@ -44,7 +44,7 @@ def of_losses(
         shared: both terms use the labelled images.
 
     Returns:
-        the number; 0: the layer was not called, so that it is not known.
+        the number; 0: unknown, since the layer was not called.
     """
     images = {name: torch.zeros(size, *data.shape, device=device) for name, size in sizes.items()}
     labels = {name: x.new_zeros(len(x), dtype=torch.int64) for name, x in images.items()}

@@ -36,7 +36,7 @@ ends the others.
 class Group:
     """The processes that train one model.
 
-    By default it is this process alone, for which its methods have no effect.
+    By default the group is this process alone, and its methods have no effect.
     """
 
     rank: int = 0
@@ -107,7 +107,7 @@ class Group:
         Rank 0 calls it, while the others :meth:`follow`.
 
         Raises:
-            ProcessLost: if it fails in one of several processes.
+            ProcessLost: if the call fails in one of several processes.
         """
         if self.size == 1:
             return method(*arguments, **options)
@@ -167,13 +167,13 @@ def _map(function: Any, values: T) -> T:
 
 
 group = Group()
-"""The group that this process has joined, or that of itself alone."""
+"""The group that this process has joined; by default, this process alone."""
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> Group:
     """Return the group that torchrun has started this process in.
 
-    Without torchrun, it is that of this process alone.
+    Without torchrun, the group is this process alone.
     """
     if "TORCHELASTIC_RUN_ID" not in environment:
         return Group()
@@ -185,8 +185,8 @@ def joined(started: Group, device: str) -> Iterator[torch.device]:
     """Join the processes that torchrun started, within the context.
 
     Yields:
-        the device of this process: with several and ``cuda`` or ``auto``, the GPU of its local
-        rank.
+        the device of this process: for ``cuda``, and for ``auto`` if there are GPUs, the GPU of its
+        local rank.
 
     Raises:
         Unavailable: if the device is missing.

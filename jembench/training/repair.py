@@ -1,4 +1,4 @@
-"""The ways back: a training that was stopped goes on, and one that diverged is repaired."""
+"""The resumption of a stopped training, and the repair of a diverged one."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from jembench.training.run import TrainingRun
 
 
 def resume(run: TrainingRun) -> None:
-    """Load the newest checkpoint, or start and write the first.
+    """Load the newest checkpoint, or start and write the first checkpoint.
 
     A fit whose chosen model was removed starts anew.
 
@@ -60,7 +60,7 @@ def _load(run: TrainingRun, state: Mapping[str, Any]) -> None:
 def repair(run: TrainingRun, reason: str) -> bool:
     """Go back to a good state and apply the next remedy.
 
-    Without a ladder, the first divergence is recorded.
+    Without a ladder, the first divergence is only recorded.
 
     Returns:
         True if training went back.
@@ -87,8 +87,8 @@ def repair(run: TrainingRun, reason: str) -> bool:
     remedy = run.ladder[len(run.interventions)]
     intervention = Intervention(*divergence, state["trainer"]["iteration"], remedy)
     run.interventions.append(intervention)
-    # in a file of its own: a run that is killed now applies remedies that its checkpoint does not
-    # have yet
+    # in a file of its own, since checkpoints lack the newest remedies: a run that is killed now
+    # applies them when it resumes
     written = [intervention._asdict() for intervention in run.interventions]
     records.write(run.folder / INTERVENTIONS, {"interventions": written})
     _load(run, state)

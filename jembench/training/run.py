@@ -1,4 +1,4 @@
-"""One call of the training of a fit, as a value that its steps share."""
+"""The state of one call of a fit's training, which its steps share."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -31,7 +31,7 @@ class TrainingRun:
     interventions: list[Intervention] = field(default_factory=list)
     unrepaired: Divergence | None = None  # the first divergence, where the guard only watches
     doubtful: bool = False  # whether the newest checkpoint is doubtful, see guard.is_doubtful
-    window: Window | None = None  # that has begun
+    window: Window | None = None  # the window that has begun, if any
     pace: int = 1  # iterations between two checks for a signal
 
     @property

@@ -26,12 +26,10 @@ NUMBERS = range(1, COUNT + 1)
 
 
 def due(trainer: Trainer) -> int | None:
-    """Return the number of the buffer to keep now, 1 to 5.
+    """Return the number of the buffer to keep now, 1 to 5, or None.
 
-    A window has ``log_every`` iterations.
-
-    They are an epoch apart, or a window where that is longer, so that no two of them are the same;
-    the last one is of the end of training.
+    Buffers are an epoch apart, or a window of ``log_every`` iterations if that is longer, so that
+    no two of them are the same; the last buffer is of the end of training.
     """
     every = trainer.recipe.log_every
     before = (trainer.iteration - 1) // every * every  # also in a window that was interrupted
@@ -44,7 +42,8 @@ def due(trainer: Trainer) -> int | None:
 def moments(trainer: Trainer) -> dict[int, int]:
     """Return the iteration after which each buffer is kept.
 
-    A short training has fewer; a sampler that keeps no chains none.
+    A short training keeps fewer buffers; a sampler that keeps no chains leaves none, see
+    :func:`keep`.
     """
     apart = max(trainer.batches.per_epoch, trainer.recipe.log_every)
     iterations = {}
@@ -58,7 +57,7 @@ def moments(trainer: Trainer) -> dict[int, int]:
 def keep(folder: Path, number: int, trainer: Trainer) -> None:
     """Write the images of all chains.
 
-    They replace those of a training that was rolled back.
+    They replace the images of a training that was rolled back.
 
     Args:
         folder: the folder of the fit.
@@ -80,7 +79,7 @@ def read(folder: Path) -> list[Samples]:
     """Read the buffers in the folder of a fit, the oldest first.
 
     Raises:
-        CheckpointError: if one is damaged, or of another fit.
+        CheckpointError: if a buffer is damaged, or of another fit.
     """
     remedy = f"Remove the folder {folder} to train the model again."
     buffers = []

@@ -30,7 +30,7 @@ class TrainingState:
     """A model, its optimisers, its chains and its position in the data.
 
     No other state is kept between two iterations: a trainer that loads another's ``state_dict``
-    continues exactly as that one would have (bit for bit on the CPU).
+    continues exactly as the other would have (bit for bit on the CPU).
 
     Args:
         model: an ``nn.Module`` that is :class:`~jembench.interfaces.Trainable`.
@@ -74,7 +74,7 @@ class TrainingState:
         self.adjust(Adjustment())
         self.chains.check_batch()  # refused now, not in a later iteration
         self._prepare()
-        # made when the weights lie as they will: averages are then taken in one piece
+        # made after the weights have their final layout, so that averages are taken in one piece
         self.average = None
         if recipe.optimizer.average:
             self.average = WeightAverage(model, recipe.optimizer.average)
@@ -83,7 +83,7 @@ class TrainingState:
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         """The phases' optimisers, made when training begins.
 
-        PyTorch's import its compiler, which takes seconds.
+        PyTorch's optimisers import its compiler, which takes seconds.
         """
         optimizers = {}
         for name, phase in self.phases.items():
@@ -124,7 +124,7 @@ class TrainingState:
         """Passes of the losses of an iteration, all processes together; 0: unknown."""
         sizes = {"outliers": 0, **self.batches.sizes, "samples": self.chains.count}
         own_sizes = {name: size // self.group.size for name, size in sizes.items()}
-        # as before the loss of an iteration, whose memory this one needs
+        # frees the memory of the gradients, as before the loss of an iteration
         self.model.zero_grad(set_to_none=True)
         with execution.autocast(self.functions.execution.precision, self.device):
             count = passes.of_losses(
@@ -141,7 +141,7 @@ class TrainingState:
 
     @property
     def passes(self) -> int:
-        """Network passes of a later iteration, by all processes; 0: unknown."""
+        """Network passes of an iteration after the first, by all processes; 0: unknown."""
         return self._loss_passes and self._loss_passes + self.chains.count * self.sampling_steps
 
     @torch.no_grad()
@@ -171,7 +171,7 @@ class TrainingState:
     def validate(self) -> dict[str, float]:
         """Return accuracy and NLL on the held-out images.
 
-        Nothing without such images, or for a model without logits.
+        The result is empty without such images, or for a model without logits.
         """
         held = self.held.validation
         if held is None or held.labels is None or not hasattr(self.model, "logits"):

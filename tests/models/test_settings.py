@@ -30,7 +30,8 @@ def test_what_is_left_changed_is_set_back_and_named(left, name):
         assert state()[name] != before[name]
     assert state() == before
     assert notes == [
-        f"The factory of x left {name} changed. It was set back, and changes no other result."
+        f"The factory of x left {name} changed. jembench restored this, and no other result "
+        "changes."
     ]
 
 

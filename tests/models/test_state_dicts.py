@@ -246,7 +246,7 @@ def test_half_precision_in_the_file_and_in_the_model(model, data, tmp_path):
     assert {value.dtype for value in loaded.state_dict().values()} == {torch.float32}
     net = Small(data, plain).half()
     with pytest.warns(
-        Remark, match="The weights of mine are float16, and are computed with in float32"
+        Remark, match="The weights of mine are float16, and are converted to float32"
     ):
         made = as_model(net, data, "mine")
     assert made.eval().logits(torch.rand(2, *data.shape)).dtype == torch.float32
