@@ -1,7 +1,7 @@
 """jembench: the benchmark harness for joint energy-based models and every other hybrid model.
 
-The public API. Importing it imports neither torch nor numpy; a function imports its dependencies
-when it is called.
+Importing this public API imports neither torch nor numpy; a function imports its dependencies when
+it is called.
 """
 
 import importlib.util

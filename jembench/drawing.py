@@ -1,8 +1,7 @@
 """The style of figures: sizes, colours, lines, panels and file formats.
 
-The colours are those of Okabe & Ito (2008), "Color Universal Design", which people with any kind of
-colour vision can distinguish. Line styles, markers and hatches distinguish series in grey print as
-well.
+People with any kind of colour vision can distinguish the colours (Okabe & Ito, 2008, "Color
+Universal Design"). Line styles, markers and hatches distinguish series in grey print.
 """
 
 from __future__ import annotations
@@ -43,9 +42,7 @@ def encoded(figure: Figure, format: Format) -> bytes:
 # --- style ----------------------------------------------------------------------------------------
 
 COLUMN, PAGE = 229 / 72.27, 469 / 72.27
-"""The widths in inches of a column and of a page: those of LaTeX's ``article`` in two columns on
-letter paper.
-"""
+"""A column's and a page's width in inches, in LaTeX's two-column ``article`` on letter paper."""
 
 _UNITS = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
 
@@ -54,7 +51,7 @@ def inches(width: str) -> float:
     """Convert ``column``, ``page`` or a length such as ``5.5in`` to inches.
 
     Raises:
-        SpecError: if the text is none of these, or not between 1 and 20 inches.
+        SpecError: if the text has another form, or is not between 1 and 20 inches.
     """
     if width in ("column", "page"):
         return COLUMN if width == "column" else PAGE
@@ -74,15 +71,15 @@ COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 """The colours of series in order; yellow is too light for a line on white."""
 
 _LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
-# one more than colours, so that series 8 differs from series 1
+# one more marker than colours, so that series 8 differs from series 1
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\")
 
-_LETTERS = 14  # per inch
+_LETTERS = 14  # of a text, per inch
 _LINE = 0.13  # height of a line of text in inches
 _PANEL = 1.5  # smallest width of a panel in inches
-_GAP = 0.2  # between the titles of panels side by side, in inches
-# width before the text of a legend, height that a figure has for one, in inches
+_GAP = 0.2  # between the titles of neighbouring panels, in inches
+# inches: the width left of a legend's text, the height reserved for a legend
 _HANDLE, _LEGEND = 0.6, 0.4
 
 HAIR = 0.5
@@ -92,7 +89,7 @@ _SETTINGS = Path(__file__).with_name("drawing.mplstyle")
 
 
 class Look(NamedTuple):
-    """The colour of a series, and its line, marker and hatch for print in grey."""
+    """A series' colour, with its line, marker and hatch for grey print."""
 
     colour: str
     line: Any
@@ -101,7 +98,7 @@ class Look(NamedTuple):
 
 
 def look(index: int) -> Look:
-    """Return the look of the series of a number."""
+    """Return the look of series number ``index``."""
     return Look(
         COLOURS[index % len(COLOURS)],
         _LINES[index % len(_LINES)],
@@ -111,11 +108,11 @@ def look(index: int) -> Look:
 
 
 def line(index: int, colour: str = "") -> dict[str, Any]:
-    """Return the look of a series of points and lines, as options of ``Axes.plot``.
+    """Return a series' look as options of ``Axes.plot``.
 
     Args:
         index: the number of the series in its figure.
-        colour: that of its model in all figures; "": that of the number.
+        colour: its model's colour in all figures; "": the colour of ``index``.
     """
     of_number, style, marker, _ = look(index)
     return {"color": colour or of_number, "linestyle": style, "marker": marker}
@@ -133,26 +130,26 @@ _chosen: ContextVar[Style] = ContextVar("_chosen", default=PLAIN)
 
 
 def column() -> float:
-    """Return the width of a column, or the width that was chosen, in inches."""
+    """Return the chosen width, else a column's, in inches."""
     return _chosen.get().width or COLUMN
 
 
 def page() -> float:
-    """Return the width of a page, or the width that was chosen, in inches."""
+    """Return the chosen width, else a page's, in inches."""
     return _chosen.get().width or PAGE
 
 
 def fitting(columns: int) -> int:
-    """Return the number of panels in a row of the chosen width, at most ``columns``."""
+    """Return how many panels, at most ``columns``, fit in the chosen width."""
     width = _chosen.get().width
     return columns if width is None else max(1, min(columns, int(width / _PANEL)))
 
 
 @contextmanager
 def styled(style: Style = PLAIN) -> Iterator[None]:
-    """Use this style for figures in the context.
+    """Use ``style`` for figures in the context.
 
-    The user's own settings of matplotlib do not count.
+    The user's own settings of matplotlib are ignored.
     """
     import matplotlib
     from cycler import cycler
@@ -174,14 +171,14 @@ def wrapped(text: str, width: float) -> str:
 
 
 def beside(label: str) -> str:
-    """Wrap the label of a vertical axis, which is as high as the panels of one row of a figure."""
+    """Wrap a vertical axis' label to the height of a row."""
     return wrapped(label, 1.5)
 
 
 def above(title: str, columns: int) -> str:
-    """Wrap the lines of a panel's title; see :func:`panels`.
+    """Wrap the lines of a panel's title.
 
-    A row has at most ``columns`` panels.
+    A row has at most ``columns`` panels, as in :func:`panels`.
     """
     width = page() if columns > 1 else column()
     room = width / fitting(columns) - _GAP
@@ -189,9 +186,9 @@ def above(title: str, columns: int) -> str:
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
-    """Add the legend of the axes below the figure, which grows by its height.
+    """Add the axes' legend below the figure, which grows accordingly.
 
-    It has at most ``columns`` columns, or fewer where they do not fit.
+    The legend has at most ``columns`` columns, fewer if they do not fit.
     """
     handles, labels = axes.get_legend_handles_labels()
     labels = [wrapped(label, figure.get_figwidth() - _HANDLE) for label in labels]
@@ -219,13 +216,12 @@ def panels(
     """Make a figure with ``count`` axes in rows of ``columns``; the last row may be shorter.
 
     Args:
-        title: at the top left, and the label of the figure.
-        height: in inches, for a title of one line.
+        title: shown at the top left; also the figure's label.
+        height: of the figure, in inches, with a title of one line.
         count: the number of axes.
         columns: the number of axes in a row.
-        width: in inches; by default that of a page for several columns of axes, and of a column for
-            one.
-        options: of ``Figure.subplots``.
+        width: in inches; by default a page's for several columns of axes, a column's for one.
+        options: passed on to ``Figure.subplots``.
     """
     from matplotlib.figure import Figure
 

@@ -17,7 +17,7 @@ class JembenchError(Exception):
     exit_code = 2
 
     def __str__(self) -> str:
-        """Return the text, safe for a terminal: it may hold names of files and texts in them."""
+        """Return the text, safe for a terminal: it may quote names and contents of files."""
         return printable(super().__str__())
 
 
@@ -40,7 +40,7 @@ class Unavailable(JembenchError):
 class NotApplicable(Unavailable):
     """A metric that is not defined for this model or dataset.
 
-    It is not tried again, whatever is installed.
+    The metric is not tried again, whatever is installed.
     """
 
 
@@ -69,7 +69,7 @@ class OutOfTime(JembenchError):
 
 
 class ProcessLost(JembenchError):
-    """The failure of a process of a joint training. The same command continues it."""
+    """The failure of one process of a joint training. The same command resumes the training."""
 
     exit_code = 1
 
@@ -83,7 +83,7 @@ class WorkFailed(JembenchError):
 class PartDone(JembenchError):
     """The end of one share of a metric, which is stored; not an error.
 
-    The whole is measured elsewhere.
+    The whole metric is measured elsewhere.
     """
 
 
@@ -101,7 +101,7 @@ _UNSAFE = re.compile(
 
 
 def printable(text: str) -> str:
-    """Escape the characters of a text that move a terminal's cursor or change its direction.
+    """Escape characters that move a terminal's cursor or change the text's direction.
 
     Surrogates are escaped too; line breaks and tabs are kept. Use it for texts from files, which
     may be hostile.
@@ -120,7 +120,7 @@ def error_text(error: BaseException) -> str:
 def unknown(kind: str, asked: str, known: Iterable[str], list_command: str) -> SpecError:
     """Return the error for an unknown name, with the nearest three names.
 
-    It names the command that lists all names, if there is one.
+    The error names ``list_command``, which lists all names, if it is not empty.
     """
     import difflib  # imported here, since few commands need it
 

@@ -1,6 +1,6 @@
 """Atomic writing of files: under a temporary name, flushed to disk, then renamed; and safe reading.
 
-The folders of the user's data and caches are defined here as well.
+This module also defines the folders of the user's data and caches.
 """
 
 import errno
@@ -20,9 +20,7 @@ from typing import IO
 from jembench.errors import SpecError, StoreError
 
 ABANDONED_AFTER = 3600.0
-"""Seconds without a change after which a temporary file counts as left by a killed process, and is
-removed.
-"""
+"""The age in seconds at which a temporary file counts as abandoned, and is removed."""
 
 _PREFIX = ".jembench-"
 """The prefix of the names of all temporary files."""
@@ -31,7 +29,7 @@ _PREFIX = ".jembench-"
 def path_of(text: str) -> Path:
     """Return the path that a user has written.
 
-    The home folder stands in place of ``~`` and ``~user``.
+    ``~`` and ``~user`` become the home folder.
 
     Raises:
         SpecError: if there is no such user.
@@ -64,7 +62,7 @@ def same_folder() -> Iterator[None]:
     Relative paths then keep their meaning.
     """
     before = None
-    with suppress(OSError):  # it was removed
+    with suppress(OSError):  # the current folder was removed
         before = Path.cwd()
     try:
         yield
@@ -76,7 +74,7 @@ def same_folder() -> Iterator[None]:
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal digits.
 
-    It is computed once as long as the file does not change.
+    An unchanged file is read only once.
 
     Raises:
         OSError: if the file cannot be read.
@@ -95,10 +93,10 @@ def _digest(path: Path, state: tuple[int, ...]) -> str:
 def check_place(path: Path, option: str = "--store") -> None:
     """Check that ``path`` is free or a regular file.
 
-    ``option`` is the same as for :func:`write_atomically`.
+    ``option`` is as for :func:`write_atomically`.
 
     Raises:
-        StoreError: if it is something else, such as a device, which a rename would replace.
+        StoreError: if ``path`` is anything else, such as a device, which a rename would replace.
     """
     if path.exists() and not path.is_file():
         raise cannot_write(path, OSError(errno.EINVAL, "Not a regular file"), option)
@@ -116,10 +114,10 @@ def write_atomically(
     A crash, a kill or a full disk leaves the previous file unchanged.
 
     Args:
-        path: of the file. Folders that are missing are made.
+        path: of the file. Missing folders are made.
         content: of the file, or a function that writes it to a stream.
         option: the option of the command line that sets ``path``, for errors.
-        durable: False for a file that may be lost if the machine fails; it is written ten times as
+        durable: False for a file that may be lost if the machine fails; writing is ten times as
             fast.
 
     Raises:
@@ -131,7 +129,7 @@ def write_atomically(
         temporary = path.with_name(f"{_PREFIX}{os.urandom(8).hex()}.tmp")
         with temporary.open("x+b") as stream:  # with the permissions of the umask
             with suppress(OSError):  # a file system without locks
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # see sweep
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # sweep spares it
             try:
                 if isinstance(content, bytes):
                     stream.write(content)
@@ -151,9 +149,8 @@ def write_atomically(
 def sweep(folder: Path, *, below: bool = True) -> None:
     """Remove the temporary files of killed processes in ``folder``.
 
-    With ``below`` it removes those in subfolders as well.
-
-    They are those that have not changed for an hour, and that no living process has locked.
+    These have not changed for an hour, and no living process has locked them. With ``below``,
+    subfolders are swept too.
     """
     temporary = f"{_PREFIX}*.tmp"
     for path in folder.rglob(temporary) if below else folder.glob(temporary):
@@ -165,7 +162,7 @@ def sweep(folder: Path, *, below: bool = True) -> None:
 
 
 def now(folder: Path) -> float:
-    """Return the time by the clock of the file system, or of this machine in a read-only folder."""
+    """Return the file system's time, or this machine's in a read-only folder."""
     import tempfile  # imported here, since few commands need it
 
     try:

@@ -64,7 +64,7 @@ def check(what: str, number: int, limit: Limit) -> None:
     """Check that a size is within its limit.
 
     Raises:
-        SpecError: if it is not.
+        SpecError: if it is larger.
     """
     if number > limit.value:
         raise SpecError(
@@ -81,11 +81,11 @@ def check_bytes(what: str, number: int, limit: Limit = MEMORY) -> None:
 def check_archive(path: Path, archive: zipfile.ZipFile) -> None:
     """Check a zip archive's unpacked size and compression.
 
-    The directory of the archive says them; nothing is unpacked.
+    Both are read from the archive's directory; nothing is unpacked.
 
     Raises:
-        SpecError: if it is too large, or compressed by a method that ``zipfile`` does not unpack
-            block by block.
+        SpecError: if the archive is too large, or compressed by a method that ``zipfile`` does not
+            unpack block by block.
     """
     if odd := {info.compress_type for info in archive.infolist()} - {
         zipfile.ZIP_STORED,

@@ -1,7 +1,7 @@
 """Networks, losses, densities, chains and attack steps, from which plugins build components.
 
-Importing this module imports torch. Import it in the module of a component's computation, or inside
-the factory. The module of the factory imports only :mod:`jembench.plugin` at its top.
+Importing this module imports torch. Import it in the module that computes, or inside the factory.
+The factory's module imports only :mod:`jembench.plugin` at its top.
 """
 
 from jembench import seeds as seeds

@@ -1,10 +1,10 @@
 """Names that a plugin's modules may import at their top.
 
-They are marks of options, errors, metrics and ``resolve``.
+The names are marks for options, errors, helpers for metrics, and ``resolve``.
 
 Importing this module imports no torch, so that `jembench list` stays fast. :mod:`jembench.parts`
 has the networks, losses and chains, and :mod:`jembench.interfaces` the protocols. A plugin imports
-these three modules, and :mod:`jembench.testing` in its tests. They change only with
+these three modules, and :mod:`jembench.testing` in its tests. These modules change only with
 :data:`jembench.interfaces.API`; everything else in jembench may change without notice.
 """
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 Item = TypeVar("Item")
 
 LONG = 1.0
-"""Seconds after which a nested phase is shown: shorter ones would only flicker."""
+"""Seconds after which a nested phase is shown: shorter phases would only flicker."""
 
 
 @dataclass(eq=False, slots=True)
@@ -57,7 +57,7 @@ def track(
 ) -> Iterator[Item]:
     """Yield the items, and record the progress of the loop over them.
 
-    ``size`` is the count of an item.
+    ``size`` returns how much an item adds to the count.
     """
     with phase(text, sum(map(size, items)), unit) as opened:
         for item in items:

@@ -1,6 +1,6 @@
 """Independent random generators for each purpose.
 
-Additional random numbers of one purpose change no other one.
+More random numbers for one purpose change none for another.
 """
 
 import hashlib
@@ -33,9 +33,9 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> Generator:
 def drawing(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iterator[None]:
     """Seed the global generators for one purpose, and restore their state afterwards.
 
-    Initialisers of layers and dropout use those of PyTorch: the CPU's and, if ``device`` is a CUDA
-    device, its own. Networks may also draw from those of Python and NumPy. The host does not wait
-    for the device; a CUDA graph that is replayed in the context uses the seed as well.
+    Initialisers of layers and dropout use PyTorch's generators: the CPU's and, if ``device`` is a
+    CUDA device, the device's. Networks may also draw from Python's and NumPy's. The host does not
+    wait for the device; a CUDA graph that is replayed in the context uses the seed too.
     """
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
     generators, device = [torch.default_generator], torch.device(device)

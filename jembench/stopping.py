@@ -33,7 +33,7 @@ _deferring = 0  # number of open contexts of deferred()
 class Stopped(BaseException):
     """The request of a signal to end the process.
 
-    It is no ``Exception``, so that handlers of failures ignore it.
+    It is no ``Exception``, so that ``except Exception`` ignores it.
     """
 
     def __init__(self) -> None:
@@ -70,12 +70,12 @@ def reason() -> str:
 def listening() -> Iterator[None]:
     """Raise :class:`Stopped` in the main thread at a signal within the context.
 
-    An error after a signal counts as its consequence, and becomes :class:`Stopped` too, unless its
-    message is the reason why work ended. A signal that the process ignores from its start
+    An error after a signal counts as the signal's consequence and becomes :class:`Stopped` too,
+    unless the error's message says why work ended. A signal that the process ignores from its start
     (``nohup``) stays ignored. In other threads the context has no effect.
 
-    ``os._exit`` raises SystemExit within the context, so that a plugin's code does not end the
-    process as if the command had done its work.
+    ``os._exit`` raises SystemExit within the context, so that a plugin cannot end the process as if
+    the command had done its work.
     """
     global _received, _interrupted
     if threading.current_thread() is not threading.main_thread():
@@ -96,7 +96,7 @@ def listening() -> Iterator[None]:
         for descriptor in terminals:
             try:
                 termios.tcgetattr(descriptor)
-            except termios.error:  # it was closed, and each line would raise an error
+            except termios.error:  # closed: each line written would raise an error
                 os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         if not _deferring:
             raise Stopped
@@ -120,7 +120,7 @@ def listening() -> Iterator[None]:
     of_interrupts = signal.getsignal(signal.SIGINT)
     if of_interrupts is signal.default_int_handler:
         before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
-    # ignored: in the background of a script
+    # SIG_IGN: in the background of a script
     if of_interrupts in (signal.default_int_handler, signal.SIG_IGN):
         _interrupted = False
     os._exit = refuse
@@ -128,7 +128,7 @@ def listening() -> Iterator[None]:
         yield
     except (OutOfTime, StoreError, ProcessLost):
         raise
-    except Exception as error:  # a signal during an import leaves incomplete modules
+    except Exception as error:  # also of an import that a signal interrupted
         if _received:
             raise Stopped from error
         raise
@@ -141,16 +141,16 @@ def listening() -> Iterator[None]:
 
 @contextmanager
 def contained(what: str) -> Iterator[None]:
-    """Convert a plugin's attempts to end the program to errors.
+    """Convert a plugin's attempt to end the program to an error.
 
-    SystemExit is such an exception.
+    SystemExit is such an attempt.
 
     Args:
         what: the subject of the message.
 
     Raises:
-        PluginError: instead of a ``BaseException`` that is neither an ``Exception`` nor an
-            interrupt by the user.
+        PluginError: instead of a ``BaseException`` that is neither an ``Exception`` nor a request
+            of the user or a signal to stop.
     """
     try:
         yield
@@ -169,7 +169,7 @@ def contained(what: str) -> Iterator[None]:
 def deferred() -> Iterator[None]:
     """Only record signals within the context.
 
-    Its code calls :func:`received` and stops by itself.
+    Code in the context calls :func:`received`, and stops by itself.
     """
     global _deferring
     _deferring += 1

@@ -3,7 +3,7 @@
 Installed code has a version: the files that the RECORD of a distribution lists (unless it is
 installed with ``pip install -e``), the standard library, and jembench itself. Other files have no
 reliable version, so a hash of their code is part of a component's identity, and no result is
-attributed to other code. A module is hashed without importing it; only its parent packages are
+attributed to changed code. A module is hashed without importing it; only its parent packages are
 imported.
 """
 
@@ -25,15 +25,14 @@ from types import ModuleType
 
 
 def code(module: str, *, of_package: bool = False) -> str:
-    """Return a hash of a module's code, without comments and layout; empty for an installed one.
+    """Return a module's code hash, without comments and layout; "" if installed.
 
-    The files beside it that it imports count as well.
-
-    For an imported module it is the hash of the imported code, even if the file has changed since.
+    Files beside the module that it imports count too. A loaded module keeps its hash, even if the
+    file changes later.
 
     Args:
         module: the full name of the module.
-        of_package: True to hash all modules of its package.
+        of_package: True to hash all modules of its top-level package.
     """
     loaded = sys.modules.get(module)
     if loaded and (loaded, of_package) in _of_loaded:
@@ -60,7 +59,7 @@ def has_version(module: ModuleType) -> bool:
 def _is_installed(file: Path, module: str) -> bool:
     """Return whether a module's file belongs to installed code.
 
-    Installed code is that of a distribution, the standard library or jembench.
+    Installed code belongs to a distribution, the standard library or jembench.
     """
     root = file.parents[_depth(file, module)]
     line = f"\n{file.relative_to(root).as_posix()},"
@@ -72,7 +71,7 @@ def _is_installed(file: Path, module: str) -> bool:
 
 
 def _depth(file: Path, module: str) -> int:
-    """Return the number of folders of a module's file below an entry of ``sys.path``."""
+    """Return how many folders a module's file lies below ``sys.path``."""
     return module.count(".") + (file.name == "__init__.py")
 
 
@@ -84,9 +83,9 @@ _STANDARD_LIBRARY |= {folder / "lib-dynload" for folder in _STANDARD_LIBRARY}
 
 @functools.cache
 def digest(package: str) -> str:
-    """Return a digest of the files of a package or module; "" without files.
+    """Return a digest of a package's or module's files; "" without files.
 
-    It need not be installed.
+    The package need not be installed.
     """
     file = _file(package)
     if file is None:
@@ -96,7 +95,7 @@ def digest(package: str) -> str:
 
 
 def _files_of(folder: Path) -> dict[str, Path]:
-    """Return all modules in a folder by name, without hidden files and folders of editors."""
+    """Return a folder's modules by path, without hidden files and folders."""
     files: dict[str, Path] = {}
     for path in sorted(folder.rglob("*.py")):
         place = path.relative_to(folder)
@@ -106,9 +105,10 @@ def _files_of(folder: Path) -> dict[str, Path]:
 
 
 def _imported_files(file: Path, module: str) -> dict[str, Path]:
-    """Return the file of a module, and the files beside it that it imports, directly or not.
+    """Return a module's file, and files beside it that it imports.
 
-    Imports are read from syntax trees, in functions as well; installed modules are left out.
+    Indirect imports count too. Imports are read from syntax trees, also in functions; installed
+    modules are left out.
     """
     root = file.parents[_depth(file, module)]
     imported, waiting = {"": file}, [(file, module)]
@@ -149,12 +149,12 @@ def _imports(source: bytes, package: str) -> tuple[str, ...]:
                 case ast.Call(args=[ast.Constant(value=str(name)), *_]):
                     if ast.unparse(node.func).endswith(("import_module", "__import__")):
                         names.append(name)
-                # of a loader by path
+                # the argument of a loader by path
                 case ast.Constant(value=str(name)) if re.fullmatch(r"[\w/]+\.py", name):
                     names.append("." + name.removesuffix(".py").replace("/", "."))
     modules: dict[str, None] = {}
     for name in names:
-        level = len(name) - len(name.lstrip("."))  # 1: of the package itself
+        level = len(name) - len(name.lstrip("."))  # 1: within the package itself
         folders = package.split(".")
         parents = folders[: len(folders) + 1 - level] if level else []
         parts = [part for part in (*parents, *name.split(".")) if part]
@@ -172,7 +172,7 @@ def _hash(files: Mapping[str, Path], digest: Callable[[bytes], str]) -> str:
 
 def _file(module: str) -> Path | None:
     origin = getattr(sys.modules.get(module), "__file__", None)
-    # of its parent package; loading the component raises the error again
+    # errors of its parent package: loading the component raises them again
     with suppress(Exception, SystemExit):
         spec = None if origin else importlib.util.find_spec(module)
         origin = spec.origin if spec else origin
@@ -182,7 +182,7 @@ def _file(module: str) -> Path | None:
 
 @functools.cache
 def _records(folder: Path) -> tuple[str, ...]:
-    """Return the RECORD of each distribution in a folder that is not editable.
+    """Return the RECORD of each distribution in a folder, without editable ones.
 
     A line break precedes each line.
     """
@@ -196,7 +196,7 @@ def _records(folder: Path) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=1000)
 def _digest(source: bytes) -> str:
-    # code that cannot be imported is hashed as it is; the import repeats warnings about escapes
+    # code with syntax errors is hashed unparsed; the import repeats warnings about escapes
     with suppress(SyntaxError, ValueError, RecursionError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         source = ast.unparse(ast.parse(source)).encode()

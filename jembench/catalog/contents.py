@@ -11,21 +11,19 @@ from jembench.errors import StoreError
 from jembench.files import cache_folder, digest, path_of, write_atomically
 
 Listing = Callable[[str], Mapping[str, Path]]
-"""The function from an option's value to its files, by their names in the dataset:
-"train/cat/0.png".
-"""
+"""A function that lists the files of an option's value by name: "train/cat/0.png"."""
 
 
 def the_file(text: str) -> Mapping[str, Path]:
-    """Return the file of an option that is a path, without its name; no file for an empty text."""
+    """Return {"": file} for a path; {} for an empty text."""
     return {"": path_of(text)} if text else {}
 
 
 def content(files: Mapping[str, Path]) -> str:
-    """Return the SHA-256 of files and their names, or of the content of one file without a name.
+    """Return the SHA-256 of files and their names.
 
-    It is cached in the user's cache folder by the path, size and times of each file, so that
-    unchanged files are read only once.
+    For one file, named "", it is the SHA-256 of the content. The hash is cached in the user's cache
+    folder by each file's path, size and times, so that unchanged files are read only once.
 
     Raises:
         OSError: if a file cannot be read, or is a pipe or a device.

@@ -1,9 +1,7 @@
 """Installed components, found through entry points and loaded on use.
 
-To find them imports nothing.
-
-Components of core are registered in the same groups as those of plugins. Import paths are subject
-to :mod:`jembench.catalog.trust`.
+Finding them imports nothing. Core's components are registered in the same groups as plugins'.
+Import paths are subject to :mod:`jembench.catalog.trust`.
 """
 
 import configparser
@@ -38,11 +36,11 @@ Kind = Literal[_Measured, _Around, _Training]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 LIVE = "live"
-"""The distribution of objects of this process, such as arrays, which no other process has."""
+"""The distribution of objects that only this process has, such as arrays."""
 
 
 class Component(NamedTuple):
-    """A component that is not imported, and its place."""
+    """A component's name and place; it is not imported."""
 
     kind: Kind
     name: str
@@ -64,7 +62,7 @@ class Component(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A distribution whose entry points, or some of them, cannot be read."""
+    """A distribution with entry points that cannot be read."""
 
     distribution: str
     problem: str
@@ -93,12 +91,12 @@ def catalogue() -> Catalogue:
             stated = parser.options("jembench.api") if "jembench.api" in parser else []
             api = max(map(int, stated), default=0)
             kinds, problem = [kind for kind in KINDS if f"jembench.{kind}" in parser], ""
-        except (configparser.Error, ValueError) as error:  # also for bytes that are no text
+        except (configparser.Error, ValueError) as error:  # ValueError: also no UTF-8
             kinds, problem = [], " ".join(str(error).split())
         if not kinds and not problem:
-            continue  # without reading its metadata
+            continue  # its metadata stays unread
         name, version = "(without a name)", ""
-        # damaged, or of an interrupted installation
+        # metadata of a damaged or interrupted installation
         with suppress(UnicodeDecodeError, FileNotFoundError, KeyError):
             name = distribution.metadata["Name"] or name
             version = distribution.metadata["Version"] or ""
@@ -114,7 +112,7 @@ def catalogue() -> Catalogue:
                 continue
             place = (point.module_name, point.object_name or "")
             readable.append(Component(kind, key, _normalised(name), version, *place, api))
-    # of a distribution that is on sys.path twice, the first one counts
+    # if a distribution is on sys.path twice, the first counts
     first: dict[tuple[int, str, str], Component] = {}
     for component in readable:
         key_of = (KINDS.index(component.kind), component.name, component.distribution)
@@ -179,9 +177,9 @@ def find(kind: Kind, name: str) -> Component:
 
 
 def plugin_of(kind: str, name: str) -> SpecError | None:
-    """Return the error for a name of a plugin that is not installed; None: no plugin.
+    """Return the error for a name from a plugin that is not installed.
 
-    The plugins are those of this repository.
+    None if no plugin of this repository has the name, or the plugin is installed.
 
     Args:
         kind: of components, or "recipes".
@@ -207,10 +205,10 @@ def singular(kind: str) -> str:
 
 
 def _check_defined(component: Component, module: Any) -> None:
-    """Check that a module that a user names by an import path has the attribute.
+    """Check that the module of an import path has the attribute.
 
     Raises:
-        PluginError: if it has not; the message lists what the module defines.
+        PluginError: if it is missing; the message lists what the module defines.
     """
     first = component.attribute.partition(".")[0]
     if component.distribution or hasattr(module, first):
@@ -255,7 +253,7 @@ def load(component: Component) -> Any:
             loaded = attrgetter(component.attribute)(loaded)
         if component.kind != "suites" and not callable(loaded):
             raise TypeError(f"it is of type {type(loaded).__name__}, not a factory")
-    except BaseException as error:  # also of a module that exits when it is imported
+    except BaseException as error:  # also SystemExit of a module on import
         if isinstance(error, JembenchError) or is_request(error):
             raise
         of, remedy = "", "Check the path; the package must be importable from here."

@@ -1,9 +1,9 @@
 """Identities of Python objects: a digest of everything that their code can read.
 
-Attributes, tensors and containers count by their values, and functions by their byte code, their
-closures and the globals that they name. Installed classes and functions have a version and count by
-their names. Values that cannot be compared, such as open files, are reported by their places. Files
-that code reads are unknown, and environment variables whose names the code computes.
+Attributes, tensors and containers count by their values, functions by byte code, closures and the
+globals that they name. Installed classes and functions have a version and count by their names.
+Values that cannot be compared, such as open files, are reported by their places. The digest misses
+files that code reads, and environment variables whose names code computes.
 """
 
 import copy
@@ -35,7 +35,7 @@ _BY_NAME = (
     types.ClassMethodDescriptorType,
 )
 _UNSHARED = (tuple, frozenset, types.CodeType, types.MethodType, weakref.ref)
-"""Objects that Python may share or make anew, and that contain themselves only through others."""
+"""Types hashed at every occurrence: Python may copy objects; cycles pass through other types."""
 
 _OF_CLASSES = {
     *(
@@ -54,12 +54,12 @@ _OF_CLASSES = {
 _OF_MODULES = {
     *("training", "_compiled_call_impl", "_graph", "_is_full_backward_hook", "_is_torch_compile"),
 }
-"""Attributes of an ``nn.Module`` that evaluation sets, or that hold its other attributes in another
+"""Attributes of an ``nn.Module`` that evaluation sets, or that repeat other attributes in another
 form.
 """
 
 _DYNAMIC = {"eval", "exec", "globals", "__import__"}
-"""Builtins by which code reads what its byte code does not name."""
+"""Builtins by which code reads globals that its byte code does not name."""
 
 _MANGLED = re.compile(rb"___torch_mangle_(\d+)")
 _LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
@@ -73,7 +73,7 @@ def object_digest(value: object) -> tuple[str, list[str]]:
     """Return a digest of an object, and the places of its parts that cannot be compared."""
     walk = _Walk()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of attributes that are read, such as deprecated ones
+        warnings.simplefilter("ignore")  # reading a deprecated attribute warns
         walk.add(value, type(value).__name__)
     return walk.hash.hexdigest(), list(walk.unknown)
 
@@ -83,7 +83,7 @@ class _Walk:
 
     def __init__(self, seen: Mapping[int, tuple[int, Any]] = types.MappingProxyType({})) -> None:
         self.hash = hashlib.sha256()
-        # number of each object by its id; holding the object keeps the id its own
+        # each object's number by its id; while the object is held, no other has its id
         self.seen = dict(seen)
         self.unknown: dict[str, None] = {}
 
@@ -97,7 +97,7 @@ class _Walk:
         if type(value) in _PLAIN:
             self.note(type(value).__name__, value)
         elif type(value) is int:
-            self.note("int", hex(value))  # repr() refuses long ones
+            self.note("int", hex(value))  # repr() refuses long integers
         elif id(value) in self.seen:
             self.note("again", self.seen[id(value)][0])
         else:
@@ -162,7 +162,7 @@ class _Walk:
                 self._object(value, place)
 
     def _set(self, values: Iterable[Any], place: str) -> None:
-        """Add a set, in an order that does not depend on its hashes."""
+        """Add a set, in an order that does not depend on Python's hashes."""
         digests = []
         for value in values:
             inner = _Walk(self.seen)
@@ -183,7 +183,7 @@ class _Walk:
             members = {name: member for name, member in members.items() if _is_replaced(member)}
         else:
             self.note("class", cls.__qualname__)
-            slots = set(copyreg._slotnames(cls))  # type: ignore[attr-defined]  # whose values objects have
+            slots = set(copyreg._slotnames(cls))  # type: ignore[attr-defined]  # held by objects
             members = {name: member for name, member in members.items() if name not in slots}
         self.named(members, place)
         self.each((type(cls), *cls.__bases__), place)
@@ -198,7 +198,7 @@ class _Walk:
         for cell in function.__closure__ or ():
             try:
                 content = cell.cell_contents
-            except ValueError:  # it is not filled yet
+            except ValueError:  # the cell is still empty
                 content = None
             self._global(content, _words(function.__code__), place)
         if not _has_version(function.__globals__.get("__name__")):
@@ -207,7 +207,7 @@ class _Walk:
     def _globals(self, function: types.FunctionType, place: str) -> None:
         """Add the globals and environment variables that a function names.
 
-        Modules that it imports are added as well.
+        Modules that the function imports are added too.
         """
         instructions = list(_instructions(function.__code__))
         names = {step.argval for step in instructions if step.opname in _LOADS}
@@ -231,7 +231,7 @@ class _Walk:
     def _global(
         self, value: Any, names: list[str], place: str, within: tuple[Any, ...] = ()
     ) -> None:
-        """Add a global; of a module, only the attributes of the names that a function contains."""
+        """Add a global; of a module, only attributes that a function names."""
         if not isinstance(value, types.ModuleType):
             self.add(value, place)
             return
@@ -345,7 +345,7 @@ class _Walk:
         self.named(attributes, place)
 
     def _script(self, script: Any) -> None:
-        """Add the code and the values of a script, with its classes in order."""
+        """Add a script's code and values, with mangled classes numbered from 0."""
         with zipfile.ZipFile(io.BytesIO(script.save_to_buffer())) as archive:
             parts = {}
             for name in archive.namelist():
@@ -364,7 +364,7 @@ class _Walk:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Return the module or function that torch.compile has wrapped; other objects as they are."""
+    """Return the module or function that torch.compile wrapped; other objects unchanged."""
     if isinstance(value, types.FunctionType):
         return vars(value).get("_torchdynamo_orig_callable", value)
     if str(type(value).__module__).startswith("torch._dynamo"):
@@ -381,7 +381,7 @@ def _instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
 
 
 def _words(code: types.CodeType) -> list[str]:
-    """Return the names and texts in the instructions of a function and its inner ones."""
+    """Return the names and texts in a function's instructions, inner functions included."""
     values = {step.argval for step in _instructions(code)}
     return sorted(value for value in values if isinstance(value, str))
 
@@ -397,7 +397,7 @@ def _has_version(name: Any) -> bool:
 
 
 def _is_installed(value: Any) -> bool:
-    """Return whether a class or function is the one of its name in an installed module."""
+    """Return whether an installed module holds this very class or function."""
     if not _has_version(value.__module__):
         return False
     if isinstance(value, types.FunctionType) and not _has_version(

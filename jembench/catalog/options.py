@@ -1,7 +1,7 @@
 """The options of factories, described by the annotations of keyword-only parameters.
 
-``Annotated[int, Range(least=1)]`` gives the type and the range; other marks give the role of an
-option in the identity of a component: :class:`Content`, :class:`Incidental`, :class:`Names` and
+``Annotated[int, Range(least=1)]`` gives the type and the range; other marks give an option's role
+in the identity of its component: :class:`Content`, :class:`Incidental`, :class:`Names` and
 :class:`OnlyWith`; :class:`NotInFiles` keeps files from setting it. The values in specs are text.
 """
 
@@ -29,20 +29,19 @@ Component = TypeVar("Component")
 class Incidental:
     """An option that says where or how a component is obtained, such as a folder or a download.
 
-    It is no part of the identity, so that results are found again for another value.
+    The option is no part of the identity, so that results are found again under another value.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """An option that is a path and counts by its content.
+    """An option that is a path and counts by the files' content.
 
-    The content is part of the identity in place of the path. Empty text is no file.
+    The content is part of the identity in place of the path. An empty text: no file.
 
     Args:
-        listing: the function from the value to the files, by their names in a folder; it raises
-            Unavailable, with the remedy, if files are missing. By default the value is the path of
-            one file.
+        listing: lists the files of a value by name, and raises Unavailable, with the remedy, if
+            files are missing. By default the value is the path of one file.
     """
 
     listing: Listing = the_file
@@ -60,25 +59,25 @@ class OnlyWith:
 
 
 class Neutral:
-    """An option that is no part of the identity at its default, so that ids remain."""
+    """An option outside the identity while at its default, so that old ids remain."""
 
 
 class NotInFiles:
     """An option of an executor, a tracker or a format that a file may not set.
 
-    Their options of text need no mark: a file may set numbers, truth values and named choices only.
-    The mark is for those of these which make a connection or change something outside the store.
+    A file may set only numbers, truth values and named choices, so that options of text need no
+    mark. Mark the other options that make a connection or change something outside the store.
     """
 
 
 class Names:
     """An option that is the spec of another component, or a list of specs.
 
-    Their identities and code are parts of the identity.
+    The named components' identities and code are parts of the identity.
 
     Args:
         kinds: the kind, ``Names("starts")``, or several, of which the first with the name is used;
-            none: names of the factory itself, and import paths.
+            none: names that the factory itself resolves, and import paths.
     """
 
     def __init__(self, *kinds: Kind) -> None:
@@ -110,7 +109,7 @@ class Option(NamedTuple):
 
 
 REQUIRED = inspect.Parameter.empty
-"""The default of an option without one."""
+"""The default that marks an option as required."""
 
 
 def built_from(
@@ -118,12 +117,12 @@ def built_from(
 ) -> Callable[[Callable[..., Component]], Callable[..., Component]]:
     """Let a factory take the options of a part.
 
-    The part that is built from them is the factory's last positional argument.
+    The part, built from these options, is the factory's last positional argument.
 
     Args:
         part: a factory such as that of a network, called with the positional arguments that it
             declares.
-        defaults: of the part's options, where they differ from its own.
+        defaults: of options, where they differ from the part's own.
     """
     kinds = [parameter.kind for parameter in inspect.signature(part).parameters.values()]
     takes = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -163,14 +162,14 @@ def never_mirrored(factory: Factory) -> Factory:
 def pretrained(factory: Factory) -> Factory:
     """Mark a factory whose models were trained elsewhere.
 
-    They are measured without training.
+    Such models are measured without training.
     """
     factory.trained_elsewhere = True  # type: ignore[attr-defined]
     return factory
 
 
 def marked(factory: Callable[..., Any], kind: type[Mark]) -> dict[str, Mark]:
-    """Return the options of a factory that have a mark of one class, with the mark."""
+    """Return a factory's options with a mark of one class: name -> mark."""
     marks = {}
     for name, option in options_of(factory).items():
         for mark in getattr(option.hint, "__metadata__", ()):
@@ -248,6 +247,6 @@ def options_of(factory: Callable[..., Any]) -> Mapping[str, Option]:
             ) from error
         default = parameter.default
         if type(default) is int and float in (bare, *get_args(bare)):
-            default = float(default)  # so that the identity has the same value as for a given one
+            default = float(default)  # so that the identity is the same as for an explicit value
         options[name] = Option(hint, bare, default)
     return options

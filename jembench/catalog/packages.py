@@ -14,7 +14,7 @@ from jembench.errors import JembenchError, SpecError, unknown
 def files(folder: str = "") -> dict[str, Traversable]:
     """Return the TOML files of suite packages by their stems.
 
-    They are in its subfolder ``folder``.
+    ``folder`` is the subfolder of each package that holds them.
 
     Raises:
         SpecError: if two packages have a file of the same name.
@@ -57,12 +57,12 @@ class TomlFile(NamedTuple):
 def source(kind: str, name: str, folder: str = "") -> TomlFile:
     """Return the file of a suite or a recipe, given by name or path.
 
-    The code that an installed file names is allowed then.
+    Code that an installed file names is allowed from then on.
 
     Args:
         kind: "suite" or "recipe", for errors.
-        name: of an installed one, or a path: it ends in ``.toml`` or contains a separator.
-        folder: of the suite packages.
+        name: of an installed file, or a path that ends in ``.toml`` or contains a separator.
+        folder: the subfolder of the suite packages.
 
     Raises:
         SpecError: if there is no such file, it is not TOML, or it names code and is not installed.

@@ -39,7 +39,8 @@ def add(path: Path) -> None:
     ``ENTRY_POINTS = {"models": {"my-ebm": "build"}}``.
 
     Raises:
-        PluginError: if it is no such file, has the name of another module, or cannot be imported.
+        PluginError: if ``path`` is no Python file, has another module's name, or cannot be
+            imported.
     """
     if not path.is_file() or path.suffix != ".py" or not path.stem.isidentifier():
         raise PluginError(
@@ -53,7 +54,7 @@ def add(path: Path) -> None:
         spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
         assert spec is not None
         module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-        # the loader could take a former version of the file from its cache
+        # the loader could take an older version of the file from its cache
         with same_folder():
             exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
         declared = validation.read(_Declared, vars(module), str(path), form=_FORM).ENTRY_POINTS

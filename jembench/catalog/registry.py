@@ -58,7 +58,7 @@ class Resolved:
 
     component: Component
     factory: Callable[..., Any]
-    name: str  # the shortest one that is unique
+    name: str  # the shortest unique name
     arguments: Mapping[str, Scalar]
     incidental: frozenset[str]  # options that are no part of the identity
 
@@ -73,7 +73,7 @@ class Resolved:
     def text(self, without: Set[str] = frozenset()) -> Spec:
         """Return the spec with every option that is not at its default.
 
-        Other processes and commands can use it.
+        Other processes resolve it to the same component.
 
         Args:
             without: options to leave out.
@@ -113,7 +113,7 @@ class Resolved:
         """The component itself, followed by the components and import paths that its options name.
 
         Raises:
-            SpecError: if the user did not name an import path.
+            SpecError: if neither the user nor installed code named an import path.
         """
         components = [self.component]
         for option, names in options.marked(self.factory, options.Names).items():
@@ -141,7 +141,7 @@ class Resolved:
             del arguments[option]
         for option in arguments.keys() & self.named.keys():
             parts: list[Any] = list(map(str, self.named[option]))
-            # results that need missing files are N/A, and computed when they are there
+            # results that need missing files are N/A until the files are there
             with suppress(JembenchError):
                 parts = [part.identity for part in self.named[option]]
             arguments[option] = parts if parts[1:] else parts[0]
@@ -162,7 +162,7 @@ class Resolved:
 
     @cached_property
     def _contents(self) -> dict[str, str]:
-        """The hash of the files of each option that is a path."""
+        """The content hash of each option that is a path."""
         contents = {}
         for option, mark in options.marked(self.factory, options.Content).items():
             path = str(self.arguments[option])
@@ -184,7 +184,7 @@ class Resolved:
 
     @property
     def _advice(self) -> str:
-        """The function to write around a class without a DataSpec argument; "" for any other."""
+        """The advice to wrap a class without a DataSpec argument; else ""."""
         is_own = not self.component.distribution or self.component.distribution.endswith(".py")
         is_class = self.component.kind == "models" and inspect.isclass(self.factory)
         if not (is_own and is_class) or options.stands_alone(self.factory):
@@ -215,8 +215,8 @@ class Resolved:
         """Call the factory, without the context if it is a class that takes none.
 
         Raises:
-            PluginError: if the factory would end the program, takes other arguments, or returns
-                something else than a component of its kind.
+            PluginError: if the factory would end the program, takes other arguments, or returns no
+                component of its kind.
         """
         if options.stands_alone(self.factory):
             context = ()
@@ -268,7 +268,7 @@ def codes(components: Iterable[Component]) -> dict[str, str]:
 def content_of(component: Component, option: str, value: str, listing: Listing) -> str:
     """Return the hash of an option's files; "" if there are none.
 
-    It is cached, so that a plan reads files once.
+    The hash is cached, so that a plan reads files once.
     """
     try:
         files = listing(value)
@@ -334,13 +334,13 @@ def _lacking(name: str, factory: Callable[..., Any], missing: Sequence[str]) -> 
 
 
 def check_of_file(kind: Kind, text: str, where: str) -> None:
-    """Check that a file gives an executor, a tracker or a format numbers and named choices only.
+    """Check that a file's spec sets only numbers and named choices.
 
-    Text could be a line of shell, an address or a path, whatever the component does with it.
+    A text for an executor, a tracker or a format could be a line of shell, an address or a path.
 
     Args:
         kind: of the component.
-        text: the spec in the file. One that cannot be resolved is left to those who use it.
+        text: the spec in the file; an unresolvable spec passes, and fails when it is used.
         where: the file.
 
     Raises:

@@ -32,7 +32,7 @@ _ARGUMENT = re.compile(r'\s*(?P<key>[A-Za-z_]\w*)=(?P<value>"(?:[^"\\]|\\.)*"|[^
 _PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')
 _FILE = re.compile(r"(?:.*/)?(?P<module>[A-Za-z_]\w*)\.py:(?P<rest>[A-Za-z_].*)")
 _SOURCE = re.compile(r"(?:.*/)?[A-Za-z_]\w*\.py")
-# these names are components, never modules of an import path; the option may be left out
+# these names are components, never modules of import paths; the option's name may be left out
 _FIRST_OPTIONS = {
     "hf": "model",
     "npz": "file",
@@ -52,7 +52,7 @@ class Spec(str):
     The options in the text are sorted: ``Spec("jem:b=2, a=1") == "jem:a=1,b=2"``.
 
     Args:
-        text: of a user or a file; a Spec is returned as it is.
+        text: of a user or a file; a Spec is returned unchanged.
 
     Raises:
         SpecError: if the text does not have the form ``name:key=value,...`` or has a key twice.
@@ -103,12 +103,12 @@ def _written(name: str, options: Mapping[str, str]) -> str:
 
 
 NO_SPEC = Spec.of("", {})
-"""The spec of nothing, whose text is empty."""
+"""The empty spec, which names nothing."""
 
 
 @functools.lru_cache(maxsize=10_000)
 def _parse(text: str) -> Spec:
-    """Parse a text once."""
+    """Parse a text; the spec is cached."""
     _refuse_files(text.strip())
     match = _HEAD.fullmatch(_SHORT.sub(_in_full, text.strip()))
     if not match:
@@ -136,7 +136,7 @@ def _refuse_files(text: str) -> None:
 
 
 def _options(arguments: str | None, text: str) -> dict[str, str]:
-    """Parse the part of a spec after its name; None: there is none."""
+    """Parse a spec's arguments; None: the spec has only a name."""
     options: dict[str, str] = {}
     rest = arguments
     while rest is not None:
@@ -169,7 +169,7 @@ def _unquoted(key: str, value: str, text: str) -> str:
 
 
 def _advice_for_source(file: Path) -> str:
-    """Return the error for a file of Python in the place of a spec, with what it defines."""
+    """Return the error for a Python file in the place of a spec."""
     names: list[str] = []
     with suppress(OSError, ValueError, SyntaxError):
         for part in ast.parse(file.read_bytes()).body:
@@ -203,7 +203,7 @@ def split_list(text: str) -> list[str]:
 
 
 def specs_in(text: str) -> list[str]:
-    """Split a text as :func:`split_list` does, whatever it is; empty parts are left out."""
+    """Split any text as :func:`split_list` does, without empty parts."""
     specs: list[str] = []
     for piece in _PIECE.findall(text):
         if specs and re.match(r"\s*[A-Za-z_]\w*=", piece):
@@ -227,7 +227,7 @@ def stable_hash(value: Any, length: int = 10) -> str:
 
 
 def without_digest(name: str) -> str:
-    """Return the name of an object of a running program without the digest of its content."""
+    """Return a live object's name without the digest of its content."""
     return re.sub(r"-[0-9a-f]{10}$", "", name)
 
 

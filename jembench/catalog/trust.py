@@ -1,14 +1,14 @@
 """Trust in import paths.
 
-Only paths that the user names are loaded, never one that only a file names.
+Only paths that the user or installed code names are loaded, never those that only a file names.
 
 A spec in a file (the header of an imported model, a cell of a store, a recipe) may have any author,
 and importing a module runs its code. Such a spec and its options may therefore only name installed
 components.
 
 During a command, an import path is allowed if it is on the command line or in an environment
-variable of jembench, if a ``--plugin`` defines it (but not what the plugin imports), or if
-installed code names it (the default of an option, a suite package). Others are refused by
+variable of jembench, if a ``--plugin`` file defines it (rather than imports it), or if installed
+code names it (the default of an option, a suite package). Others are refused by
 :func:`jembench.catalog.discovery.find`. Without a command, Python code calls the library and is
 trusted for its own strings; functions that read a spec from a file pass it to :func:`refuse_code`
 in both cases. Import paths in ``JEMBENCH_TRUST`` are always allowed.
@@ -38,7 +38,7 @@ plugin_modules: set[str] = set()
 """The modules of ``--plugin`` files."""
 
 _named: set[str] | None = None  # import paths; None: no command is running
-# values of installed code, which are searched once an import path is to be loaded
+# values of installed code, searched only when an import path is to be loaded
 _of_installed: list[Any] = []
 _DEEPEST = 20  # options within options
 _LONGEST = 10_000  # characters of a spec
@@ -53,8 +53,8 @@ def command(texts: Iterable[str] = ()) -> Iterator[None]:
 
     Args:
         texts: the words of the command line: specs, lists of specs, settings ``key=value`` and
-            others. Those of all environment variables ``JEMBENCH_...`` count like them. The name of
-            a file, such as a store ``x:y`` that somebody else made, is no import path.
+            others. The words of all environment variables ``JEMBENCH_...`` count too. The name of
+            an existing file, such as a store ``x:y``, is no import path.
     """
     global _named, _of_installed
     before, path = (_named, _of_installed), list(sys.path)
@@ -65,7 +65,7 @@ def command(texts: Iterable[str] = ()) -> Iterator[None]:
             words += value.split()
     for text in words:
         if ":" in text:
-            with suppress(SpecError, OSError):  # of a text or a name that is too long
+            with suppress(SpecError, OSError):  # a text or a file name is too long
                 _named.update(name for name in code_in(text) if not Path(name).exists())
     if any(map(_is_here, _named)):
         make_current_folder_importable()
@@ -131,7 +131,7 @@ def _check(name: str, where: str) -> None:
         return
     module, _, attributes = name.partition(":")
     if module in plugin_modules:
-        with suppress(AttributeError):  # of a plugin file, only its own definitions
+        with suppress(AttributeError):  # a plugin file's own definitions only
             if attrgetter(attributes)(sys.modules[module]).__module__ == module:
                 return
     file = f"{module.rpartition('.')[2]}.py"
@@ -143,12 +143,12 @@ def _check(name: str, where: str) -> None:
 
 
 def code_in(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the import paths in a value of JSON or TOML, also in the options of its specs.
+    """Yield the import paths in JSON or TOML, also in options of specs.
 
     Args:
         value: a spec, a list of specs, ``key=value``, or JSON that contains such texts; or a list
-            or a table of these, whose titles are left out.
-        depth: the number of options that contain it.
+            or a table of these, without a table's ``title``.
+        depth: the number of options that contain the value.
 
     Raises:
         SpecError: if a text is too long or nested too deeply.

@@ -1,9 +1,8 @@
 """The reader of TOML, JSON and options, which checks names, types and ranges.
 
-It checks them at all levels.
-
-An error names the file, the key, the value and what is allowed. It reads all files of a fixed
-layout: recipes, suites, published numbers, claims and the records of a store.
+Tables within tables are checked too. An error names the file, the key, the value and what is
+allowed. All files of a fixed layout are read here: recipes, suites, published numbers, claims and
+the records of a store.
 """
 
 import functools
@@ -45,7 +44,7 @@ class Range:
     below: float = math.inf
 
     def holds(self, number: float | None) -> bool:
-        """Return whether a number is in the range; None is."""
+        """Return whether a number is in the range; True for None."""
         if number is None:
             return True
         return self.least <= number <= self.most and self.above < number < self.below
@@ -86,8 +85,8 @@ Printed = Annotated[float, "as printed"]
 class Format(NamedTuple):
     """A kind of file: its error, the end of messages, and the style of values.
 
-    The style is TOML; JSON, with unknown keys and the numbers "nan", "inf" and "-inf"; or the text
-    of an option.
+    The style is TOML; JSON, where unknown keys and the numbers "nan", "inf" and "-inf" are allowed;
+    or the text of an option.
     """
 
     error: type[JembenchError]
@@ -103,7 +102,7 @@ def parse(content: bytes, where: str) -> dict[str, Any]:
     """Parse TOML, whose texts are made safe for a terminal.
 
     Raises:
-        SpecError: naming the file ``where`` if it is not valid.
+        SpecError: if it is not valid; the message names the file ``where``.
     """
     try:
         table: dict[str, Any] = printable_data(tomllib.loads(content.decode()))
@@ -131,7 +130,7 @@ def read(
         listing: the command that explains each key, if there is one.
         form: the kind of file.
         path: the keys that lead to the table, if it is a part of the file: ".optimizer".
-        given: fields that the file may not set.
+        given: values of fields that the file may not set.
 
     Raises:
         SpecError: or ``form.error``, if a value is not allowed; the message names the file, the key
@@ -151,14 +150,14 @@ def read_text(text: str, hint: Any, what: str) -> Scalar:
 
     Raises:
         SpecError: if the text is no value of the type, or out of its range.
-        PluginError: if the type is not one of these.
+        PluginError: if ``hint`` is another type.
     """
     value: Scalar = _Reader(_TEXT).value(hint, text, what)
     return value
 
 
 def check_value(value: Any, hint: Any, what: str) -> Any:
-    """Check a value of a Python caller, as a value of a file is checked, and return it.
+    """Check a Python caller's value like a file's, and return it.
 
     Args:
         value: of any type; a number of NumPy becomes one of Python.
@@ -207,7 +206,7 @@ _SCALARS: Mapping[Any, tuple[str, Callable[[str], Any]]] = {
 class _Reader(NamedTuple):
     """The reader of one file or option.
 
-    ``path`` has the keys that lead to a value, such as ".optimizer.betas[0]".
+    ``path`` in a method has the keys that lead to a value, such as ".optimizer.betas[0]".
     """
 
     form: Format
@@ -235,7 +234,7 @@ class _Reader(NamedTuple):
         return cls(**given, **values)
 
     def value(self, hint: Any, value: Any, path: str) -> Any:
-        """Check and convert a value of a type, whose parts are read first."""
+        """Check and convert a value of a type, its parts first."""
         origin, style = get_origin(hint), self.form.style
         if hint is Any and style != "text":
             return value
@@ -286,18 +285,18 @@ class _Reader(NamedTuple):
         raise self.wrong(value, f"one of {', '.join(names)}", path)
 
     def _union(self, kinds: Sequence[Any], value: Any, path: str, *, optional: bool) -> Any:
-        """Check a value of the first type that allows it."""
+        """Return a value as the first type that allows it."""
         is_none = value.lower() == "none" if self.form.style == "text" else value is None
         if optional and is_none:
             return None
         for kind in kinds[:-1]:
             with suppress(self.form.error):
                 return self.value(kind, value, path)
-        # if no type allows the value, the error is that of the last one
+        # if no type allows the value, the last type raises the error
         return self.value(kinds[-1], value, path)
 
     def _sequence(self, hint: Any, value: Any, path: str) -> tuple[Any, ...]:
-        """Check a list, of any length or of that of a tuple of types."""
+        """Check a list, of any length or as long as a tuple's types."""
         arguments = get_args(hint)
         has_length = get_origin(hint) is tuple and arguments[-1] is not Ellipsis
         length = len(arguments) if has_length else None
@@ -327,7 +326,7 @@ class _Reader(NamedTuple):
                 scalar = _SCALARS[kind][1](value)
             elif kind is float and takes_float:
                 scalar = float(value)
-        # a Spec is text as well; True is no number
+        # a Spec is text too; True is no number
         is_kind = isinstance(scalar, str) if kind is str else type(scalar) is kind
         if not is_kind or (kind is float and not is_json and not math.isfinite(scalar)):
             wanted = "a number" if kind is float and is_json else _SCALARS[kind][0]

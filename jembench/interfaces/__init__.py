@@ -2,7 +2,7 @@
 
 There are interfaces of datasets, models, samplers, metrics, feature networks and executors.
 
-Each module defines the protocols of one kind of component and the data that they exchange. A plugin
+Each module defines the protocols of one kind of component and the data that it exchanges. A plugin
 inherits from nothing: a class is a sampler if it has the methods of :class:`Sampler`.
 
 Legend of shapes: B batch, N examples, C channels, H height, W width, K classes. Images are float32
@@ -24,9 +24,9 @@ A component is made by its factory, the function or class that its entry point n
   (``interfaces.metrics``)
 - ``jembench.importers``: ``factory(**options)`` returns an :class:`Importer`
 - ``jembench.executors``: ``factory(**options)`` returns an ``Executor`` (``interfaces.running``)
-- ``jembench.formats``: ``render(document, **options)`` returns text of a
-  ``jembench.report.formats.Document``
-- ``jembench.figures``: ``plan(results)`` returns figures of the metric of that name
+- ``jembench.formats``: ``render(document, **options)`` returns a
+  ``jembench.report.formats.Document`` as text
+- ``jembench.figures``: ``plan(results)`` returns figures of the metric that the entry point names
 - ``jembench.trackers``: ``factory(**options)`` returns a :class:`Tracker`
 - ``jembench.optimizers``: ``factory(params, **constants, **options)`` returns a
   ``torch.optim.Optimizer``; the recipe's constants lr, betas, momentum, weight_decay and fused are
@@ -58,10 +58,10 @@ from jembench.interfaces.running import *
 from jembench.interfaces.samplers import *
 
 API = 2
-"""The version of these interfaces. A distribution states which one it was written for:
+"""The version of these interfaces. A distribution states the version that it was written for:
 
     [project.entry-points."jembench.api"]
     2 = "my_package"
 
-It grows by one with each change that may break plugins written for the former version.
+The version grows by one with each change that may break existing plugins.
 """

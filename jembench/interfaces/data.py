@@ -64,9 +64,9 @@ class Dataset(Protocol):
     that were trained elsewhere are measured, and none is trained.
 
     The attributes ``train_size: int`` and ``test_size: int`` may give the number of images without
-    reading them, and ``truth:`` :class:`Truth` their density. A factory with the attribute
-    ``never_mirrored: bool`` says that mirrored images are of no class, as those of digits: recipes
-    that flip images then leave it out.
+    reading them, and ``truth:`` :class:`Truth` the images' density. A factory with the attribute
+    ``never_mirrored: bool`` says that mirrored images are of no class, such as mirrored digits:
+    recipes that flip images then do not.
     """
 
     @property
@@ -76,17 +76,17 @@ class Dataset(Protocol):
 
 @runtime_checkable
 class OODSet(Protocol):
-    """Out-of-distribution images for a dataset, as many as its test images. Deterministic.
+    """Out-of-distribution images for a dataset. Deterministic.
 
-    The attribute ``noise: float`` is the standard deviation of their data noise in units of that of
-    the test images, 1 by default. ``parts: Sequence[str]`` are the specs of the sets that a mixture
-    of several draws from in turn.
+    The attribute ``noise: float`` is the standard deviation of their data noise in units of the
+    test images' data noise, 1 by default. ``parts: Sequence[str]`` are the specs of the sets that a
+    mixture draws from in turn.
     """
 
     def draw(self, test: Split, data: DataSpec) -> Tensor | Split:
         """Return images of the dataset's shape, uint8 (N, C, H, W).
 
-        N is the number of test images under evaluation.
+        N is as a rule the number of test images under evaluation.
 
         Images of the dataset's own classes may be returned with their labels, as a :class:`Split`.
 

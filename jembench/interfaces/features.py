@@ -30,7 +30,7 @@ class FeatureNetwork(Protocol):
     It may have more attributes: ``dimensions: int`` is the number of pooled features;
     ``trained_here: bool`` is True if ``prepare`` trains the network, so that one process at a time
     prepares it; ``classifies: bool`` is False if it has no logits; and ``published: tuple``
-    describes its published weights, and KID takes its features as they are.
+    describes its published weights: KID then does not scale the features.
     """
 
     @property
@@ -47,4 +47,4 @@ class FeatureNetwork(Protocol):
         """
 
     def features(self, images: Tensor) -> Features:
-        """Return the features of images, uint8 (N, C, H, W), in its own batches."""
+        """Return the features of images, uint8 (N, C, H, W), computed in batches."""

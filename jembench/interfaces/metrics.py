@@ -20,15 +20,14 @@ __all__ = ["Measurement", "Need", "OODScore", "Resampling", "Value"]
 
 Need = Literal[Capability, "labels", "validation", "chains", "buffer", "gradients", "training"]
 """A need of a metric: a capability of the model, labels of the test images, validation images,
-chains of the model, a buffer that keeps them, gradients of its outputs, or a record of its
-training.
+chains of the model, a buffer of kept chains, gradients of its outputs, or a record of its training.
 """
 
 
 class Value(NamedTuple):
     """A number with the 95 % interval of its mean over other images.
 
-    The number of images is the same; None: unknown.
+    The other images are as many. None: the interval is unknown.
     """
 
     value: float
@@ -62,8 +61,8 @@ class Metric(Protocol):
 
     - ``reads: frozenset[Quantity]``: the quantities of test images or out-of-distribution images
       that it reads; then one pass computes all quantities that the metrics of a run need;
-    - ``parts: int``, of a long metric: with several workers it is a unit of work of its own,
-      divided into at most as many shares (see ``Services.share``).
+    - ``parts: int``, of a long metric: with several workers the metric is a unit of work of its
+      own, divided into at most ``parts`` shares (see ``Services.share``).
     """
 
     @property
@@ -77,7 +76,7 @@ class Metric(Protocol):
 class OODScore(Protocol):
     """A score of each image, for the metric ``ood``.
 
-    It is higher for images that the model takes to be in-distribution.
+    A score is higher for images that the model takes to be in-distribution.
 
     ``requires`` and ``reads`` are as for a :class:`Metric`.
     """
@@ -89,7 +88,7 @@ class OODScore(Protocol):
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
         """Return the score of each image, float (N,).
 
-        ``images`` and ``noise`` are those of :class:`Predictions`.
+        ``images`` and ``noise`` are as in :class:`Predictions`.
         """
 
 
@@ -155,5 +154,5 @@ class Resampled(Protocol):
     def resamplings(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Mapping[str, Resampling]:
         """Return the statistic of each label, computed from ``Measurement.arrays``.
 
-        Its indices are in the order of the images.
+        A statistic's indices are in the order of the images.
         """

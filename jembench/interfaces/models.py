@@ -46,8 +46,8 @@ class Energy(Protocol):
 
         The labels y are (B,). The constant is unknown.
 
-        A model without classes may leave out ``y``. One that was trained elsewhere may have E(x, y)
-        alone, with ``y`` required: its logits are then -E(x, y).
+        A model without classes may leave out ``y``. A model that was trained elsewhere may have
+        only E(x, y), with ``y`` required: its logits are then -E(x, y).
 
         A model may have the attribute ``energy_follows_from_logits: bool``, True if E(x) is exactly
         -logsumexp of the logits, so that one pass computes both.
@@ -78,7 +78,7 @@ class Generative(Protocol):
     def sample(self, n: int, y: Tensor | None = None, *, generator: Generator) -> Tensor:
         """Draw images without a Markov chain, (n, C, H, W) within ``DataSpec.bounds``.
 
-        They are of the classes y (n,) if given.
+        Images are of the classes y (n,), if given.
 
         Raises:
             SpecError: for labels, if the model has no classes.
@@ -96,7 +96,7 @@ class Batch(NamedTuple):
     y_labelled: Tensor  #: int64 (B,)
     #: (B, K) of x, with gradients, if x passed through the network before the chains
     logits: Tensor | None = None
-    #: (): the number of this training's iterations before this one, on the device
+    #: (): the number of earlier iterations of this training, on the device
     iteration: Tensor | None = None
     #: (O, C, H, W): images outside of the data, for a loss that needs them
     outliers: Tensor | None = None
@@ -104,9 +104,8 @@ class Batch(NamedTuple):
     def ramp(self, iterations: int) -> Tensor | float:
         """Return a factor of a weight that rises linearly from 0 to 1.
 
-        It rises over the first iterations of a training.
-
-        It is 1 with ``iterations=0``, and for a batch outside of a training.
+        The factor rises over the first ``iterations`` of a training. It is 1 with ``iterations=0``,
+        and for a batch outside of a training.
         """
         return (
             (self.iteration / iterations).clamp(max=1)
@@ -133,16 +132,16 @@ class Loss(NamedTuple):
     """A training loss and its parts.
 
     ``parts`` are logged separately. The energy penalty needs ``energies``. The divergence guard
-    and an :class:`~jembench.interfaces.samplers.Adaptive` sampler need those of the chains:
-    ``of_chains``, which a loss on another energy than that of its chains sets, or ``energies``.
-    Parts with the names ``joint_energy_data`` and ``joint_energy_samples`` are the means of
-    E(x, y), and ``energy_data`` and ``energy_samples`` those of E(x).
+    and an :class:`~jembench.interfaces.samplers.Adaptive` sampler need the energies that the chains
+    follow: ``of_chains``, or else ``energies``. A loss on another energy than its chains' sets
+    ``of_chains``. Parts with the names ``joint_energy_data`` and ``joint_energy_samples`` are means
+    of E(x, y), ``energy_data`` and ``energy_samples`` means of E(x).
     """
 
     total: Tensor  #: ()
     parts: Mapping[str, Tensor]  #: name -> (), detached
     energies: Energies | None = None
-    #: E(x, y) of the same images, if chains are conditional and follow it; else None
+    #: E(x, y) of the same images, if conditional chains follow it; else None
     of_chains: Energies | None = None
 
 
@@ -165,14 +164,14 @@ class Trainable(Protocol):
     ``needs_outliers: bool`` to True.
 
     A model whose chains follow another energy than its ``energy`` has the method ``chain_energy(x,
-    y)``, which is called in the same way.
+    y)``, which is called like ``energy``.
 
-    A model whose running statistics of batch norm are by design those of all images of its loss,
-    such as data, samples and outliers in one pass, sets the attribute ``joint_pass: bool`` to True.
-    They are then not compared with those of the training images.
+    A model whose batch norm has running statistics of all images of its loss by design, such as
+    data, samples and outliers in one pass, sets the attribute ``joint_pass: bool`` to True. These
+    statistics are then not compared with the training images'.
 
     A model whose samples in training are not its own, such as outliers, sets the attribute
-    ``generates: bool`` to False. It is then not said to generate images.
+    ``generates: bool`` to False. It then does not count as a generator of images.
 
     A model whose loss ``torch.compile`` cannot turn into one graph sets the attribute
     ``compiles: bool`` to False, and is then not compiled.
@@ -186,13 +185,13 @@ class Trainable(Protocol):
 class Phase(NamedTuple):
     """The turn of a further optimiser in each iteration.
 
-    It has its parameters, and the loss that they minimise.
+    The optimiser trains ``parameters`` to minimise ``loss``.
     """
 
     parameters: Sequence[nn.Parameter]  #: which no other phase has
     #: called with the iteration's batch and negatives
     loss: Callable[[Batch, Negatives | None], Loss]
-    #: those of the recipe's ``[optimizer]`` to replace, such as ``learning_rate``
+    #: settings of the recipe's ``[optimizer]`` to replace, such as ``learning_rate``
     settings: Mapping[str, Any] = {}
 
 
@@ -203,10 +202,10 @@ class Phased(Protocol):
     An example is an energy and a generator.
 
     In each iteration ``training_loss`` trains the parameters that no phase has, and then each phase
-    its own, in order, with the same batch and negatives. Gradients are computed for the parameters
-    of the turn alone. The schedule and the guard's remedies apply to the learning rates of all
-    phases. The total of a phase's loss is logged as ``NAME_loss``, and its parts under their own
-    names, which must differ from those of other losses.
+    its own, in order, with the same batch and negatives. Only the gradients of the turn's
+    parameters are computed. The schedule and the guard's remedies apply to the learning rates of
+    all phases. The total of a phase's loss is logged as ``NAME_loss``, and its parts under their
+    own names, which must differ from those of other losses.
     """
 
     def phases(self) -> Mapping[str, Phase]:
@@ -221,9 +220,9 @@ class Prepared(Protocol):
     """A :class:`Trainable` model that reads the training images before it trains."""
 
     def prepare(self, batches: Iterable[Tensor]) -> None:
-        """Set buffers by the training images, in evaluation mode.
+        """Set buffers from the training images, in evaluation mode.
 
-        Weights are those that training starts from.
+        The model has the weights that training starts from.
 
         Args:
             batches: the images in order, float (B, C, H, W) on the model's device.
@@ -237,11 +236,11 @@ class Fittable(Protocol):
     Examples are a mixture and a kernel density.
 
     The result of the fit must be in its buffers, of any shapes: they are stored as safetensors, and
-    the buffers of a model that is loaded take their shapes from the file. Nothing else is stored.
+    a loaded model's buffers take their shapes from the file. Nothing else is stored.
 
     A model whose outputs PyTorch cannot differentiate, such as one of scikit-learn, sets the
     attribute ``differentiable: bool`` to False; metrics that need gradients are then not applicable
-    to it. A model that is :class:`Trainable` too is trained.
+    to it. A model that is :class:`Trainable` too is trained instead.
     """
 
     def fit(self, x: Tensor, y: Tensor | None, *, generator: Generator) -> None:
@@ -261,7 +260,7 @@ class Import:
     model: str  #: spec
     weights: Mapping[str, Tensor]  #: the model's whole state
     sampler: str = ""  #: spec of the sampler whose chains the file holds; "": it holds none
-    chains: Mapping[str, Tensor] = field(default_factory=dict)  #: its ``state_dict``
+    chains: Mapping[str, Tensor] = field(default_factory=dict)  #: the sampler's ``state_dict``
     unused: tuple[str, ...] = ()  #: entries of the file that the model does not use
 
 
@@ -269,7 +268,7 @@ class Import:
 class Importer(Protocol):
     """A reader of weight files of one origin, which never runs their code.
 
-    PyTorch's safe reader reads pickles.
+    Pickles are read by PyTorch's safe reader.
     """
 
     def read(self, path: Path, data: DataSpec, model: str | None) -> Import:

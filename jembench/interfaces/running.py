@@ -41,8 +41,8 @@ def exit_reason(code: int) -> str:
 class Ended:
     """The ending of a unit of work. ``how`` is one of
 
-    - ``done``: its results are in the store. A ``text`` is the reason why its training failed,
-      which the cells tell too; that of a check has a remark a line
+    - ``done``: its results are in the store. ``text`` is the reason if its training failed, which
+      the cells tell too; a check's ``text`` has one remark per line
     - ``stopped``: a signal or the time limit ended it; the driver submits it again
     - ``busy``: another process works on the same fit; the driver submits it again after a while
     - ``refused``: it cannot be carried out there: other code, missing data; ``text`` has the
@@ -56,23 +56,22 @@ class Ended:
     text: str = ""
     host: str = ""
     log: str = ""  #: path of the worker's output, if there is one
-    error: str = ""  #: the class in :mod:`jembench.errors` of the error that ``text`` is of
+    error: str = ""  #: the class, in :mod:`jembench.errors`, of the error in ``text``
 
 
 @dataclass(frozen=True, kw_only=True)
 class Driver:
     """The run that an executor works for.
 
-    A worker is a process of the :meth:`command` of some units, with ``environment`` added to the
-    variables of the place where it runs. It carries out the units one after the other and prints
-    one line of JSON on stdout for each ending, the fields of :class:`Ended`. At SIGTERM it stops
-    cleanly.
+    A worker is a process that runs the :meth:`command` of some units, with ``environment`` added to
+    the variables of its machine. It carries out the units one after the other and prints one line
+    of JSON on stdout for each ending, the fields of :class:`Ended`. At SIGTERM it stops cleanly.
     """
 
     store: Path  #: absolute
-    options: Sequence[str]  #: of the command of a worker, after the ids of units
+    options: Sequence[str]  #: of a worker's command, after the ids of units
     environment: Mapping[str, str]
-    carry_out: Callable[[Job], Ended]  #: in this process, by executors with ``in_process``
+    carry_out: Callable[[Job], Ended]  #: in this process, for executors with ``in_process``
     #: Report why a unit that was submitted has not started, by its id. An executor may call it
     # within ``ended``.
     waits: Callable[[str, str], None] = lambda unit, reason: None
@@ -80,11 +79,11 @@ class Driver:
     def command(self, jobs: Sequence[Job], *, more: bool = False) -> list[str]:
         """Return the command of a worker for units with the same number of GPUs.
 
-        With ``more`` the worker then carries out the units whose ids it reads from stdin, a batch a
-        line with spaces between them, until stdin ends.
+        With ``more`` the worker then carries out the units whose ids it reads from stdin, until
+        stdin ends: one batch per line, the ids separated by spaces.
 
-        Its first word is the interpreter of this process, to be replaced by the path of the
-        interpreter on another machine. torchrun starts units with several GPUs.
+        The first word is this process's interpreter; on another machine, replace it by the
+        interpreter there. torchrun starts units with several GPUs.
         """
         gpus = jobs[0].gpus
         torchrun = (
@@ -103,7 +102,7 @@ class Executor(Protocol):
     It assigns them to machines, retries those that died, and cancels.
 
     ``slots`` is the number of units that run at the same time, as far as it is known. ``here`` is
-    True if all run on this machine; missing data is then an error before anything starts.
+    True if all units run on this machine; missing data is then an error before anything starts.
     ``in_process`` is True if ``ended`` calls :attr:`Driver.carry_out`: events then reach trackers
     from this process.
     """
@@ -130,7 +129,7 @@ class Executor(Protocol):
     def ended(self, seconds: float) -> Sequence[Ended]:
         """Return the endings since the last call.
 
-        It waits up to ``seconds`` for the first one.
+        It waits up to ``seconds`` for the first ending.
         """
 
     def cancel(self) -> None:
@@ -160,7 +159,7 @@ class Event:
       do not receive it
     - ``window``: ``log_every`` iterations have ended: ``done`` and ``total`` iterations, and in
       ``values`` the columns of ``history.csv``. A window in which training diverged is included. A
-      training that is resumed sends the windows of former runs again
+      training that is resumed sends the windows of earlier runs again
     - ``diverged``: the guard found divergence: ``values`` has ``iteration`` and ``reason``, and
       ``returned_to`` and ``remedy`` if training was rolled back; ``text`` describes it
     - ``measured``: the outcome of ``metric`` is in the store: ``values`` has ``status``,
@@ -191,7 +190,7 @@ class Event:
 class Tracker(Protocol):
     """A receiver of the events of fits.
 
-    It is called in a thread of its own, in the process that trains or measures them.
+    It is called in a thread of its own, in the process that trains or measures the fits.
 
     An event counts as received when ``event`` returns. A tracker that raises an error or blocks
     gets no further events.

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["ChainState", "GradEnergy", "Sampler", "Start"]
 
 GradEnergy = Callable[["Tensor", "Tensor | None"], "tuple[Tensor, Tensor]"]
-"""The energy of a model and its gradient.
+"""A function that returns a model's energy and its gradient.
 
-A function from x (B, C, H, W) and y (B,) or None to E (B,) and dE/dx (B, C, H, W). A sampler may
-call it with a part of its chains.
+It maps x (B, C, H, W) and y (B,) or None to E (B,) and dE/dx (B, C, H, W). A sampler may pass it a
+part of its chains.
 """
 
 
@@ -27,7 +27,7 @@ class ChainState(NamedTuple):
     x: Tensor  #: (B, C, H, W)
     y: Tensor | None = None  #: int64 (B,): the class that each chain is conditioned on
     slots: Tensor | None = None  #: int64 (B,): the slot of each chain in a replay buffer
-    steps: int = 0  #: steps since they were started or drawn from a buffer
+    steps: int = 0  #: steps since the chains were started or drawn from a buffer
     ages: Tensor | None = None  #: int64 (B,): the steps since each kept chain was started
     #: (B, C, H, W): the decaying sum of gradients, of a sampler with momentum
     momentum: Tensor | None = None
@@ -37,7 +37,7 @@ class ChainState(NamedTuple):
 class Sampler(Protocol):
     """A Markov chain over images.
 
-    Only ``state_dict`` outlives a chain; all randomness comes from ``generator``.
+    Only what ``state_dict`` holds outlives a chain; all randomness comes from ``generator``.
 
     A sampler may have further methods and attributes:
 
@@ -68,7 +68,7 @@ class Sampler(Protocol):
         """Move every chain by one step."""
 
     def finish(self, state: ChainState) -> None:
-        """Keep the ends of chains for later ones, after their last step."""
+        """Keep the ends of chains, after their last step, for later chains."""
 
     def kept(self) -> ChainState | None:
         """Return a copy of the chains that outlive an iteration; None if none do.
@@ -86,7 +86,7 @@ class Adaptive(Sampler, Protocol):
 
     An example is the length of its chains.
 
-    Whatever outlives an iteration is in its ``state_dict``.
+    Its ``state_dict`` holds whatever outlives an iteration.
     """
 
     def observe(self, energies: Energies) -> None:
@@ -94,19 +94,19 @@ class Adaptive(Sampler, Protocol):
 
         The method must not wait for the device that computes them.
 
-        In a training by several processes these are the energies of all.
+        In a training by several processes these are the energies of all processes.
         """
 
     def adapt(self) -> None:
         """Change the chains of later iterations.
 
-        Called after every ``log_every`` of them; the host may wait here.
+        Called after every ``log_every`` iterations; the host may wait here.
         """
 
 
 @runtime_checkable
 class Start(Protocol):
-    """The starts of chains, on the generator's device and random by the generator alone."""
+    """Starts of chains, on the generator's device and random only by the generator."""
 
     def inform(self, train: Split) -> None:
         """Keep the training images, or what the starts need of them."""
@@ -115,4 +115,4 @@ class Start(Protocol):
         """Draw n images, of the classes y (n,) if given: (n, C, H, W)."""
 
     def renew(self, x: Tensor, restart: Tensor, y: Tensor | None, generator: Generator) -> Tensor:
-        """Return the chains x (B, C, H, W) with new starts for those of ``restart``, bool (B,)."""
+        """Return the chains x (B, C, H, W), started anew where ``restart``, bool (B,)."""

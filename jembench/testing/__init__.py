@@ -12,8 +12,8 @@ In a test of a plugin::
 
 ``jembench plugin check my-package`` runs the same checks for every component of a distribution.
 
-Every function raises SpecError if there is no such component, and PluginError if it cannot be
-imported.
+Every ``check_`` function raises SpecError if there is no such component, and PluginError if it
+cannot be imported.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ __all__ = ["DIGITS", "check_dataset", "check_metric", "check_model", "check_samp
 def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
     """Return the checks of a model.
 
-    They are of shapes, energies, gradients, randomness, training, saving and loading.
+    The checks concern shapes, energies, gradients, randomness, training, saving and loading.
 
     Args:
         spec: ``my-ebm:hidden=8``, or an import path such as ``my_ebm:build``.
@@ -43,7 +43,7 @@ def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
 def check_sampler(spec: str, data: DataSpec = DIGITS) -> list[Check]:
     """Return the checks of a sampler.
 
-    They are of shapes, randomness, its buffer, and its chains on energies in closed form.
+    The checks concern shapes, randomness, the buffer, and chains on energies in closed form.
     """
     from jembench.testing.samplers import SamplerSubject
 
@@ -53,7 +53,7 @@ def check_sampler(spec: str, data: DataSpec = DIGITS) -> list[Check]:
 def check_metric(spec: str) -> list[Check]:
     """Return the checks of a metric.
 
-    They are of its requirements, protocol, values and arrays, on a model in closed form.
+    The checks concern requirements, protocol, values and arrays, on a model in closed form.
     """
     from jembench.testing.metrics import MetricSubject
 

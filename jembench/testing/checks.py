@@ -33,7 +33,7 @@ class DoesNotApply(unittest.SkipTest):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of one promise of one component, which a call runs.
+    """A check of one promise of one component; calling it runs the check.
 
     Raises:
         CheckFailed: when called, if the promise is broken.
@@ -82,7 +82,7 @@ class Subject:
     resolved: Resolved
     context: tuple[Any, ...] = ()  # the factory's arguments beside the options
     kind: ClassVar[Kind]
-    parts: ClassVar[tuple[str, ...]] = ()  # of the protocol
+    parts: ClassVar[tuple[str, ...]] = ()  # members of the protocol
 
     @property
     def data(self) -> DataSpec:
@@ -91,7 +91,7 @@ class Subject:
         return data
 
     def build(self) -> Any:
-        """Call the factory and check the parts of its component's protocol."""
+        """Call the factory, and check that its component has all ``parts``."""
         made = self.resolved.make(*self.context)
         missing = [part for part in self.parts if not hasattr(made, part)]
         require(
@@ -137,8 +137,8 @@ class Promise(NamedTuple):
 
         It raises only CheckFailed and DoesNotApply.
 
-        ``causes`` has the first check that failed by each error of the component, which other
-        checks name.
+        ``causes`` maps each error of the component to the first check that failed by it, to which
+        later checks refer.
         """
 
         def run() -> None:
@@ -150,7 +150,7 @@ class Promise(NamedTuple):
             except Unavailable as missing:
                 raise DoesNotApply(str(missing)) from missing
             except Exception as error:
-                # an error of the component's own code is known by its place
+                # an error of the component's own code is identified by its place
                 message = cause = str(error)
                 if not isinstance(error, (CheckFailed, JembenchError)):
                     cause = _place(error)

@@ -17,7 +17,7 @@ _SEED = 20_191_206
 def same(a: Any, b: Any) -> bool:
     """Compare two values bit for bit; NaN equals NaN.
 
-    Types and shapes of tensors and arrays count.
+    Types and shapes of tensors and arrays must be equal too.
     """
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
@@ -49,7 +49,7 @@ def fingerprint(values: Tensor | np.ndarray[Any, Any]) -> str:
 def known_randomness() -> Iterator[None]:
     """Seed the global generators, and restore them afterwards.
 
-    So a component that draws from them fails only the check of global randomness.
+    A component that draws from global generators thus fails only the check of global randomness.
     """
     before = global_states()
     np.random.seed(_SEED)  # noqa: NPY002 - the global generator is under test
@@ -79,6 +79,6 @@ def untouched_randomness(name: str) -> Iterator[None]:
 def global_states() -> dict[str, Any]:
     """Return the states of NumPy's and PyTorch's global generators.
 
-    Python's is left out, because runtime type checkers draw from it.
+    Python's generator is left out, because runtime type checkers draw from it.
     """
     return {"numpy.random": np.random.get_state(), "torch": torch.get_rng_state()}  # noqa: NPY002

@@ -125,8 +125,8 @@ def images(subject: DatasetSubject) -> None:
 
 @promise("datasets")
 def labels(subject: DatasetSubject) -> None:
-    """Every image has a label, int64 in 0..K-1, with each class in train; unlabelled images have
-    none at all.
+    """Every image has a label, int64 in 0..K-1, and train has every class; an unlabelled dataset
+    has no labels.
 
     Give torch.tensor(...) of the labels, int64 (N,) from 0 to num_classes - 1; or None, and
     num_classes = 0.
@@ -172,8 +172,8 @@ def test_apart_from_train(subject: DatasetSubject) -> None:
 
 @promise("datasets")
 def same_each_time(subject: DatasetSubject) -> None:
-    """Every call, of every dataset of this spec, returns the same images in order, even if earlier
-    ones were changed.
+    """Every call, of every dataset of this spec, returns the same images in order, even if images
+    returned earlier were changed.
 
     Draw random numbers, for the order of the images too, from a generator with a fixed seed; sort
     the files that you read; return a .clone() of tensors that are kept.

@@ -16,7 +16,7 @@ CHECKS: Mapping[str, Callable[[str, DataSpec], list[Check]]] = {
     "metrics": lambda spec, data: testing.check_metric(spec),
     "datasets": lambda spec, data: testing.check_dataset(spec),
 }
-"""The kinds that have checks. Components of other kinds are only imported."""
+"""The function that returns checks, by kind. Components of other kinds are only imported."""
 
 
 def check_distribution(name: str, data: DataSpec) -> list[Check]:
@@ -25,7 +25,7 @@ def check_distribution(name: str, data: DataSpec) -> list[Check]:
     Models and samplers are checked for images of ``data``.
 
     Raises:
-        SpecError: if it is not installed, or has no component.
+        SpecError: if the distribution is not installed, or has no component.
     """
     installed = discovery.catalogue().components
     own = [c for c in installed if c.distribution in (name, name.lower().replace("_", "-"))]
@@ -39,7 +39,7 @@ def check_distribution(name: str, data: DataSpec) -> list[Check]:
 
 
 def check_component(kind: str, spec: str, data: DataSpec) -> list[Check]:
-    """Return a component's checks; a failed import is one.
+    """Return a component's checks, or one failed check of the import.
 
     Raises:
         SpecError: if there is no such component, or it has no such options.
@@ -53,7 +53,7 @@ def check_component(kind: str, spec: str, data: DataSpec) -> list[Check]:
 def _check_installed(component: Component, data: DataSpec) -> list[Check]:
     """Return the checks of a component with default options.
 
-    One skipped check if it needs options.
+    A component that needs options has one skipped check.
     """
     kind, name, described = component.kind, component.name, describe(component)
     if described.problem:

@@ -35,7 +35,7 @@ class Mixture(ByBayes, nn.Module):
 
     E(x) = -log p(x) and E(x, k) = -log p(x, k) without an unknown constant, and p(y|x) is exact.
     The bounds of pixels lie almost 4 s away from the means; the density ignores that samples are
-    clamped to them.
+    clamped to the bounds.
 
     Args:
         data: the shape, bounds and number of classes K; without classes there is one Gaussian.
@@ -72,13 +72,13 @@ class Mixture(ByBayes, nn.Module):
 
 
 def deviation(data: DataSpec) -> float:
-    """Return the standard deviation s of a pixel, in units of bounds."""
+    """Return the standard deviation s of a pixel, in the bounds' units."""
     low, high = data.bounds
     return SPREAD * (high - low) / 2
 
 
 class WithMethods(nn.Module):
-    """A model that has only some methods of another one."""
+    """A model that has only some methods of another model."""
 
     def __init__(self, model: nn.Module, methods: Iterable[str]) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class WithMethods(nn.Module):
 class WithChains(WithMethods):
     """The mixture as a model that was trained with chains.
 
-    It has no samples but theirs.
+    It has no samples but the chains'.
     """
 
     chains: Chains = "marginal"

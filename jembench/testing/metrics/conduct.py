@@ -1,6 +1,6 @@
 """Promises of a metric's behaviour.
 
-It is reproducible, tells options apart by protocols, and has no side effects.
+A metric is reproducible, distinguishes options by protocols, and has no side effects.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def one_protocol_one_number(subject: MetricSubject) -> None:
 def _with_other_options(subject: MetricSubject) -> Iterator[tuple[str, Metric]]:
     """Yield each option that can be changed at a moderate cost.
 
-    Each has the metric for another value of the option.
+    The metric beside it has another value of the option.
     """
     resolved = subject.resolved
     for name, option in options_of(resolved.factory).items():

@@ -73,7 +73,7 @@ def values_are_numbers(subject: MetricSubject) -> None:
     """
     for label, value in _values(subject):
         require(_is_finite(value.value), f"{label} is {value.value!r}, not a finite number.")
-        n: Any = value.n  # numpy's whole numbers count as well
+        n: Any = value.n  # numpy's whole numbers count too
         require(isinstance(n, Integral) and int(n) > 0, f"{label} has n = {n!r}.")
         require(
             isinstance(value.unit, str), f"{label} has the unit {value.unit!r}; it must be a text."

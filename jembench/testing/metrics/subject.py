@@ -39,7 +39,7 @@ class MetricSubject(Subject):
     def run(self) -> Measured:
         """The outcome.
 
-        Skips the check if it is none, which another check reports.
+        Skips the check if there are no values, which another check reports.
         """
         run = self.compute()
         if not isinstance(run.measurement, Measurement) or not run.measurement.values:

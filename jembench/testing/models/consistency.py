@@ -24,14 +24,12 @@ from jembench.testing.models.subject import (
 )
 
 TOLERANCE = 1e-4
-"""The largest error of equations between outputs, relative to the largest output: rounding of sums
-in float32.
+"""The largest error of an equation between outputs, relative to the largest output, by rounding
+float32 sums.
 """
 
 STEPS = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3)
-"""Lengths of a finite difference: kinks and curvature limit the larger ones, rounding the smaller
-ones.
-"""
+"""Steps of a finite difference: kinks and curvature limit large steps, rounding small steps."""
 
 AGREEMENT = 0.03
 """The largest error of a finite difference, relative to the derivatives; networks have kinks."""
@@ -39,7 +37,7 @@ AGREEMENT = 0.03
 
 @promise("models")
 def energy_is_minus_log_density(subject: ModelSubject) -> None:
-    """A model with both has energy(x) = -log_prob(x) + constant.
+    """A model with energy and log_prob has energy(x) = -log_prob(x) + constant.
 
     E(x) is -log p(x), so that a lower energy means a higher density. Compute one from the other.
     """
@@ -79,7 +77,7 @@ def energy_follows_from_logits(subject: ModelSubject) -> None:
 
 @promise("models")
 def class_energies_agree_with_logits(subject: ModelSubject) -> None:
-    """A model with both has the same softmax over y of -energy(x, y) and of logits(x).
+    """Over y, softmax of -energy(x, y) and of logits(x) agree in a model that has both.
 
     Return E(x, y) = -f(x)[y], up to a term that does not depend on y.
     """
@@ -94,8 +92,8 @@ def class_energies_agree_with_logits(subject: ModelSubject) -> None:
 
 @promise("models")
 def class_densities_agree_with_logits(subject: ModelSubject) -> None:
-    """A model with both has logits(x) and log_prob(x, y) that give the same p(y|x) by Bayes' rule,
-    for some p(y).
+    """A model with logits(x) and log_prob(x, y) has the same p(y|x) by both, by Bayes' rule and
+    some p(y).
 
     Return log p(x|y) + log p(y), or p(y|x) of the same joint density.
     """
@@ -148,7 +146,7 @@ def depends_on_the_class(subject: ModelSubject) -> None:
     for method in methods:
         first, *rest = _by_class(subject, method)
         low, high = subject.data.bounds
-        # as of some initial weights
+        # some initial weights give only clamped samples
         clamped = method == "sample" and bool(((first == low) | (first == high)).all())
         differs = not all(same(first, outputs) for outputs in rest)
         require(
@@ -195,7 +193,7 @@ def gradient_is_of_the_energy(subject: ModelSubject) -> None:
         raise DoesNotApply(
             "It cannot be differentiated: see the check energy-has-a-gradient."
         ) from error
-    # neither along the gradient alone nor across it
+    # neither parallel nor orthogonal to the gradient
     away = _scale_to_unit(subject.images("direction") - subject.x)
     direction = _scale_to_unit(_scale_to_unit(gradient) + away)
     slopes = (gradient * direction).flatten(1).sum(dim=1)
@@ -215,7 +213,7 @@ def gradient_is_of_the_energy(subject: ModelSubject) -> None:
 
 
 def _needs_energy(model: Any) -> Any:
-    """Return the model. Skip the check without gradients, energies or densities."""
+    """Return the model; skip the check if it has no gradients or energies."""
     only_if(is_differentiable(model), "It sets differentiable = False.")
     return model if has(model, "energy") else needs(model, "log_prob")
 

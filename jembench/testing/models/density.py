@@ -1,13 +1,13 @@
 """The promise of densities that integrate to 1, for bits per dimension.
 
 Images of one pixel are few enough for an integral over all of them. The midpoint rule covers the
-bounds, and
+bounds. The substitution
 
     x = m + h r sinh(t),   int p(x) dx = int p(x(t)) h r cosh(t) dt,
 
-all x, with m the middle of the bounds and h half of their range. Equal steps of t are fine around
-the middle, and the points reach 550 h, which covers heavy tails. The trapezoidal rule converges
-faster than any power of the step where p is smooth.
+covers all x, with m the middle of the bounds and h half of their range. Equal steps of t are fine
+around the middle, and the points reach 550 h, which covers heavy tails. The trapezoidal rule
+converges faster than any power of the step where p is smooth.
 """
 
 import dataclasses
@@ -20,9 +20,7 @@ from jembench.testing.checks import DoesNotApply, only_if, promise, require
 from jembench.testing.models.subject import ModelSubject, needs
 
 POINTS = 2561
-"""Ten for each of the 256 levels of a pixel, and one more, so that every other point includes both
-ends.
-"""
+"""Ten for each level of a pixel, and one more, so that every other point includes both ends."""
 
 NARROW, FAR = 0.05, 10.0
 """r and the largest t."""
@@ -31,9 +29,7 @@ TOLERANCE = 0.02
 """The largest distance of the integral from 1, which is 0.03 bits."""
 
 PRECISION = 0.005
-"""The largest relative difference of an integral from one over every other point, and from one
-without the ends.
-"""
+"""The largest relative change of an integral without every other point, or without the ends."""
 
 
 @promise("models")

@@ -69,7 +69,7 @@ def _require_bounds(outputs: Any, data: DataSpec) -> None:
     low, high = data.bounds
     for name, images in outputs.items():
         least, most = float(images.min()), float(images.max())
-        outside = name.startswith("sample") and (least < low or most > high)  # False for NaN
+        outside = name.startswith("sample") and (least < low or most > high)  # NaN passes
         require(
             not outside,
             f"{name} returns pixels from {least:.3g} to {most:.3g}, and the bounds are {low:g} to "

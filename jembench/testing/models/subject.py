@@ -157,7 +157,7 @@ class ModelSubject(Subject):
     def output(self, method: str) -> Tensor:
         """Return an output of the perturbed model.
 
-        Skips the check if it has no such method.
+        Skips the check if the model has no such method.
         """
         with torch.no_grad():
             output: Tensor = getattr(needs(self.perturbed, method), method)(self.x)
@@ -240,13 +240,13 @@ def sampling(seed: int = 0) -> Generator:
 def has(model: Any, method: str) -> bool:
     """Return whether a model has a method.
 
-    The value None removes an inherited one.
+    The value None removes an inherited method.
     """
     return getattr(model, method, None) is not None
 
 
 def needs(model: Any, method: str) -> Any:
-    """Return the model. Skip the check if it has no such method."""
+    """Return the model; skip the check if it has no such method."""
     only_if(has(model, method), f"It has no {method}.")
     return model
 

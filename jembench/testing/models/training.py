@@ -53,8 +53,8 @@ def loss_is_a_number(subject: ModelSubject) -> None:
 
 @promise("models")
 def energies_of_the_loss(subject: ModelSubject) -> None:
-    """The loss increases with the energies of the data, (B,), and decreases with those of the
-    samples, (B,), if any.
+    """The loss increases with the data's energies, (B,), and decreases with the samples' energies,
+    (B,), if any.
 
     The loss is mean E(data) - mean E(samples), to be minimised: compute it from Energies(data,
     samples), finite and with gradients.
@@ -109,8 +109,8 @@ def every_parameter_is_trained(subject: ModelSubject) -> None:
 def loss_by_seed(subject: ModelSubject) -> None:
     """Random numbers in training_loss come from seeded generators: equal seeds give equal losses.
 
-    Draw noise from the global generators of torch, Python or NumPy, or from one that the model's
-    state determines.
+    Draw noise from the global generators of torch, Python or NumPy, or from a generator that the
+    model's state determines.
     """
     first = subject.trained
     second = subject.build().train()
@@ -144,9 +144,8 @@ def labels_belong_to_x_labelled(subject: ModelSubject) -> None:
 def _changes_by_rolling_labels(subject: ModelSubject) -> list[float]:
     """Return the changes of the loss by exchanging labels.
 
-    The first is that if only x varies, the second if only x_labelled varies.
-
-    The other images and the samples are copies of one image.
+    For the first only x varies, for the second only x_labelled. All other images and samples are
+    copies of one image.
     """
     model = subject.perturbed.train()
     subject.loss(model)  # initialises models by their first batch
@@ -188,7 +187,7 @@ def training_lowers_the_loss(subject: ModelSubject) -> None:
 
 
 def _train(subject: ModelSubject, learning_rate: float) -> list[float]:
-    """Return the losses before steps on one batch, while they are finite."""
+    """Return the loss before each step on one batch, while finite."""
     model = subject.build().train()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(parameters, lr=learning_rate)

@@ -20,20 +20,20 @@ from jembench.testing.samplers.subject import (
 )
 
 STEEPNESS = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0)
-"""The steepnesses c of the quadratic energies that chains descend; the step size of a sampler suits
-some of them.
+"""The steepnesses c of the quadratic energies that chains descend; a sampler's step size suits some
+of them.
 """
 
 DOWNHILL_STEPS = 200
 DOWNHILL_SHARE = 0.2
-"""The largest share of the initial energy that may remain after these steps."""
+"""The largest share of the initial energy that may remain after ``DOWNHILL_STEPS``."""
 
 
 @promise("samplers")
 def begins_as_images(subject: SamplerSubject) -> None:
     """Chains begin as float32 (n, C, H, W) on the generator's device.
 
-    Those of ``start`` lie within the pixels' bounds: scale them to DataSpec.bounds, or clamp them.
+    Chains of ``start`` lie within the bounds: scale or clamp them to DataSpec.bounds.
     """
     low, high = subject.data.bounds
     for y in subject.kinds:

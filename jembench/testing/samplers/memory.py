@@ -21,7 +21,7 @@ from jembench.testing.samplers.subject import (
 
 @promise("samplers")
 def resumes(subject: SamplerSubject) -> None:
-    """A sampler that loads the state of another continues as that one does, bit for bit.
+    """A sampler that loads another's state continues like the other, bit for bit.
 
     state_dict must hold everything that outlives a chain: otherwise a resumed training differs.
     Checkpoints only hold tensors: torch.tensor(...) makes one.
@@ -51,7 +51,7 @@ def resumes(subject: SamplerSubject) -> None:
 def kept_are_chains(subject: SamplerSubject) -> None:
     """kept returns a copy of its chains: images, with labels and ages or without.
 
-    Return a ChainState of clones: (N, C, H, W), and int64 (N,) of at least 0 or None.
+    Return a ChainState of clones: x (N, C, H, W); y and ages int64 (N,) of at least 0, or None.
     """
     for y in subject.kinds:
         sampler = subject.build()

@@ -14,7 +14,7 @@ from jembench.testing.comparing import known_randomness, same, untouched_randomn
 from jembench.testing.samplers.subject import CHAINS, GENTLE, SamplerSubject, seeded
 
 BOWLS = (GENTLE, 1.0)
-"""Steepnesses: the first rejects no large steps, the second shows small ones."""
+"""Steepnesses: at the first no large step is rejected, at the second small steps show."""
 
 STEEPER = 1e4
 """The factor of the first chain's gradient, which exceeds any limit on the gradients of a batch."""
@@ -75,7 +75,7 @@ def _step(
 
 @promise("samplers")
 def randomness_by_generator(subject: SamplerSubject) -> None:
-    """Equal generators give equal chains, bit for bit, and different ones different starts.
+    """Equal generators give equal chains, bit for bit; different generators, different starts.
 
     Draw every random number from the generator that is passed in.
     """

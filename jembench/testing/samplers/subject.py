@@ -56,11 +56,11 @@ class SamplerSubject(Subject):
 
     @property
     def kinds(self) -> list[Tensor | None]:
-        """The labels of chains on E(x), and on E(x, y)."""
+        """None for chains on E(x), and the labels of chains on E(x, y)."""
         return [None] if self.labels is None else [None, self.labels]
 
     def bowl(self, steepness: float = GENTLE) -> GradEnergy:
-        """Return the gradient of E(x) = c |x - m|^2 / 2.
+        """Return a function to E(x) = c |x - m|^2 / 2 and its gradient.
 
         m is at three quarters of the pixels' range; in E(x, y) it depends on y.
         """

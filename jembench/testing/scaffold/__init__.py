@@ -1,8 +1,8 @@
 """New plugins: complete distributions, written from the templates in this folder.
 
 A template is a file whose name ends in ``.template``, with placeholders such as ``$name``, and
-``PACKAGE`` and ``NAME`` in its path. All kinds share ``templates/shared``; a kind may replace files
-of it.
+``PACKAGE`` and ``NAME`` in its path. All kinds share ``templates/shared``; a kind may replace its
+files.
 """
 
 import importlib.metadata
