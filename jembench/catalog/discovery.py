@@ -170,8 +170,8 @@ def find(kind: Kind, name: str) -> Component:
         candidates = ", ".join(f"{c.distribution}/{c.name} ({c.target})" for c in matches)
         raise SpecError(
             f"The {singular(kind)} {name!r} is offered by more than one distribution: "
-            f"{candidates}. Write the one that you mean with its distribution, or uninstall or "
-            "rename the other."
+            f"{candidates}. Write one of these names, or uninstall or rename the "
+            "other component."
         )
     return matches[0]
 

@@ -196,9 +196,7 @@ def split_list(text: str) -> list[str]:
     pieces = _PIECE.findall(text)
     commas = len(_PIECE.sub("", text))
     if commas >= max(len(pieces), 1) or (commas and not all(map(str.strip, pieces))):
-        raise SpecError(
-            f"In {text!r}, a part between commas is empty. Leave out the comma that is too many."
-        )
+        raise SpecError(f"In {text!r}, a part between commas is empty. Leave out the extra comma.")
     return specs_in(text)
 
 

@@ -1,4 +1,4 @@
-"""Arrays as datasets, of a running program or of files: copied, and checked."""
+"""Arrays of a program or of files as datasets: copied and checked."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def _kept(spec: DataSpec, splits: Mapping[SplitName, Split], truth: Any = None) 
 
 
 def remark_on_images(spec: DataSpec, splits: Mapping[SplitName, Split]) -> None:
-    """Remark on suspicious test images.
+    """Remark on suspicious images.
 
-    They are among the training images, or almost black.
+    Test images may be among the training images, or all images almost black.
     """
     train, test = splits["train"].images.numpy(), splits["test"].images.numpy()
     seen = {hash(image.tobytes()) for image in train}
@@ -134,7 +134,7 @@ def _labels_of(splits: Mapping[SplitName, Split]) -> dict[SplitName, Tensor | No
 
 
 def _pair(name: str, pair: Any) -> Sequence[Any]:
-    """Return a part's images and labels, or None."""
+    """Return a part's images, and its labels or None."""
     tensors = getattr(pair, "tensors", None)  # of a TensorDataset
     if isinstance(tensors, tuple):
         if len(tensors) == 1:
@@ -152,10 +152,10 @@ def _pair(name: str, pair: Any) -> Sequence[Any]:
 def _array(what: str, values: Any) -> Array:
     """Return a copy of values as an array in memory.
 
-    It has the order of bytes and axes of this machine.
+    The copy has this machine's byte order, and its axes in C order.
 
     Raises:
-        SpecError: if they are no array, or not filled.
+        SpecError: if they are no array, or masked.
     """
     import numpy as np
     from torch import Tensor, strided
@@ -320,7 +320,7 @@ def _labels_remedy(array: Array, count: int) -> str:
 
 
 def number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
-    """Replace texts by numbers of classes, and return the names in order.
+    """Replace labels that are names by numbers; return the names in order.
 
     Raises:
         SpecError: if only one part has texts, or a class of test is unknown to train.

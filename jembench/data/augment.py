@@ -49,7 +49,7 @@ class Augmentation:
         if self.flip:
             flipped = _integers(2, (batch, 1), generator, device) == 1
 
-        # the rows and columns of the source of each pixel
+        # the row and column from which each pixel comes
         row, column = rows[:1].expand(batch, -1), columns[:1].expand(batch, -1)
         if self.pad:
             down, across = _integers(len(rows), (batch, 2), generator, device).unbind(1)

@@ -1,9 +1,8 @@
 """CelebA, whose images are files in one folder beside a list of their parts.
 
-Z. Liu, P. Luo, X. Wang and X. Tang, "Deep Learning Face Attributes in the Wild" (2015). Its terms
-allow research but no redistribution, and its server requires a browser, so that there is no
-download here. Its files are listed without importing torch, so that its content is hashed while a
-run is planned.
+Z. Liu, P. Luo, X. Wang and X. Tang, "Deep Learning Face Attributes in the Wild" (2015). CelebA's
+terms allow research but no redistribution, and its server requires a browser, so that there is no
+download here. Files are listed without importing torch, so that planning can hash the content.
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ def _faces(root: str) -> dict[SplitName, dict[str, Path]]:
     """Return the files of both splits, in the order of the list.
 
     Raises:
-        Unavailable: if the faces or their list are missing, or a listed file is.
+        Unavailable: if the faces, their list or a listed file are missing.
     """
     folder = data_folder(root)
     if (folder / "celeba").is_dir():
@@ -49,7 +48,7 @@ def _faces(root: str) -> dict[SplitName, dict[str, Path]]:
         first = absent[0] if absent else "all"
         raise Unavailable(
             f"CelebA is not complete: {len(absent)} of the images that {partition} lists are not "
-            f"in {faces}, the first of them {first}. Unpack it again."
+            f"in {faces}, the first of them {first}. Unpack the images again."
         )
     return parts
 

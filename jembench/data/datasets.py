@@ -41,12 +41,12 @@ class LazyDataset:
 
 
 def count(dataset: Dataset, name: SplitName) -> int:
-    """Return the number of images of a split, which are read only if it is not known otherwise."""
+    """Return a split's number of images, reading them only if need be."""
     return getattr(dataset, f"{name}_size", None) or len(dataset.split(name).images)
 
 
 def no_images(spec: DataSpec) -> Split:
-    """Return the training split of a dataset that has test images alone."""
+    """Return the training split of a dataset with only test images."""
     import torch
 
     labels = torch.empty(0, dtype=torch.int64) if spec.num_classes else None
@@ -63,13 +63,12 @@ def no_training_images(name: str, purpose: str) -> NotApplicable:
 
 
 def make(dataset: Resolved, *, download: bool) -> Dataset:
-    """Make the dataset with another ``download`` than that of its spec, if it has this option.
+    """Make the dataset with its option ``download``, if any, replaced.
 
-    False reads local files alone; with True, files that can be downloaded are looked for when a
-    split is read.
+    False: only local files are read. True: missing files are downloaded when a split is read.
 
     Raises:
-        Unavailable: if files are missing, and need be there now.
+        Unavailable: if files are missing that must be there now.
     """
     options = dict(dataset.arguments)
     if "download" in options:
@@ -79,9 +78,9 @@ def make(dataset: Resolved, *, download: bool) -> Dataset:
 
 
 def blank(dataset: Dataset) -> Dataset | None:
-    """Return a dataset of blank images in place of another one.
+    """Return a dataset of blank images in place of another dataset.
 
-    None if the numbers of its images are not known.
+    None if that dataset's numbers of images are unknown.
     """
     spec = dataset.spec
     sizes = {name: getattr(dataset, f"{name}_size", None) for name in ("train", "test")}

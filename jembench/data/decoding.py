@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""The image formats that are read. Others that Pillow supports start programs: EPS starts
-Ghostscript.
+"""The image formats that are read. Other formats of Pillow start programs: EPS starts Ghostscript.
 """
 
 # prefixes of Pillow's modes of one channel: LA is grey with transparency
@@ -87,7 +86,7 @@ def opened(path: str) -> Iterator[Image.Image]:
     """
     from PIL import Image  # imported here, since planning a run decodes nothing
 
-    # Pillow warns there, and refuses twice as many
+    # Pillow warns above this number, and refuses twice as many pixels
     Image.MAX_IMAGE_PIXELS = limits.PIXELS.value // 2
     try:
         with open_regular(Path(path)) as stream, Image.open(stream, formats=FORMATS) as image:
@@ -242,9 +241,9 @@ def _decode(path: str, form: Form) -> tuple[np.ndarray, list[str]]:
                 f"folder's first image {form.width}x{form.height}. Add size=32 (or another size) "
                 "to crop each image to its central square and resize it."
             )
-        is_deep = _is_deep(image)  # decoding forgets it
+        is_deep = _is_deep(image)  # decoding discards this
         picture: Image.Image = image
-        if image.mode == "LAB":  # Pillow converts it to RGB alone
+        if image.mode == "LAB":  # Pillow converts it only to RGB
             picture = image.convert("RGB")
         picture.load()
         if picture.mode != form.mode:  # a copy otherwise

@@ -1,8 +1,8 @@
 """Conversions for flows: to the unit cube and back, nats to bits per dimension.
 
-Neighbouring levels of 8-bit images lie w = (high - low) / 255 apart. Level i owns the cell of width
-w around it, so that all 256 cells fill a cube of 256 w a side, which is scaled to the unit cube
-around 0.
+Neighbouring levels of 8-bit images lie w = (high - low) / 255 apart. Level i has the cell of width
+w around it, so that the cells of an image fill a cube with sides 256 w, which is scaled to the unit
+cube around 0.
 
 Legend: B batch, C channels, H height, W width, D dimensions.
 """

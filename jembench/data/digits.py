@@ -2,7 +2,7 @@
 
 1,797 handwritten digits of 8x8 pixels with 17 grey levels, from the test part of E. Alpaydin and C.
 Kaynak, "Optical Recognition of Handwritten Digits" (UCI Machine Learning Repository, 1998). Imports
-no torch until they are read.
+no torch until images are read.
 """
 
 import importlib.util
@@ -35,12 +35,12 @@ def digits() -> Dataset:
 def _splits() -> dict[SplitName, Split]:
     """Read scikit-learn's file without importing scikit-learn, which takes a second.
 
-    ``digits-order.txt`` has the numbers of its rows, those for training first. The split is random,
-    by class.
+    ``digits-order.txt`` has the numbers of the file's rows, training images first. The split is
+    random, by class.
 
     Raises:
-        JembenchError: if scikit-learn has other images: results are stored under the name of the
-            dataset alone.
+        JembenchError: if scikit-learn has other images, since results are stored under the
+            dataset's name only.
     """
     import numpy as np
     import torch
@@ -62,8 +62,8 @@ def _splits() -> dict[SplitName, Split]:
         import sklearn
 
         raise JembenchError(
-            f"The digits of scikit-learn {sklearn.__version__} are not those that results are "
-            "known for. Install another version of scikit-learn; 1.9.1 has the right ones."
+            f"The digits of scikit-learn {sklearn.__version__} are not the images that results "
+            "are known for. Install another version of scikit-learn, such as 1.9.1."
         )
     train, test = slice(TRAIN_IMAGES), slice(TRAIN_IMAGES, None)
     return {

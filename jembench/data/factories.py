@@ -1,4 +1,4 @@
-"""The datasets that core registers. Their modules are imported when one is made."""
+"""The datasets that core registers. A dataset's module is imported when it is made."""
 
 from typing import Annotated
 

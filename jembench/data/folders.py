@@ -79,7 +79,7 @@ def _list_parts(root: str) -> dict[str, Images]:
     if is_split and (odd := _classes_of(parts["train"]) ^ _classes_of(parts["test"])):
         raise Unavailable(
             f"The classes of train and test in {folder} differ: {', '.join(sorted(odd))} is in "
-            "one of them alone. Add these folders with their images, or remove their "
+            "only one of them. Add these folders with their images, or remove their "
             "counterparts."
         )
     return parts
@@ -88,10 +88,10 @@ def _list_parts(root: str) -> dict[str, Images]:
 def _stated_parts(folder: Path) -> dict[str, Path]:
     """Return the folders of splits in a folder.
 
-    One that holds images alone, beside folders of other names, is a class.
+    A folder of that name with images only, beside folders of other names, is a class.
 
     Raises:
-        Unavailable: if there are two of one split.
+        Unavailable: if two folders are of one split.
     """
     stated: dict[str, Path] = {}
     others: list[str] = []
@@ -133,9 +133,9 @@ def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
 def _list_images(folder: Path) -> Images:
     """List the images in the class folders, and in folders below them.
 
-    torchvision's ``ImageFolder`` lists the same.
+    torchvision's ``ImageFolder`` lists the same images.
 
-    Names are in Unicode's form NFC, so that a copy from another system has the same. Links to
+    Names are in Unicode's form NFC, so that a copy from another system has the same names. Links to
     folders are followed. What is hidden is left out.
     """
     classes = [Path(entry.path) for entry in _entries(folder) if entry.is_dir()]
@@ -163,7 +163,7 @@ def _files_below(folder: str, above: frozenset[str] = frozenset()) -> Iterator[s
     """Yield the files in a folder and in those below it, without what is hidden.
 
     Raises:
-        Unavailable: if a folder cannot be read, or is a link to one that it lies in.
+        Unavailable: if a folder cannot be read, or is a link to a folder that holds it.
     """
     here = os.path.realpath(folder)
     if here in above:
@@ -185,7 +185,7 @@ def _check_classes(folder: Path, images: Images) -> None:
     like splits, or recur in another class, or there is no other class.
 
     Raises:
-        Unavailable: if they are.
+        Unavailable: if they are splits, or hold the classes.
     """
     groups: dict[str, set[str]] = {}  # the folders in each class; "" stands for images of its own
     for name in images:
@@ -402,5 +402,5 @@ def _remark_on_copies(folder: Path, parts: Mapping[SplitName, Images]) -> None:
 
 
 def _sizes(images: Images) -> dict[Path, int]:
-    """Return the sizes of files; one that is gone is an error of the split that it is in."""
+    """Return the sizes of files; reading the split reports missing files."""
     return {path: path.stat().st_size for path in images.values() if path.is_file()}

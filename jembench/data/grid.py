@@ -1,4 +1,4 @@
-"""Grids of images: the place of each, and pictures of them.
+"""Grids of images: each image's place, and pictures of grids.
 
 Legend: N images, C channels, H height, W width, K classes, R rows, S columns of a grid.
 """
@@ -19,7 +19,7 @@ Indices = NDArray[np.int64]
 Pixels = NDArray[np.uint8]
 
 COLUMNS = 10
-"""The number of images in a row, where nothing else is chosen."""
+"""The default number of images in a row."""
 
 GROUND = 128
 """The grey between the images of a file."""
@@ -31,9 +31,7 @@ LINE = 14
 """Pixels from one line of a title to the next."""
 
 SMALLEST = 32
-"""Images of a file with a shorter side are enlarged by a whole factor, pixel by pixel, to at least
-this many pixels.
-"""
+"""The shortest side of a file's images: smaller ones are enlarged by a whole factor."""
 
 
 def arranged(chosen: Indices, rows: int = COLUMNS, columns: int = COLUMNS) -> Indices:
@@ -57,7 +55,8 @@ def sheet(images: Pixels, grid: Indices, gap: int = 4, ground: int = 255, side: 
     ``ground`` fills empty places.
 
     The images are enlarged by a whole factor, pixel by pixel, until their shorter side has ``side``
-    pixels, with ``gap`` pixels between them. Images of two channels are shown by their first one.
+    pixels, with ``gap`` pixels between them. Images of two channels are shown by their first
+    channel.
     """
     channels = 3 if images.shape[1] >= 3 else 1
     images = images[:, :channels]
@@ -80,8 +79,8 @@ def pictures(images: Pixels, grids: Mapping[str, Indices]) -> dict[str, NDArray[
 
     The index -1 is an empty place.
 
-    The arrays are ``images``, each once; ``shown``, their indices among the N; and the grids, with
-    indices into ``images``.
+    The arrays are ``images``, each once; ``shown``, their indices among the N images; and the
+    grids, with indices into ``images``.
     """
     used = np.unique(np.concatenate([chosen.ravel() for chosen in grids.values()]))
     shown = used[used >= 0]

@@ -23,7 +23,7 @@ class Images(Tensor):
     """A tensor (N, C, H, W) without memory, whose images are read when it is indexed.
 
     Indexing the first dimension gives plain tensors; :func:`taken` selects without reading. Shape,
-    type and length are those of any tensor. Whatever else touches the pixels needs all of them.
+    type and length are those of any tensor. Any other operation on pixels needs all images.
 
     Args:
         read: the function that reads images.
@@ -108,7 +108,7 @@ def by_rows(read: Read, rows: Int[Tensor, " N"], shape: tuple[int, ...]) -> UInt
 def taken(images: Tensor, rows: Int[Tensor, " B"] | Bool[Tensor, " N"]) -> Tensor:
     """Return the images of some rows, which are read later where they are many.
 
-    They are plain tensors where ``images`` is one, or where they are small.
+    The result is a plain tensor if ``images`` is plain, or the result is small.
     """
     if isinstance(images, Images):
         return by_rows(images.read, images.rows[rows.cpu()], tuple(images.shape[1:]))
@@ -121,7 +121,7 @@ def changed(
     shape: tuple[int, ...] | None = None,
     dtype: torch.dtype = torch.uint8,
 ) -> Tensor:
-    """Return changed images; of those that are read in parts, each part is changed when it is read.
+    """Return changed images; :class:`Images` are changed as they are read.
 
     Args:
         images: of any kind.

@@ -1,4 +1,4 @@
-"""The check of labels, for every way in which a user's own images come in."""
+"""The check of labels, for every source of a user's own images."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """``npz``: arrays in files of NumPy: an ``.npz``, one ``.npy``, or a folder of ``.npy`` files.
 
-Shapes and labels are read at once, so that a dataset is described and its recipe chosen while a run
-is planned; images when a split is first needed. Imports no torch until then.
+Shapes and labels are read at once, so that planning can describe the dataset and choose its recipe;
+images are read when a split is first needed. Imports no torch until then.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _shape(path: Path, name: str) -> tuple[int, ...]:
-    """Return the shape (N, C, H, W) of images, of which the header is read.
+    """Return the shape (N, C, H, W) of images, from the array's header.
 
     Raises:
         SpecError: if they have another form; the message says the remedy.
@@ -279,7 +279,7 @@ def _shape(path: Path, name: str) -> tuple[int, ...]:
     if dtype == np.uint8:
         images = check_images(what, np.broadcast_to(np.uint8(0), shape))
     else:
-        images = image_array(what, _read(path, name))  # which is refused by its values
+        images = image_array(what, _read(path, name))  # refused, with advice for its values
     return tuple(images.shape)
 
 

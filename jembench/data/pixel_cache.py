@@ -1,8 +1,8 @@
 """Files of decoded images, which are filled on demand and shared by processes.
 
-A record is the checksum of an image, its flags, and its pixels. Each is read and written by one
-call at its own place in a sparse file, so that a kill leaves whole records behind, and processes
-that decode the same image write the same bytes. A record that is torn or changed is not used.
+A record is the checksum of an image, its flags, and its pixels. Each record is read and written by
+one call at its own place in a sparse file, so that a kill leaves whole records behind, and
+processes that decode the same image write the same bytes. A torn or changed record is not used.
 """
 
 import os
@@ -35,8 +35,8 @@ class PixelCache:
 
     size: int
     path: Path | None = None
-    _checked: set[int] = field(default_factory=set, init=False)  # rows, by this process
-    _is_full: bool = field(default=False, init=False)  # the disk, or what it may hold
+    _checked: set[int] = field(default_factory=set, init=False)  # rows that this process verified
+    _is_full: bool = field(default=False, init=False)  # the disk, or its quota
 
     @contextmanager
     def opened(self) -> Iterator[int | None]:
@@ -59,7 +59,7 @@ class PixelCache:
         """Read an image into ``pixels``.
 
         Returns:
-            its flags; None: it is not in the file, or damaged.
+            the image's flags; None: it is not in the file, or damaged.
         """
         if descriptor is None:
             return None
@@ -93,7 +93,7 @@ class PixelCache:
         except OSError:
             count = 0
         self._is_full = count < len(head) + self.size
-        if self._is_full and count:  # nobody else finds half a record
+        if self._is_full and count:  # so that no process reads half a record
             with suppress(OSError):
                 os.pwrite(descriptor, bytes(_HEAD.size), self._place(row))
         self._checked.discard(row)

@@ -1,6 +1,6 @@
 """Conversions of pixel levels 0..255, noise, and a hash of images.
 
-Models see floats in place of levels.
+Models take floats in place of levels.
 
 ``bounds`` = (low, high) is ``DataSpec.bounds``: the values of level 0 and level 255.
 

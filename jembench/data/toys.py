@@ -2,10 +2,10 @@
 
 They are mixtures of equally likely modes, which are the classes.
 
-Three have one pixel of two channels, a point of the plane with 256 x 256 places; ``images`` has 8x8
-pixels. The modes are products of independent factors: both numbers of a point together, or each
-pixel of an image by itself. A factor is normalised by the sum over all of its places, the midpoint
-rule of its integral.
+Three toys have one pixel of two channels, a point of the plane with 256 x 256 places; ``images``
+has 8x8 pixels. The modes are products of independent factors: both numbers of a point together, or
+each pixel of an image by itself. A factor is normalised by the sum over all of its places, the
+midpoint rule of its integral.
 
 Legend: B batch, N images, C channels, H height, W width, D numbers of an image, K modes, F factors
 of d numbers each, M = 256^d places of a factor. Imports no torch until images are read.
@@ -140,7 +140,7 @@ def _factors(kind: Kind) -> Callable[[Tensor], Tensor]:
         centres = 0.5 * torch.stack([rows, columns], dim=1) - 0.75
         soft = torch.nn.functional.logsigmoid
         return lambda v: soft((0.25 - (v[:, :, None] - centres).abs()) / width).sum(dim=3)
-    # those of the DCT
+    # cosines of the DCT
     waves = torch.cos(math.pi / 8 * torch.outer(torch.arange(3), torch.arange(8) + 0.5).double())
     patterns = 0.5 * torch.einsum("ai,bj->ijab", waves, waves).reshape(64, 9)[:, 1:]
     return lambda v: -((v - patterns) ** 2) / (2 * width**2)

@@ -166,7 +166,7 @@ def test_apart_from_train(subject: DatasetSubject) -> None:
     shared = sum(image.tobytes() in seen for image in test)
     require(
         shared <= SHARED * len(test),
-        f"{shared} of {len(test)} test images are training images as well.",
+        f"{shared} of {len(test)} test images are training images too.",
     )
 
 

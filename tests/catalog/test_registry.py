@@ -138,8 +138,8 @@ def test_a_name_offered_twice_lists_the_candidates(site):
         discovery.find("models", "lion")
     assert str(caught.value) == (
         "The model 'lion' is offered by more than one distribution: a-zoo/lion (a:build), "
-        "b-zoo/lion (b:build). Write the one that you mean with its distribution, or uninstall or "
-        "rename the other."
+        "b-zoo/lion (b:build). Write one of these names, or uninstall or rename the "
+        "other component."
     )
 
 

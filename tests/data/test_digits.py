@@ -63,5 +63,5 @@ def test_a_split_is_read_once_and_is_not_spoilt_by_who_writes_to_it() -> None:
 def test_other_images_under_the_same_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digits_module, "_CONTENT", "0" * 32)
     digits_module._splits.cache_clear()
-    with pytest.raises(JembenchError, match="are not those that results are known for"):
+    with pytest.raises(JembenchError, match="are not the images that results are known for"):
         digits().split("train")

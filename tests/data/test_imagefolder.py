@@ -286,7 +286,7 @@ def test_a_missing_folder(tmp_path: Path) -> None:
     ("before", "after", "text"),
     [
         ("test", "more", "has train/ and no test/."),
-        ("test/dog", "test/wolf", "differ: dog, wolf is in one of them alone"),
+        ("test/dog", "test/wolf", "differ: dog, wolf is in only one of them"),
         ("test/dog/0.png", "test/dog/0.txt", "test/dog holds no images (.apng"),
     ],
 )

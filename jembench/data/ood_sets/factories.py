@@ -1,6 +1,6 @@
 """The OOD sets that core registers. torch is imported when images are drawn.
 
-The name of any dataset is also that of an OOD set.
+The name of any dataset is also the name of an OOD set.
 
 Legend: N images, C channels, H height, W width.
 """
@@ -24,7 +24,7 @@ class Drawn(NamedTuple):
 
     draw: Callable[[Split, DataSpec], Tensor | Split]
     noise: float = 1.0
-    """The standard deviation of its data noise, in units of that of the test images."""
+    """Its data noise's standard deviation, in units of the test images' data noise."""
 
 
 def _generator(name: str) -> Generator:
@@ -48,12 +48,12 @@ def _each(change: Callable[[Tensor], Tensor]) -> Callable[[Split, DataSpec], Ten
 
 
 def interp() -> OODSet:
-    """Means of two test images: of each image and another one.
+    """Means of each test image and another test image.
 
     (x_i + x_j) / 2, where j is drawn at random among the other images; a level of .5 is rounded up.
-    Grathwohl et al. (2020), section 5.3: interpolations of two images of the test set. In their
-    code both images have data noise, and their mean has it once more: its standard deviation is
-    sqrt(1/4 + 1/4 + 1) times ``data_noise``.
+    Grathwohl et al. (2020), section 5.3: interpolations of two images of the test set. Their code
+    adds data noise to both images and to their mean: sqrt(1/4 + 1/4 + 1) times ``data_noise`` in
+    all.
     """
 
     def draw(test: Split, data: DataSpec) -> Tensor:
@@ -124,9 +124,9 @@ def permuted() -> OODSet:
 def halves() -> OODSet:
     """The upper half of each test image over the lower half of one of another class.
 
-    Each pixel has nearly the distribution that it has in test images, so that neither the
-    brightness nor empty borders tell these images from them. The second image is drawn at random;
-    of unlabelled data it is any other one.
+    Each pixel has nearly the distribution that it has in test images, so that neither brightness
+    nor empty borders distinguish these images. The second image is drawn at random; without labels
+    it is any other test image.
     """
 
     def draw(test: Split, data: DataSpec) -> Tensor:
@@ -160,7 +160,7 @@ def halves() -> OODSet:
 def phases() -> OODSet:
     """Test images with random Fourier phases: textures with the power spectrum of each image.
 
-    The phases of white noise, new for each image, are added to those of all its channels, so that
+    The phases of white noise, new for each image, are added to the phases of all channels, so that
     colours stay together (Prichard and Theiler, 1994). Levels are rounded, and clamped to 0..255.
     """
 
@@ -201,10 +201,10 @@ def uniform() -> OODSet:
 def constant(*, value: float | None = None) -> OODSet:
     """Images of a single level.
 
-    It is a random one for each, or ``value`` for all, in the model's units, such as 0.
+    The level is random for each image, or ``value`` for all, in the model's units, such as 0.
 
-    Grathwohl et al. (2020) write of a constant 0, their successors of -1; ``value=0`` becomes level
-    128 of 0..255, the nearest there is.
+    Grathwohl et al. (2020) write of a constant 0, later papers of -1; ``value=0`` becomes level 128
+    of 0..255, the nearest there is.
     """
 
     def draw(test: Split, data: DataSpec) -> Tensor:
@@ -244,8 +244,8 @@ def openood(*, name: _Listed, root: Annotated[str, Incidental()] = "") -> OODSet
 
     Zhang et al. (2023), arXiv:2306.09301. ``root`` is the folder with ``benchmark_imglist`` and
     ``images_classic`` that OpenOOD's scripts/download fills ($JEMBENCH_DATA/openood or
-    ~/.cache/jembench/data/openood by default). Images are cropped to their central square and
-    resized bilinearly, in OpenOOD in the opposite order.
+    ~/.cache/jembench/data/openood by default). Images are cropped to their central square, then
+    resized bilinearly; OpenOOD resizes first.
     """
 
     def draw(test: Split, data: DataSpec) -> Tensor:
@@ -258,7 +258,7 @@ def openood(*, name: _Listed, root: Annotated[str, Incidental()] = "") -> OODSet
             raise Unavailable(
                 f"OpenOOD's list {listed} is missing. Get its lists and images by "
                 "scripts/download of its project, and name their folder: openood:root=FOLDER or, "
-                "for all sets, the folder openood in that of JEMBENCH_DATA."
+                "for all sets, the folder openood in JEMBENCH_DATA."
             )
         lines = listed.read_text(errors="surrogateescape").splitlines()
         paths = [line.split()[0] for line in lines if line.strip()]

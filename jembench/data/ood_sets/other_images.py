@@ -33,7 +33,7 @@ class OtherDataset:
     """
 
     make: Callable[[], Dataset]
-    name: str  # of the component, which the random choice is derived from
+    name: str  # of the component, which seeds the random choice
     part: SplitName = "test"
 
     def draw(self, test: Split, data: DataSpec) -> Split:

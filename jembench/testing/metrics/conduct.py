@@ -52,7 +52,7 @@ def one_protocol_one_number(subject: MetricSubject) -> None:
                 changed.append(label)
         require(
             not changed,
-            f"With another {option}, {', '.join(changed)} is another value under the protocol "
+            f"With another {option}, {', '.join(changed)} has another value under the protocol "
             f"{first.protocol!r}.",
         )
     only_if(tried > 0, "The metric has no option that the check can change.")

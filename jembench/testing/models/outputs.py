@@ -94,7 +94,7 @@ def shapes_from_data(subject: ModelSubject) -> None:
         raise DoesNotApply(f"It refuses {OTHER.shape}: {refusal}") from refusal
     except Exception:
         only_if(
-            subject.data == DIGITS, f"It takes {subject.data.shape} alone, for which it is checked."
+            subject.data == DIGITS, f"It takes only {subject.data.shape}, for which it is checked."
         )
         raise
     for name, output in outputs.items():

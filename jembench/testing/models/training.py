@@ -75,7 +75,7 @@ def energies_of_the_loss(subject: ModelSubject) -> None:
     apart = data is not None and samples is not None and float(data.mean()) > float(samples.mean())
     require(
         apart,
-        "A lower energy of the data, or a higher one of the samples, does not lower the loss.",
+        "Lower energies of the data, or higher energies of the samples, do not lower the loss.",
     )
 
 
