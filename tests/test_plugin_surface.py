@@ -201,6 +201,7 @@ NOT_OF_COMPONENTS = {
     *("inner_exception", "sched_getaffinity", "getloadavg", "__file__", "__metadata__"),
     *("n_frames", "tile"),  # of Pillow's images
     *("__array__", "__getitem__", "__len__", "detach", "tensors"),  # of arrays
+    *("classes", "dataset"),  # of torch's datasets
 }
 
 

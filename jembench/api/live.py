@@ -137,7 +137,9 @@ def dataset_spec(data: object) -> str:
 
     Arrays are a mapping ``{"train": (images, labels), "test": (images, labels)}``: images uint8
     (N, C, H, W) or (N, H, W), labels whole numbers (N,) from 0, names of classes, or None. A
-    ``TensorDataset`` of both may take the place of a pair. Images and labels are copied.
+    ``TensorDataset`` of both may take the place of a pair, and so may a map-style ``Dataset`` of
+    pairs, which is read once with its transforms: images are then uint8 or floats from 0 to 1, and
+    its ``classes`` name the classes. Images and labels are copied.
 
     Raises:
         SpecError: if it is none of these, or the arrays have other shapes.

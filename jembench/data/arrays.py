@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jembench import limits
 from jembench.data.datasets import LazyDataset, no_images
+from jembench.data.items import read_items
 from jembench.data.labels import check_labels
 from jembench.errors import JembenchError, Remark, SpecError, error_text
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 ADVICE = (
-    'Write {"train": (x, y), "test": (x, y)}; of a torch dataset, '
-    "x, y = next(iter(DataLoader(data, len(data))))."
+    'Write {"train": (x, y), "test": (x, y)}, with torch datasets in place of pairs if you have '
+    "these; each item of one is a pair of an image and a label."
 )
 _NAMES: tuple[SplitName, ...] = ("train", "test")
 
@@ -61,8 +62,14 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
     images: dict[SplitName, Array] = {}
     labels: dict[SplitName, Array | None] = {}
     parts = [name for name in _NAMES if name in arrays]
+    title, stated_names = "arrays", dict[SplitName, tuple[str, ...]]()
     for name in parts:
-        first, second = _pair(name, arrays[name])
+        data = arrays[name]
+        if _is_of_items(data):
+            title = type(data).__name__
+            first, second, stated_names[name] = read_items(name, data)
+        else:
+            first, second = _pair(name, data)
         images[name] = image_array(name, first)
         labels[name] = label_array(name, second, len(images[name]))
     shape, first_shape = images["test"].shape[1:], images[parts[0]].shape[1:]
@@ -73,11 +80,20 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
 
     class_names = number_texts(labels)
     remark_on_names(class_names)
+    if len({*stated_names.values()}) > 1:
+        raise SpecError(
+            "The datasets of train and test have different classes. Numbers must mean the same "
+            "class in both."
+        )
+    of_items = next(iter(stated_names.values()), ())
+    if of_items and not class_names and any(part is not None for part in labels.values()):
+        class_names = of_items
     splits = {name: to_split(images[name], labels[name]) for name in parts}
-    classes = check_labels("the arrays", _labels_of(splits))
+    stated = len(of_items) if class_names is of_items and of_items else None
+    classes = check_labels("the arrays", _labels_of(splits), stated)
     channels, height, width = shape
     spec = DataSpec(
-        name="arrays", shape=(channels, height, width), num_classes=classes, class_names=class_names
+        name=title, shape=(channels, height, width), num_classes=classes, class_names=class_names
     )
     splits.setdefault("train", no_images(spec))
     return _kept(spec, splits)
@@ -131,6 +147,14 @@ def to_split(images: Array, labels: Array | None) -> Split:
 
 def _labels_of(splits: Mapping[SplitName, Split]) -> dict[SplitName, Tensor | None]:
     return {name: split.labels for name, split in splits.items()}
+
+
+def _is_of_items(data: Any) -> bool:
+    """Return whether a part is a dataset of PyTorch that is read item by item."""
+    from torch.utils.data import Dataset as TorchDataset
+    from torch.utils.data import TensorDataset
+
+    return isinstance(data, TorchDataset) and not isinstance(data, TensorDataset)
 
 
 def _pair(name: str, pair: Any) -> Sequence[Any]:
