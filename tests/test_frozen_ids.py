@@ -41,6 +41,7 @@ NEEDED = {
         "celeba": "root=celeba",
         "imagefolder": "root=folder",
         "npz": "file=arrays.npz",
+        "torchvision": "name=FashionMNIST",
         "toy": "kind=rings",
     },
     "metrics": {

@@ -199,7 +199,7 @@ OPTIONAL = re.compile(r"(?:getattr|hasattr)\((?!self, )[^,()]*(?:\(\))?, \"([a-z
 COMPONENTS = ("data", "experiment", "metrics", "models", "running", "sampling", "training")
 NOT_OF_COMPONENTS = {
     *("inner_exception", "sched_getaffinity", "getloadavg", "__file__", "__metadata__"),
-    *("n_frames", "tile"),  # of Pillow's images
+    *("getbands", "n_frames", "tile"),  # of Pillow's images
     *("__array__", "__getitem__", "__len__", "detach", "tensors"),  # of arrays
     *("classes", "dataset"),  # of torch's datasets
 }

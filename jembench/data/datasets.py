@@ -82,10 +82,10 @@ def blank(dataset: Dataset) -> Dataset | None:
 
     None if that dataset's numbers of images are unknown.
     """
-    spec = dataset.spec
     sizes = {name: getattr(dataset, f"{name}_size", None) for name in ("train", "test")}
     if not all(sizes.values()):
         return None
+    spec = dataset.spec
 
     def load(name: str) -> Split:
         import torch

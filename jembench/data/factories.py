@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from jembench.catalog.options import Incidental, never_mirrored
+from jembench.catalog.validation import Range
 from jembench.data.celeba import celeba as celeba
 from jembench.data.digits import digits as digits
 from jembench.data.folders import imagefolder as imagefolder
@@ -34,6 +35,25 @@ def cifar100(*, root: Root = "", download: Download = False) -> Dataset:
     from jembench.data import torchvision_sets
 
     return torchvision_sets.dataset("cifar100", root, download=download)
+
+
+def torchvision(
+    *,
+    name: str,
+    root: Root = "",
+    download: Download = False,
+    size: Annotated[int, Range(least=0)] = 0,
+) -> Dataset:
+    """A classification set of torchvision, by its class: torchvision:name=FashionMNIST.
+
+    It is any class of torchvision.datasets with ``train=`` or ``split=`` whose items are an image
+    and the number of its class. ``root`` is the folder that torchvision reads ($JEMBENCH_DATA or
+    ~/.cache/jembench/data by default); ``download=true`` fetches what is missing there. ``size``
+    crops each image to its central square and resizes it. The name is the identity, not the files.
+    """
+    from jembench.data.torchvision_door import TorchvisionDataset
+
+    return TorchvisionDataset(name, root, download=download, size=size)
 
 
 @never_mirrored

@@ -358,7 +358,7 @@ def _written(value: Any) -> str:
 
 # --- the default recipe ---------------------------------------------------------------------------
 
-_DOORS, _SMALL, _MOST_IMAGES = ("imagefolder", "npz"), "small-images", 5000
+_DOORS, _SMALL, _MOST_IMAGES = ("imagefolder", "npz", "torchvision"), "small-images", 5000
 """The datasets whose default depends on their size, like that of arrays, and the recipe of up to
 this many images.
 """

@@ -74,8 +74,7 @@ def estimate(fit: FitPlan, device: torch.device) -> TrainingCost:
     """
     if fit.is_pretrained:
         raise SpecError(f"{fit.asked} was trained elsewhere: there is no training to estimate.")
-    described = make(fit.dataset, download=True)
-    dataset = blank(described) or described
+    dataset = blank(make(fit.dataset, download=True)) or fit.dataset.make()
     model = make_model(fit, dataset)
     if is_fitted(model):
         raise SpecError(
