@@ -144,3 +144,20 @@ def parts(images: Tensor, size: int = 256) -> Iterator[Tensor]:
     """Yield the images in parts of ``size``, as plain tensors."""
     for start in range(0, len(images), size):
         yield images[start : start + size]
+
+
+def on_device(images: Tensor, device: torch.device) -> Tensor:
+    """Return plain images on a device, and others if they fit in a quarter of a GPU's memory.
+
+    Larger ones are read in parts on the CPU.
+    """
+    if not isinstance(images, Images):
+        return images.to(device)
+    if device.type != "cuda":
+        return images
+    if images.numel() > torch.cuda.get_device_properties(device).total_memory // 4:
+        return images
+    whole = torch.empty(images.shape, dtype=images.dtype, device=device)
+    for place, part in zip(parts(whole), parts(images), strict=True):
+        place.copy_(part)
+    return whole

@@ -17,6 +17,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from jembench.data.datasets import no_training_images
+from jembench.data.images import on_device
 from jembench.data.pixels import to_float
 from jembench.errors import JembenchError
 from jembench.interfaces import DataSpec, OODSet, Split, Start
@@ -65,9 +66,9 @@ class ImagesStart(DrawnStart):
                 drawn = drawn.images
             self._images = drawn
         device = generator.device
-        self._images = self._images.to(device)
+        self._images = on_device(self._images, device)
         chosen = torch.randint(len(self._images), (n,), generator=generator, device=device)
-        return to_float(self._images[chosen], self.data.bounds)
+        return to_float(self._images[chosen].to(device), self.data.bounds)
 
 
 class PermutedStart(ImagesStart):

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Generator, Tensor
 
+from jembench.data.images import on_device, parts, taken
 from jembench.data.pixels import Bounds, noise_to_model, to_float
 from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec, Split
@@ -104,7 +105,7 @@ class ClassGaussianStart:
                 f"image of {self.data.name} is of class {', '.join(empty)}. Hold fewer images out "
                 "for validation, or let the sampler start at noise with start=uniform."
             )
-        self.classes = [train.images[indices] for indices in members]
+        self.classes = [taken(train.images, indices) for indices in members]
 
     def draw(self, n: int, y: Classes | None, generator: Generator) -> Images:
         """Draw n images of the classes y; without y, of classes drawn uniformly.
@@ -121,7 +122,7 @@ class ClassGaussianStart:
         device = generator.device
         if y is None:
             y = torch.randint(self.data.num_classes, (n,), generator=generator, device=device)
-        self.classes = [images.to(device) for images in self.classes]
+        self.classes = [on_device(images, device) for images in self.classes]
         x = self.noise(n, generator)
         for number, chains in enumerate(_members(y, self.data.num_classes)):
             if len(chains):
@@ -158,13 +159,13 @@ def draw_gaussian(
 
     The covariance is zero for one image. Draws are not clamped.
     """
-    count, device = len(images), images.device
+    count, device = len(images), generator.device
     at_once = AT_ONCE if device.type == "cpu" else AT_ONCE_ON_GPU
-    mean = torch.zeros(images[0].numel(), device=device)
-    moves = torch.zeros((n, images[0].numel()), device=device)
+    mean = torch.zeros(images.shape[1:].numel(), device=device)
+    moves = torch.zeros((n, len(mean)), device=device)
     weights = torch.zeros((n, 1), device=device)
-    for part in torch.split(images, at_once):
-        x = to_float(part, bounds).flatten(1)
+    for part in parts(images, at_once):
+        x = to_float(part.to(device), bounds).flatten(1)
         z = torch.randn((n, len(x)), generator=generator, device=device)
         mean += x.sum(0) / count
         moves.addmm_(z, x)

@@ -6,6 +6,7 @@ Legend: N examples, B batch, C channels, H height, W width.
 """
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from jembench import seeds
 from jembench.catalog import registry
 from jembench.data.augment import Augmentation
 from jembench.data.holdout import draw_labelled
+from jembench.data.images import Images, on_device, taken
 from jembench.data.pixels import add_noise, noise_to_model, to_float
 from jembench.errors import CheckpointError, JembenchError, SpecError
 from jembench.experiment.recipe import Recipe
@@ -56,6 +58,13 @@ class IndexStream:
         self._position = end
         return self._permutation[end - self.batch_size : end]
 
+    def peek(self) -> Int[Tensor, " B"]:
+        """Return the next batch within this epoch, to read it in advance; empty at its end."""
+        end = self._position + self.batch_size
+        if end > len(self._permutation):
+            end = self._position
+        return self._permutation[self._position : end]
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return the position of the stream, also within an epoch."""
         return {
@@ -80,6 +89,49 @@ class IndexStream:
         self._permutation = permutation.cpu()
         self._position = int(state["position"])
         self._generator.set_state(state["generator"].cpu())
+
+
+class Reader:
+    """Reads batches of images; of those that are read in parts, the next one in a thread.
+
+    Args:
+        images: on the device, or read in parts.
+        device: of the batches.
+    """
+
+    def __init__(self, images: Tensor, device: torch.device) -> None:
+        self.images, self.device = images, device
+        self._thread = None
+        if isinstance(images, Images):
+            self._thread = ThreadPoolExecutor(1)  # which ends when nothing refers to it
+        self._next: tuple[Tensor, Future[Tensor]] | None = None
+
+    def read(self, indices: Int[Tensor, " B"], following: Int[Tensor, " B"]) -> Tensor:
+        """Return the images of indices, and begin to read the following ones."""
+        if self._thread is None:
+            return self.images[to_device(indices, self.device)]
+        if self._next and torch.equal(self._next[0], indices):
+            images = self._next[1].result()
+        else:  # the first batch of an epoch, or after a checkpoint was read
+            images = self._load(indices)
+        self._next = None
+        if len(following):
+            self._next = following, self._thread.submit(self._load, following)
+        return images.to(self.device, non_blocking=True)
+
+    def _load(self, indices: Int[Tensor, " B"]) -> Tensor:
+        images = self.images[indices]
+        if self.device.type == "cuda":
+            images = images.pin_memory()
+        return images
+
+
+def to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Copy values from the CPU without making the host wait for a GPU."""
+    # from unpinned memory the copy would make it wait
+    if device.type == "cuda":
+        values = values.pin_memory()
+    return values.to(device, non_blocking=True)
 
 
 class Batches:
@@ -116,12 +168,12 @@ class Batches:
             raise SpecError(f"The dataset {data.name} has no labels, and training needs them.")
         self.root, self.device = seed, device
         self.bounds, self.options = data.bounds, recipe.data
-        images, labels = train.images.to(device), train.labels.to(device)
+        images, labels = on_device(train.images, device), train.labels.to(device)
         self.sources = dict.fromkeys(("marginal", "labelled"), (images, labels))
         if recipe.data.labelled:
             generator = seeds.generator(seed, "labels")
             drawn = draw_labelled(train.labels, recipe.data.labelled, generator).to(device)
-            self.sources["labelled"] = images[drawn], labels[drawn]
+            self.sources["labelled"] = taken(images, drawn), labels[drawn]
         self.sizes = {
             "marginal": recipe.batch_size,
             "labelled": recipe.data.labelled_batch or recipe.batch_size,
@@ -145,26 +197,24 @@ class Batches:
         self.generator = seeds.generator(self.root, f"images{again}", self.device)
         self.outlier_generator = seeds.generator(self.root, f"outliers{again}", self.device)
         self.streams = {}
+        self.readers = {}
         for kind, (images, _) in self.sources.items():
             generator = seeds.generator(self.root, f"order/{kind}{again}")
             self.streams[kind] = IndexStream(len(images), self.sizes[kind], generator)
+            self.readers[kind] = Reader(images, self.device)
 
     def draw(self) -> Batch:
         """Draw the next batch on the device of training.
 
-        All images lie on this device: no worker processes are needed.
+        The images lie there, or a thread reads the next ones: no worker processes are needed.
         """
         drawn: dict[str, tuple[Float[Tensor, "B C H W"], Int[Tensor, " B"]]] = {}
         for kind, stream in self.streams.items():
             indices = next(stream)
             if kind == "marginal" and self.options.shared:
                 continue
-            if self.device.type == "cuda":
-                # from unpinned memory the copy would make the host wait for the device
-                indices = indices.pin_memory()
-            indices = indices.to(self.device, non_blocking=True)
-            images, labels = self.sources[kind]
-            images, labels = images[indices], labels[indices]
+            images = self.readers[kind].read(indices, stream.peek())
+            labels = self.sources[kind][1][to_device(indices, self.device)]
             if kind == "labelled" or self.options.augment_marginal:
                 images = self.augmentation(images, self.generator)
             std = noise_to_model(self.options.noise, self.bounds)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from jembench.data.holdout import holdout
+from jembench.data.images import parts
 from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError
 from jembench.experiment import effects
@@ -150,9 +151,11 @@ class TrainingState:
         if not hasattr(self.model, "prepare"):
             return
         images, _ = self.batches.sources["marginal"]
-        parts = torch.split(images, predictions.batch(self.device, self.data.shape))
+        size = predictions.batch(self.device, self.data.shape)
         self.model.eval()
-        self.model.prepare(to_float(part, self.data.bounds) for part in parts)
+        self.model.prepare(
+            to_float(part.to(self.device), self.data.bounds) for part in parts(images, size)
+        )
         if self.average:
             self.average.load_state_dict(self.model.state_dict())
 

@@ -110,6 +110,11 @@ def make_trainer():
 
 
 @pytest.fixture
+def toy_split():
+    return toy_images()
+
+
+@pytest.fixture
 def toy_models():
     return {
         "jem": Toy,
