@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, overload
 
 from jembench.catalog.contents import Listing, the_file
 from jembench.catalog.discovery import Kind
@@ -159,12 +159,27 @@ def never_mirrored(factory: Factory) -> Factory:
     return factory
 
 
-def pretrained(factory: Factory) -> Factory:
+@overload
+def pretrained(factory: Factory) -> Factory: ...
+
+
+@overload
+def pretrained(*, when: Callable[[Mapping[str, Any]], bool]) -> Callable[[Factory], Factory]: ...
+
+
+def pretrained(factory: Any = None, *, when: Any = lambda _: True) -> Any:
     """Mark a factory whose models were trained elsewhere.
 
-    Such models are measured without training.
+    Such models are measured without training. Use it as ``@pretrained``, or with a condition as
+    ``@pretrained(when=...)``.
+
+    Args:
+        factory: of the models.
+        when: takes the options of a model by name, and returns whether it was trained elsewhere.
     """
-    factory.trained_elsewhere = True  # type: ignore[attr-defined]
+    if factory is None:
+        return functools.partial(pretrained, when=when)
+    factory.trained_elsewhere = when
     return factory
 
 

@@ -87,7 +87,8 @@ class Resolved:
     @property
     def is_pretrained(self) -> bool:
         """True for a model that was trained elsewhere."""
-        return hasattr(self.factory, "trained_elsewhere")
+        condition = getattr(self.factory, "trained_elsewhere", None)
+        return condition is not None and condition(self.arguments)
 
     @property
     def is_never_mirrored(self) -> bool:

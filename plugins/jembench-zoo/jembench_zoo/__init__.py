@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from jembench.plugin import Content, Range, path_of
+from jembench.plugin import Content, Neutral, Range, SpecError, path_of, pretrained
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -44,21 +44,47 @@ def _files_of(folder: str | Path) -> Mapping[str, Path]:
     return {file.name: file for file in files}
 
 
+def _is_measured(options: Mapping[str, Any]) -> bool:
+    return bool(options["weights"] != "none" and not options["train"])
+
+
+def _check_train(weights: str, *, train: bool) -> None:
+    if train and weights == "none":
+        raise SpecError("train=true trains given weights on, and weights is none. Leave train out.")
+
+
+measured = pretrained(when=_is_measured)
+"""The mark of a factory whose models are measured as they are if they have weights."""
+
 Weights = Annotated[str, Content(_weights_file)]
 Size = Annotated[int | None, Range(least=1)]
+Train = Annotated[bool, Neutral()]
 
 
+@measured
 def timm(
-    data: DataSpec, *, model: str, weights: Weights = "none", size: Size = None
+    data: DataSpec,
+    *,
+    model: str,
+    weights: Weights = "none",
+    size: Size = None,
+    train: Train = False,
 ) -> LibraryClassifier:
     """A network of timm, by its name in ``timm.list_models()``."""
     from jembench_zoo import networks
 
-    return networks.of_timm(data, model, weights, size)
+    _check_train(weights, train=train)
+    return networks.of_timm(data, model, weights, size, train=train)
 
 
+@measured
 def torchvision(
-    data: DataSpec, *, model: str, weights: Weights = "none", size: Size = None
+    data: DataSpec,
+    *,
+    model: str,
+    weights: Weights = "none",
+    size: Size = None,
+    train: Train = False,
 ) -> LibraryClassifier:
     """A network of torchvision, by its name in ``torchvision.models``.
 
@@ -66,15 +92,18 @@ def torchvision(
     """
     from jembench_zoo import networks
 
-    return networks.of_torchvision(data, model, weights, size)
+    _check_train(weights, train=train)
+    return networks.of_torchvision(data, model, weights, size, train=train)
 
 
+@measured
 def hf(
     data: DataSpec,
     *,
     model: Annotated[str, Content(_files_of)],
     weights: Weights = "none",
     size: Size = None,
+    train: Train = False,
 ) -> LibraryClassifier:
     """An image classifier of transformers.
 
@@ -82,4 +111,5 @@ def hf(
     """
     from jembench_zoo import networks
 
-    return networks.of_transformers(data, model, weights, size)
+    _check_train(weights, train=train)
+    return networks.of_transformers(data, model, weights, size, train=train)

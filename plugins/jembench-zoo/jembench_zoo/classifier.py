@@ -87,6 +87,8 @@ def adapted(
     data: DataSpec,
     preparation: Preparation,
     pretrained: Pretrained | None,
+    *,
+    train: bool,
 ) -> LibraryClassifier:
     """Return the model of a network, with weights if there are any.
 
@@ -96,6 +98,7 @@ def adapted(
         data: the description of the images.
         preparation: of the images.
         pretrained: the weights; their last layer stays if its outputs have the classes of the data.
+        train: True if they are to be trained on, when another last layer is drawn at random.
     """
     net = build(data.num_classes)
     if pretrained is None:
@@ -116,7 +119,7 @@ def adapted(
     with torch.random.fork_rng(devices=[]):
         wider = build((number if outputs else data.num_classes) + 1)
     source = str(pretrained.file)
-    check_lacking(name, source, lacking, net, wider, new_head=outputs is None)
+    check_lacking(name, source, lacking, net, wider, new_head=outputs is None, train=train)
     net.load_state_dict(fitting, strict=False)
     remark_on(name, preparation, pretrained.reference, data.shape)
     return tried(name, net, data, preparation, outputs)
@@ -163,7 +166,14 @@ def _number_of_outputs(net: nn.Module, weights: Mapping[str, Tensor], classes: i
 
 
 def check_lacking(
-    name: str, source: str, lacking: Set[str], net: nn.Module, wider: nn.Module, *, new_head: bool
+    name: str,
+    source: str,
+    lacking: Set[str],
+    net: nn.Module,
+    wider: nn.Module,
+    *,
+    new_head: bool,
+    train: bool,
 ) -> None:
     """Check that weights lack nothing but the last layer.
 
@@ -174,9 +184,11 @@ def check_lacking(
         net: the network.
         wider: the same network for one class more, by which the last layer is known.
         new_head: whether the user knows of the new last layer.
+        train: whether the network is trained on.
 
     Raises:
-        SpecError: if other tensors are missing or have other shapes.
+        SpecError: if other tensors are missing or have other shapes, or a network that is not
+            trained lacks its last layer.
     """
     own = net.state_dict()
     of_wider = wider.state_dict()
@@ -187,6 +199,11 @@ def check_lacking(
             f"The weights {source} do not fit {name}: {len(missing)} of {len(own)} tensors differ "
             f"or are missing, first {missing[0]}. Give the weights of this network, and the size "
             "they were trained with (size=224)."
+        )
+    if lacking & head and not train:
+        raise SpecError(
+            f"The weights {source} have no last layer for these classes, and {name} is measured as "
+            "it is. Name the classes as the outputs of the weights are, or train it on: train=true."
         )
     if lacking & head and not new_head:
         text = f"The weights {source} lack the last layer of {name}, which is drawn at random."

@@ -55,7 +55,9 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 """The options of transformers that fetch and run nothing."""
 
 
-def of_timm(data: DataSpec, model: str, weights: str, size: int | None) -> LibraryClassifier:
+def of_timm(
+    data: DataSpec, model: str, weights: str, size: int | None, *, train: bool
+) -> LibraryClassifier:
     """Return a network of timm.
 
     Raises:
@@ -87,10 +89,12 @@ def of_timm(data: DataSpec, model: str, weights: str, size: int | None) -> Libra
                 break
         return net
 
-    return adapted(f"timm:{model}", build, data, preparation, pretrained)
+    return adapted(f"timm:{model}", build, data, preparation, pretrained, train=train)
 
 
-def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -> LibraryClassifier:
+def of_torchvision(
+    data: DataSpec, model: str, weights: str, size: int | None, *, train: bool
+) -> LibraryClassifier:
     """Return a network of torchvision; errors as for :func:`of_timm`."""
     models = _library("torchvision", "torchvision").models
     _check_images(data)
@@ -126,7 +130,7 @@ def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -
             net: nn.Module = models.get_model(model, weights=None, **of_classes)
         return net
 
-    return adapted(f"torchvision:{model}", build, data, preparation, pretrained)
+    return adapted(f"torchvision:{model}", build, data, preparation, pretrained, train=train)
 
 
 def _in_cache_of_torch(model: str, url: str) -> Path:
@@ -139,7 +143,7 @@ def _in_cache_of_torch(model: str, url: str) -> Path:
 
 
 def of_transformers(
-    data: DataSpec, model: str, weights: str, size: int | None
+    data: DataSpec, model: str, weights: str, size: int | None, *, train: bool
 ) -> LibraryClassifier:
     """Return an image classifier of transformers; errors as for :func:`of_timm`."""
     transformers = _library("transformers", "hf")
@@ -183,7 +187,7 @@ def of_transformers(
     more.num_labels += 1
     new_head = outputs is None
     wider = factory.from_config(more)
-    check_lacking(name, source, lacking, net, wider, new_head=new_head)
+    check_lacking(name, source, lacking, net, wider, new_head=new_head, train=train)
     remark_on(name, preparation, reference, data.shape)
     return tried(name, net, data, preparation, outputs)
 

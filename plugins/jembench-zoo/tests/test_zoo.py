@@ -93,8 +93,9 @@ def test_weights_of_a_file_are_taken_except_of_other_classes(library, tmp_path):
     trained = make(name, COLOURED).net.state_dict()
     trained = {key: value + 1 for key, value in trained.items()}
     torch.save(trained, tmp_path / "a.pth")
+    text = f"{name},size=32,train=true,weights={tmp_path / 'a.pth'}"
     with pytest.warns(Remark) as said:
-        weights = make(f"{name},size=32,weights={tmp_path / 'a.pth'}").net.state_dict()
+        weights = make(text).net.state_dict()
     assert any("10 classes: its last layer is drawn" in str(remark.message) for remark in said)
     last = [key for key in weights if weights[key].shape[:1] == (10,)]
     assert last
@@ -107,10 +108,31 @@ def test_weights_of_a_folder_of_transformers(tmp_path):
     trained = make(f"hf:{VIT}", COLOURED).net
     trained.save_pretrained(tmp_path)
     with pytest.warns(Remark) as said:
-        weights = make(f"hf:{tmp_path},weights={tmp_path}").net
+        weights = make(f"hf:{tmp_path},train=true,weights={tmp_path}").net
     assert any("10 classes: its last layer is drawn" in str(remark.message) for remark in said)
     for key, value in weights.vit.state_dict().items():
         assert_close(value, trained.vit.state_dict()[key])
+
+
+@pytest.mark.parametrize(
+    ("options", "is_pretrained"),
+    [("", False), (",weights=cache", True), (",weights=cache,train=true", False)],
+)
+@pytest.mark.parametrize("library", ["timm", "torchvision", "hf"])
+def test_given_weights_are_measured_unless_they_are_to_be_trained(library, options, is_pretrained):
+    assert registry.resolve("models", f"{library}:x{options}").is_pretrained == is_pretrained
+
+
+def test_weights_without_the_classes_are_trained_on_or_refused(tmp_path):
+    net = make("torchvision:squeezenet1_1", COLOURED).net
+    torch.save(net.state_dict(), tmp_path / "a.pth")
+    text = f"torchvision:squeezenet1_1,size=32,weights={tmp_path / 'a.pth'}"
+    with pytest.warns(Remark), pytest.raises(SpecError, match=r"train it on: train=true"):
+        make(text)
+    with pytest.warns(Remark):
+        make(f"{text},train=true")
+    with pytest.raises(SpecError, match=r"weights is none\. Leave train out"):
+        make("torchvision:squeezenet1_1,train=true")
 
 
 def test_weights_of_another_network_are_refused(tmp_path):
