@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-from jembench.catalog.options import Content
+from jembench.catalog.options import Content, Neutral
 from jembench.catalog.validation import Range
 from jembench.data.datasets import LazyDataset, no_images
 from jembench.data.decoding import Form, decoded, is_grey, opened
@@ -140,7 +140,7 @@ def _list_images(folder: Path) -> Images:
     """
     classes = [Path(entry.path) for entry in _entries(folder) if entry.is_dir()]
     if not classes:
-        raise Unavailable(f"The folder {folder} has no class folders. {_LAYOUT}")
+        return _list_unlabelled(folder)
     images: Images = {}
     for place in sorted(classes, key=lambda place: _normal(place.name)):
         below = _files_below(str(place))
@@ -157,6 +157,19 @@ def _list_images(folder: Path) -> Images:
         images |= sorted(named.items())
     _check_classes(folder, images)
     return images
+
+
+def _list_unlabelled(folder: Path) -> Images:
+    """List the images of a folder without class folders.
+
+    Raises:
+        Unavailable: if there is none.
+    """
+    places = [Path(entry.path) for entry in _entries(folder)]
+    files = [place for place in places if place.name.lower().endswith(_SUFFIXES)]
+    if not files:
+        raise Unavailable(f"The folder {folder} has no class folders. {_LAYOUT}")
+    return dict(sorted((_normal(file.name), file) for file in files))
 
 
 def _files_below(folder: str, above: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -224,7 +237,8 @@ def _normal(name: str) -> str:
 
 
 def _class_of(name: str) -> str:
-    return name.partition("/")[0]
+    """Return the class of an image, which is "" in a folder without class folders."""
+    return name.rpartition("/")[0].partition("/")[0]
 
 
 def _classes_of(images: Images) -> set[str]:
@@ -252,6 +266,7 @@ def imagefolder(
     split: Annotated[float, Range(above=0, below=1)] = _SPLIT,
     seed: int = 0,
     name: str = "",
+    unlabelled: Annotated[bool, Neutral()] = False,
 ) -> Dataset:
     """Your own images: a folder root with <class>/*, or with train/<class>/* and test/<class>/*.
 
@@ -261,6 +276,9 @@ def imagefolder(
     tests, at least one image each. ``seed`` chooses which: an image's place is that of the SHA-256
     of "seed/class/file" among those of its class, which is the same on every machine; a new image
     changes the part of few others.
+
+    With ``unlabelled=true`` the images have no classes: they lie in root itself, in train/ and
+    test/, or in test/ alone, and class folders are ignored.
 
     All images have the size of the first, unless ``size`` is given: then each is cropped to its
     central square and resized to ``size`` x ``size``. They become one channel with ``grey=true``
@@ -276,7 +294,7 @@ def imagefolder(
         JembenchError: if a file is no image, or has another size or colours; of all but the first
             when its split is read.
     """
-    folder, parts = _folder(root), _split_parts(root, split, seed)
+    folder, parts = _folder(root), _split_parts(root, split, seed, unlabelled)
     stated = parts["train"] or parts["test"]
     with opened(str(next(iter(stated.values())))) as first:
         width, height = (size, size) if size else first.size
@@ -284,6 +302,8 @@ def imagefolder(
     mode: Literal["RGB", "L"] = "L" if grey or only_grey else "RGB"
     form = Form(mode=mode, height=height, width=width, square=size > 0, only_grey=only_grey)
     classes = tuple(dict.fromkeys(map(_class_of, stated)))
+    if unlabelled:
+        classes = ()
     spec = DataSpec(
         name=name or folder.name,
         shape=(len(mode), height, width),
@@ -294,14 +314,22 @@ def imagefolder(
     return LazyDataset(spec, read, train_size=len(parts["train"]), test_size=len(parts["test"]))
 
 
-def _split_parts(root: str, split: float, seed: int) -> Mapping[SplitName, Images]:
+def _split_parts(
+    root: str, split: float, seed: int, unlabelled: bool = False
+) -> Mapping[SplitName, Images]:
     """List the images for training, which may be none, and for tests.
 
     Raises:
-        Unavailable: if a class is too small to be split.
+        Unavailable: if there are no classes, unless ``unlabelled``, or one is too small to be
+            split.
         SpecError: if the folder has its own splits, and ``split`` or ``seed`` is given.
     """
     folder, parts = _folder(root), _list_parts(root)
+    if not unlabelled and any("" in _classes_of(images) for images in parts.values()):
+        raise Unavailable(
+            f"The folder {folder} has no class folders. {_LAYOUT} For images without classes, such "
+            "as those of an OOD set, add unlabelled=true."
+        )
     if "" not in parts:
         if (split, seed) != (_SPLIT, 0):
             raise SpecError(
@@ -312,6 +340,11 @@ def _split_parts(root: str, split: float, seed: int) -> Mapping[SplitName, Image
     by_class: dict[str, list[str]] = {}
     for file in parts[""]:
         by_class.setdefault(_class_of(file), []).append(file)
+    if [*by_class] == [""] and len(parts[""]) == 1:
+        raise Unavailable(
+            f"The folder {folder} has one image, and needs two: one for training and one for "
+            "tests. Add images, or put it into a folder test/."
+        )
     if single := [name for name, files in by_class.items() if len(files) == 1]:
         raise Unavailable(
             f"The folder {folder} has one image of {', '.join(single)}, and a class needs two: "
@@ -343,6 +376,8 @@ def _read(
     images = decoded(f"{folder.name}-{name}", folder / name, parts[name], form)
     if name == "test":
         _remark_on_copies(folder, parts)
+    if not spec.num_classes:
+        return Split(images, None)
     numbers = dict(zip(spec.class_names, range(spec.num_classes), strict=True))
     labels = [numbers[_class_of(file)] for file in parts[name]]
     return Split(images, torch.tensor(labels))
@@ -354,7 +389,8 @@ def _remark_on_layout(folder: Path, parts: Mapping[SplitName, Images], spec: Dat
     order = "numbered in the order of their folders' names"
     names = _listed(spec.class_names)
     text = f"{spec.name} has {spec.num_classes} {noun}, {order}: {names}."
-    warnings.warn(text, Remark, stacklevel=2)
+    if spec.num_classes:
+        warnings.warn(text, Remark, stacklevel=2)
 
     roots = {_root_of(name, path) for images in parts.values() for name, path in images.items()}
     beside: list[os.DirEntry[str]] = []
@@ -362,7 +398,8 @@ def _remark_on_layout(folder: Path, parts: Mapping[SplitName, Images], spec: Dat
         beside += [entry for entry in _entries(folder) if entry.is_dir()]
     for root in {folder, *roots}:
         beside += [entry for entry in _entries(root) if entry.name.lower().endswith(_SUFFIXES)]
-    paths = sorted({entry.path for entry in beside} - {*map(str, roots)})
+    is_read = {str(path) for images in parts.values() for path in images.values()}
+    paths = sorted({entry.path for entry in beside} - {*map(str, roots)} - is_read)
     if paths:
         text = f"Not read, since they lie beside the folders of classes: {_listed(paths)}."
         warnings.warn(text, Remark, stacklevel=2)

@@ -307,9 +307,37 @@ def test_test_images_alone_have_the_classes(root: Path) -> None:
     assert "has test/, so split and seed" in message(SpecError, root, seed=1)
 
 
+def test_images_without_classes(tmp_path: Path) -> None:
+    for number in range(10):
+        save(tmp_path / "set" / f"{number}.png", random_pixels(number))
+    text = message(Unavailable, tmp_path / "set")
+    assert "has no class folders" in text
+    assert "add unlabelled=true" in text
+    flat = imagefolder(root=str(tmp_path / "set"), unlabelled=True)
+    assert (flat.spec.num_classes, flat.train_size, flat.test_size) == (0, 8, 2)
+    parts = [flat.split(name) for name in ("train", "test")]
+    assert [part.labels for part in parts] == [None, None]
+    pixels = {image.numpy().tobytes() for part in parts for image in part.images[:]}
+    assert len(pixels) == 10
+
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "set").rename(tmp_path / "whole" / "test")
+    alone = imagefolder(root=str(tmp_path / "whole"), unlabelled=True)
+    assert (alone.train_size, alone.test_size) == (0, 10)
+    assert {image.numpy().tobytes() for image in alone.split("test").images[:]} == pixels
+
+
+def test_class_folders_are_ignored_in_unlabelled_images(root: Path) -> None:
+    labelled, unlabelled = (imagefolder(root=str(root), unlabelled=flag) for flag in (False, True))
+    assert unlabelled.spec.num_classes == 0
+    assert torch.equal(unlabelled.split("train").images[:], labelled.split("train").images[:])
+
+
 def test_a_folder_without_classes(tmp_path: Path) -> None:
     save(tmp_path / "set" / "0.png", random_pixels(0))
     assert f"{tmp_path / 'set'} has no class folders" in message(Unavailable, tmp_path / "set")
+    text = message(Unavailable, tmp_path / "set", unlabelled=True)
+    assert "has one image, and needs two" in text
 
 
 def test_an_image_of_another_size_is_named(root: Path) -> None:
