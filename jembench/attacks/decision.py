@@ -34,7 +34,7 @@ class FirstImages(NamedTuple):
 def choose_starts(
     target: Target, x: Images, y: Classes, pool: Float[Tensor, "M C H W"], labels: Int[Tensor, " M"]
 ) -> FirstImages:
-    """Choose a correct image of the class ranked second for the image under attack.
+    """Choose, for each image, a correct image of the class ranked second.
 
     This is the start of Grathwohl et al. (2020), Appendix G. The paper does not say which image of
     that class is used; here it is the first in the pool. If no image of that class is classified

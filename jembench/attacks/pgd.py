@@ -209,7 +209,7 @@ def _take(
         left: int64 (M,), the images of the rows; the rows of an image are consecutive.
         moved: (B, C, H, W), the rows.
         share: float64 (B,), the share of a row's predictions that are wrong.
-        failures: True to record rows without a success as well.
+        failures: True to also record rows without a success.
     """
     # the restart of each image that is misclassified most often
     share = share.view(len(left), -1)

@@ -2,8 +2,8 @@
 
 Such a model adds noise to an image, or moves it by steps of a chain, and then classifies it.
 
-Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G; noise alone is randomised
-smoothing, Cohen et al. (2019), arXiv:1902.02918.
+Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G; noise without a chain is
+randomised smoothing, Cohen et al. (2019), arXiv:1902.02918.
 
 Legend: N images, C channels, H height, W width, K classes.
 """

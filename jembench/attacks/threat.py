@@ -162,7 +162,7 @@ class AttackedModel(LogitModel):
 def starts(
     restarts: int, shape: tuple[int, ...], norm: Norm, generator: Generator
 ) -> Float[Tensor, "R C H W"]:
-    """Draw the starts of an attack on one image, relative to it in units of eps: (R, *shape).
+    """Draw an attack's starts relative to an image, in units of eps: (R, *shape).
 
     The first start is the image itself, the others are uniform in the ball.
     """
@@ -205,7 +205,7 @@ class Closest(NamedTuple):
     distance: Tensor  # float64 (N,): 0 if the image itself is misclassified, inf if none was found
 
     def keep(self, x: Tensor, rows: Tensor, images: Tensor, deceive: Tensor, norm: Norm) -> None:
-        """Keep new adversarial images, in place, if they are nearer than the present ones.
+        """Keep new adversarial images, in place, if they are nearer than the kept images.
 
         Args:
             x: (N, C, H, W) the attacked images.
@@ -222,7 +222,7 @@ class Closest(NamedTuple):
 
 
 def before_search(target: Target, x: Images, y: Classes) -> Closest:
-    """Return each image itself, at distance 0 if it deceives the model unchanged, else infinity."""
+    """Return each image at distance 0 if it deceives the model, else at infinity."""
     deceived = target.deceived(x, y)
     return Closest(x.clone(), torch.where(deceived, 0.0, torch.inf).double())
 

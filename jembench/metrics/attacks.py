@@ -64,7 +64,7 @@ Gradient = Literal["through", "bpda"]
 
 
 class Budget(NamedTuple):
-    """The limits of an attack; each number can be set by itself."""
+    """The limits of an attack; each number can be set separately."""
 
     images: int
     restarts: int
@@ -297,7 +297,7 @@ class Attack(Metric):
         return in_shards(self, evaluation, chosen, work)
 
     def details(self, arrays: Arrays) -> dict[str, Any]:
-        """Return information on the result that its arrays do not hold, in JSON types."""
+        """Return information on the result that the arrays do not hold, in JSON types."""
         return {}
 
     def compute(self, evaluation: Evaluation) -> Measurement:

@@ -391,7 +391,7 @@ def labelled_logits(
         logits = evaluation.predictions.read("logits", images, noise)
     if not logits.is_floating_point():
         raise PluginError(
-            f"The logits of the {images} images are {logits.dtype}, no real floating-point numbers."
+            f"The logits of the {images} images are {logits.dtype}, not real floating-point ones."
         )
     logits = logits.cpu().double()
     is_table = logits.ndim == 2 and len(logits) == len(labels)

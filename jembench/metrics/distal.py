@@ -136,7 +136,7 @@ class Distal(Attack):
         return self.measurement(evaluation, arrays, parts=parts, details=attacked.details)
 
     def estimates(self, arrays: Arrays) -> Estimates:
-        """Return the share of successful ascents, their steps and their gain in log p(x).
+        """Return the share of successful ascents, and these ascents' steps and gain in log p(x).
 
         An ascent succeeds if it ends above the threshold.
         """

@@ -161,7 +161,7 @@ def _eigenvalues(first: Numbers, second: Numbers) -> Numbers:
     try:
         # LAPACK's sygv has Cholesky's factor as R, and this driver is the fastest one.
         values = eigh(second, first, type=2, driver="gv", **options)
-    # Cholesky's method fails where a feature depends on the others, or never changes
+    # Cholesky's method fails where a feature depends on other features, or never changes
     except LinAlgError:
         variances, directions = eigh(first, check_finite=False)
         root = directions * np.sqrt(variances.clip(min=0))

@@ -32,7 +32,7 @@ Made = TypeVar("Made")
 def accuracy(logits: Array, labels: Array) -> Value:
     """Return the accuracy in %, with Wilson's 95 % interval.
 
-    It is the share of examples whose largest logit is that of the label.
+    It is the share of examples whose largest logit is the label's.
 
     Args:
         logits: floats (N, K), finite.
@@ -170,7 +170,7 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
 
 
 def _made(metric: type[Made], **options: Any) -> Made:
-    """Return a metric with options whose types and ranges are those of a run.
+    """Return a metric with options that are checked as in a run.
 
     Raises:
         SpecError: if an option has another type, or is out of range.

@@ -63,7 +63,7 @@ class FeatureMetric(SampleProtocol, Metric):
         return {"implementation": getattr(self, "implementation", "torch-fidelity")}
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return the least number of images that suffices, and the reason.
+        """Return the smallest sufficient number of images, and the reason.
 
         The number holds for generated and for reference images; the reason is for errors.
 
@@ -139,7 +139,7 @@ class IS(FeatureMetric):
     ``features`` is a feature network, for example ``inception:weights=/a/file.pth``; ``auto`` is
     Inception for images of 32 pixels and more, and ``cnn``, trained on the dataset itself, for
     smaller images and, if Inception's weights are missing, for the user's own images.
-    ``implementation=barratt-sharma`` divides the images into splits in their own order;
+    ``implementation=barratt-sharma`` divides the images into splits in the model's order;
     torch-fidelity shuffles them first. The options from ``source`` to ``top``, which all metrics of
     samples have, choose the images. ``sampler`` draws images from a model's differentiable energy,
     in place of the model's own samples.

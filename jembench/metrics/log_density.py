@@ -51,13 +51,13 @@ class LogDensity(Metric):
     images each, if fewer. ``classes-top`` is the effective number of classes, by label, at the
     upper end; ``accuracy-top`` and ``accuracy-bottom`` the share of images classified correctly at
     each end, in %; ``auroc-correct`` the AUROC of log p(x) for images that are classified correctly
-    (the positive class) against the others. Values that need logits or labels are left out where
-    there are none.
+    (the positive class) against all other images. Values that need logits or labels are left out
+    where there are none.
 
     ``source=kept`` measures the samples that training kept, as in Figures 9 to 12 and Appendix D of
     Grathwohl et al. (2020), and ``source=fresh`` the ends of new chains. Samples are counted by the
-    class that the model predicts, and have no accuracies; the labels of their values end with the
-    source: ``log-px-spread-kept``.
+    class that the model predicts, and have no accuracies; the labels of values end with the source:
+    ``log-px-spread-kept``.
     """
 
     source: Annotated[Literal["test", "kept", "fresh"], Neutral()] = "test"

@@ -87,7 +87,7 @@ class Scored(Metric):
         return {"score": Spec.of(score.name, score.arguments)}
 
     def fitted(self, evaluation: Evaluation) -> tuple[OODScore, Mapping[str, str | int]]:
-        """Return the score of the model, and the protocol of the images it was fitted on."""
+        """Return the fitted score, and the protocol of the images behind the fit."""
         scorer = self.scorer
         if isinstance(scorer, FittedScore):
             return scorer.fit(evaluation, self.data_noise)
@@ -120,10 +120,10 @@ class Scored(Metric):
         return scores.numpy()
 
     def noise_and_about(self, evaluation: Evaluation, name: str) -> Outliers:
-        """Return the noise on the images of an OOD set, and its description for the protocol.
+        """Return the noise on an OOD set's images, and the set's description for the protocol.
 
         Raises:
-            Unavailable: if its images are missing.
+            Unavailable: if the set's images are missing.
         """
         from jembench.data.ood_sets.resolve import resolve
         from jembench.data.pixels import content_hash
@@ -223,9 +223,10 @@ class OutOfDistributionGroup(Scored):
     Values are means over the sets.
 
     On CIFAR the sets are those of OpenOOD, Zhang et al. (2023), arXiv:2306.09301; for other
-    datasets jembench makes them. Values and options are those of ``ood``, computed for each set and
-    averaged; intervals draw the test images once for all sets. ``fpr95-out`` is OpenOOD's FPR95,
-    and ``aupr-in-trapezoid`` and ``aupr-out-trapezoid`` are its AUPR-IN and AUPR-OUT.
+    datasets jembench makes them. Values and options are as for ``ood``; the values are computed for
+    each set and averaged; intervals draw the test images once for all sets. ``fpr95-out`` is
+    OpenOOD's FPR95, and ``aupr-in-trapezoid`` and ``aupr-out-trapezoid`` are its AUPR-IN and
+    AUPR-OUT.
     """
 
     group: Literal["near", "far"]

@@ -156,7 +156,7 @@ class Transfer(attacks.GradientAttack):
         return self.source.passes
 
     def attack(self, evaluation: Evaluation) -> shards.Attacked:
-        """Classify the images of the attack on the unrefined model by the refined one.
+        """Classify, by the refined model, the images that attack the unrefined model.
 
         Raises:
             NotApplicable: if the model was trained without chains.

@@ -144,7 +144,7 @@ class ConfidentSamples(Metric):
 
     Its values are these samples' mean confidence and effective number of classes.
 
-    The intervals are over the samples: each resample has its own 64 most confident ones.
+    The intervals are over the samples: each resample has its own 64 most confident samples.
     ``sampler``: as for ``is``.
     """
 

@@ -117,7 +117,7 @@ def in_shards(metric: Any, evaluation: Evaluation, chosen: Chosen, work: Work) -
 
     Raises:
         OutOfTime: if the time limit passed before the end of the first shard, or of a share.
-        PartDone: if only a share was asked for, and all of its shards are stored.
+        PartDone: if only a share was asked for, and all shards of the share are stored.
     """
     from jembench import progress
     from jembench.stopping import Stopped

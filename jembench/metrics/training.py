@@ -109,9 +109,9 @@ class StabilityOfTraining(Metric):
     The first value is the number of all iterations if training did not diverge. Both values are of
     one training, and have no interval. They are N/A if the loss reports no energies of data and
     samples, such as the loss of a classifier or a flow, unless the loss itself diverged. With
-    ``guard.mode=watch`` the values are those of the recipe without changes; with ``repair``
-    training continues with other settings after the first divergence. Grathwohl et al. (2020),
-    Appendices H.2 and H.3, compare samplers and regularisers by the stability of training.
+    ``guard.mode=watch`` the values are of the unchanged recipe; with ``repair`` training continues
+    with other settings after the first divergence. Grathwohl et al. (2020), Appendices H.2 and H.3,
+    compare samplers and regularisers by the stability of training.
     """
 
     name = "stability"

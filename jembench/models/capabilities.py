@@ -45,7 +45,7 @@ def readable(model: Any, wanted: Set[Quantity]) -> frozenset[Quantity]:
 
 
 def is_fitted(model: Any) -> bool:
-    """Return whether a model is fitted to all images at once instead of being trained by a loss."""
+    """Return whether a model is fitted to all images at once, without a loss."""
     return isinstance(model, Fittable) and not isinstance(model, Trainable)
 
 

@@ -55,7 +55,9 @@ class ByBayes:
     def sample(
         self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator
     ) -> Float[Tensor, "N C H W"]:
-        """Draw n images, of the classes y or of uniformly random ones, on the generator's device.
+        """Draw n images, of the classes y or of uniformly random classes.
+
+        They are on the generator's device.
 
         Raises:
             Diverged: if an image is not finite.

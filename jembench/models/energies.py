@@ -36,7 +36,7 @@ def joint_energy(logits: Float[Tensor, "B K"], y: Int[Tensor, " B"]) -> Float[Te
 
 
 def logits_in(output: Any) -> Any:
-    """Return the logits in the output of a network: itself, or its item or attribute ``logits``."""
+    """Return a network's logits: the output, or the output's item or attribute ``logits``."""
     if isinstance(output, Mapping):
         return output.get("logits", output)
     return getattr(output, "logits", output)
@@ -110,7 +110,7 @@ def accepts(method: Callable[..., Any], arguments: int) -> bool:
 
 
 def checked(output: Any, x: Tensor, method: Callable[..., Any], classes: int | None) -> Tensor:
-    """Return an output of a network, checked, as a copy in float32 or float64.
+    """Return a checked copy of a network's output, in float32 or float64.
 
     The copy is on the device of the images: a network may write its next output over its last.
 
@@ -145,7 +145,7 @@ def checked(output: Any, x: Tensor, method: Callable[..., Any], classes: int | N
 
 
 def _name(method: Callable[..., Any]) -> str:
-    """Return the name of a method for errors, with the class of the network that a user wrote."""
+    """Return a method's name for errors, with the class that the user wrote."""
     if not inspect.ismethod(method):
         return "The network"
     model = method.__self__

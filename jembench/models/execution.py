@@ -214,7 +214,7 @@ def _without_advice() -> Iterator[None]:
 
 
 def forget_compiled() -> None:
-    """Discard all compiled functions of this process; those in use are compiled again when called.
+    """Discard this process's compiled functions; later calls compile them again.
 
     The compiler keeps its results for at most eight networks of a function, and then refuses the
     next one (``torch._dynamo.config.recompile_limit``).

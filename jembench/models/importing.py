@@ -53,7 +53,7 @@ _CLASSES = ("classes", "class_names", "categories", "labels", "names", "id2label
 
 
 def read(path: Path) -> Any:
-    """Return the content of a safetensors or a PyTorch file, its tensors on the CPU.
+    """Return the content of a safetensors or PyTorch file, with tensors on the CPU.
 
     The first bytes tell the two apart, not the name.
 
@@ -88,7 +88,7 @@ def read(path: Path) -> Any:
 
 
 def reason_of(error: Exception) -> str:
-    """Return why PyTorch does not read a file, without its advice to run the code in it."""
+    """Return why PyTorch refuses a file, without PyTorch's advice to run its code."""
     text = error_text(error)
     refused = re.search(
         r"(?:Unsupported|Trying to|Can only)[^.:]*(?:: )?(?:[\w.]| (?!was|Please))*", text
@@ -99,7 +99,7 @@ def reason_of(error: Exception) -> str:
 
 
 def state_dict(content: Any, path: Path, entry: str = "") -> dict[str, Tensor]:
-    """Return the state dictionary in the content of a file, the content itself or a nested one.
+    """Return a file's state dictionary: the content itself, or a nested dictionary.
 
     Args:
         content: of the file.
@@ -137,7 +137,7 @@ def _state_dicts(
         return
     inner: list[tuple[str, Mapping[Any, Any]]] = []
     for name, part in content.items() if depth else ():
-        # keys that are numbers belong to the state of an optimiser
+        # keys that are numbers are of an optimiser's state
         if isinstance(name, str) and not name.endswith("_extra_state"):
             inner += _state_dicts(part, f"{place}.{name}".lstrip("."), depth - 1)
     yield from inner
@@ -206,7 +206,7 @@ class StateDict(NamedTuple):
         """
         if model is None:
             raise SpecError(
-                "A plain state_dict does not say which model it is of. Name it: --model "
+                "A plain state_dict does not say whose weights it holds. Name the model: --model "
                 "baseline:net=wrn-28-10."
             )
         content = read(path)
@@ -288,7 +288,7 @@ def fitting(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor
 
 
 def _older(weights: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights of newer modules under the names of older ones, where a model has those."""
+    """Return newer modules' weights under older names, where a model has the older names."""
     changed = dict(weights)
     for names in _NORMS.values():
         for before, later in names.items():
@@ -321,7 +321,7 @@ def _in_words(names: Iterable[str]) -> list[str]:
 
 
 def _names_of_outputs(content: Any) -> list[str]:
-    """Return the names of classes in a file, in the order of the outputs; [] if it has none."""
+    """Return a file's names of classes, in the order of the outputs, or []."""
     if not isinstance(content, Mapping):
         return []
     if isinstance(numbers := content.get("class_to_idx"), Mapping):

@@ -1,4 +1,4 @@
-"""The memory that a model or a sampler needs, computed before any of it is allocated."""
+"""The memory that a model or a sampler needs, computed before allocation."""
 
 import os
 from collections.abc import Callable

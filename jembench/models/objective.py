@@ -124,7 +124,7 @@ def _gap(energies: Energies, parts: dict[str, Tensor], name: str) -> Tensor:
 
 
 def checked_loss(loss: Loss, model: Any) -> Loss:
-    """Return a loss, after a check of its shapes, which PyTorch would broadcast without an error.
+    """Return a loss, after a check of shapes that PyTorch would broadcast without an error.
 
     Raises:
         PluginError: if the total or a part is no single real number, or the energies are not (B,).
@@ -144,13 +144,13 @@ def checked_loss(loss: Loss, model: Any) -> Loss:
 
 
 def logits_of_each(model: Classifier, images: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return f(x) of several batches, in one pass of all of them unless the network has batch norm.
+    """Return f(x) of several batches, in one pass without batch norm.
 
     With batch norm, logits depend on the other images of a pass. Each batch then has a pass of its
     own, and the order matters, since the running statistics that evaluation uses are mostly those
     of the last pass. The order is data, samples, labelled images, as in the code of JEM, which has
-    the samples last for the loss of p(x|y) alone. In the code of JEM++ and SADA-JEM the data pass
-    before the chains (``Batch.logits``), which also change the running statistics.
+    the samples last only for the pure loss of p(x|y). In the code of JEM++ and SADA-JEM the data
+    pass before the chains (``Batch.logits``), which also change the running statistics.
     """
     logits = logits_function(model, 0)
     if has_batch_norm(model):

@@ -60,10 +60,10 @@ def read(
 
     Each image passes through the network once.
 
-    Logits and energy come from one forward pass where the energy is that of the logits (a
-    :class:`~jembench.models.energies.LogitModel`), and one backward pass, towards the images alone,
-    gives the gradient. The norm is that of dE/dx in the model's own units of x, as in Grathwohl et
-    al. (2020), section 5.3. Images are pixel levels, or already in the model's units.
+    Logits and energy come from one forward pass where the energy follows from the logits (a
+    :class:`~jembench.models.energies.LogitModel`), and one backward pass, towards the images only,
+    gives the gradient. The norm is of dE/dx in the model's own units of x, as in Grathwohl et al.
+    (2020), section 5.3. Images are pixel levels, or already in the model's units.
 
     A network's random numbers, such as those of dropout, depend on the seed and on the number of
     images per pass.
@@ -71,8 +71,8 @@ def read(
     Raises:
         NotApplicable: if gradients are wanted and the model has none.
         PluginError: if an output has another shape, or is no tensor of real floating-point numbers.
-        torch.OutOfMemoryError: if a batch is too large for the device; JEMBENCH_BATCH sets its
-        size.
+        torch.OutOfMemoryError: if a batch is too large for the device; JEMBENCH_BATCH sets the
+            size.
     """
     if "grad-norm" in wanted:
         require_gradients(model)

@@ -35,7 +35,7 @@ JUDGED = 1000
 
 
 def followed_layers(model: Any) -> list[_BatchNorm]:
-    """Return the batch norms whose running statistics should be those of the training images.
+    """Return the batch norms whose running statistics should follow the training images.
 
     There are none in a model without logits, nor in a model whose passes mix the images with other
     images by design (``joint_pass``). A layer that stays in evaluation mode during training keeps
@@ -81,11 +81,10 @@ def counted_anew(
 
 
 def parts(train: Split, validation: Split | None) -> tuple[Split, Split]:
-    """Return the images that statistics are counted over, and others to compare accuracies on.
+    """Return images to count statistics over, and other images to compare accuracies on.
 
     Accuracies are compared on validation images, or else on further training images. Training
-    images are drawn at random, the same ones for every model, since their order may be that of the
-    classes.
+    images are drawn at random, the same for every model, since the stored order may be by class.
     """
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(train.images), generator=generator)

@@ -140,7 +140,7 @@ SETTINGS = (
 
 @contextmanager
 def isolated(what: str, note: Callable[[str], object] | None = None) -> Iterator[None]:
-    """Run code of a plugin under the standard settings, and restore the former settings afterwards.
+    """Run a plugin's code under the standard settings, then restore the user's settings.
 
     Args:
         what: the subject of messages: "The factory of jem".

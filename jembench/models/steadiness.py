@@ -1,4 +1,4 @@
-"""Outputs of a network that are random, or that depend on the other images of a pass."""
+"""Network outputs that are random or depend on a pass's other images."""
 
 from collections.abc import Set
 from typing import Any, cast

@@ -42,7 +42,7 @@ def sgld(
     """Short-run SGLD: every chain starts anew, from uniform noise by default.
 
     ``clip`` clamps every element of the gradient to [-clip, clip]; ``bounded`` clamps the images
-    after every step. ``momentum`` is the share of the former steps' gradients that is added to the
+    after every step. ``momentum`` is the share of the earlier steps' gradients that is added to the
     gradient.
     """
     from jembench.sampling.sgld import Langevin, ShortRun

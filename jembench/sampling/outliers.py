@@ -28,7 +28,7 @@ CELLS = 4
 
 
 class ImagesStart(DrawnStart):
-    """Draws, with replacement, from the training images, or from an OOD set of them.
+    """Draws with replacement from the training images, or from an OOD set.
 
     Args:
         data: the images' shape and bounds.
@@ -53,8 +53,8 @@ class ImagesStart(DrawnStart):
         """
         if self._train is None:
             raise JembenchError(
-                "The sampler starts its chains at images, and has not seen the training images. "
-                "Call its inform(train) first, or use start=uniform."
+                "The sampler starts its chains at images, and has not received the training "
+                "images. Call its inform(train) first, or use start=uniform."
             )
         if self._images is None:
             if len(self._train.images) == 0:
@@ -142,7 +142,7 @@ class MixtureStart:
     def renew(
         self, x: Tensor, restart: Bool[Tensor, " B"], y: Tensor | None, generator: Generator
     ) -> Tensor:
-        """Replace the chains of ``restart``, each by a start of the part that is drawn for it."""
+        """Replace the chains of ``restart``, each by a start of a random part."""
         place = torch.rand(len(x), generator=generator, device=generator.device)
         for start, (begin, end) in zip(self.starts, self.shares, strict=True):
             x = start.renew(x, restart & (begin <= place) & (place < end), y, generator)

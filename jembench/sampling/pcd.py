@@ -164,7 +164,7 @@ class PersistentChains(ShortRun):
         """
         if state.keys() != self.state_dict().keys():
             raise CheckpointError(
-                "The checkpoint holds no replay buffer: it is of a model or a recipe without one. "
+                "The checkpoint holds no replay buffer: its model or recipe has none. "
                 "Train anew, or use the recipe that the checkpoint was made with."
             )
         if state["images"].shape != (self.capacity, *self.data.shape):

@@ -58,7 +58,7 @@ class Langevin:
     bounds: Bounds | None = None
     # each image moves by step_size along dE/dx / |dE/dx|, before the noise and the bounds
     normalised: bool = False
-    momentum: float = 0.0  # the share of the former steps' gradients that is added to dE/dx
+    momentum: float = 0.0  # the share of the earlier steps' gradients that is added to dE/dx
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> ChainState:
         """Take one Langevin step with every chain."""

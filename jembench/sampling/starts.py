@@ -116,7 +116,7 @@ class ClassGaussianStart:
         if not self.classes:
             raise JembenchError(
                 f"The sampler starts its chains near images of the classes (start={self.name}) "
-                "and has not seen the training images. Call its inform(train) first, or use "
+                "and has not received the training images. Call its inform(train) first, or use "
                 "start=uniform."
             )
         device = generator.device

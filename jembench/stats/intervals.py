@@ -58,7 +58,7 @@ def wilson(successes: int, n: int, level: float = LEVEL) -> Interval:
 def score_interval(
     value: float, sd: float, trials: int, level: float = LEVEL, within: Bounds = (0.0, 1.0)
 ) -> Interval:
-    """Return Wilson's score interval with a given standard deviation in place of the binomial one.
+    """Return Wilson's score interval with ``sd`` in place of the binomial deviation.
 
     Near an end of its range, a share, an AUROC or a difference of such values hardly varies among
     resamples. The terms in 1 / ``trials`` keep the interval from vanishing: at 1 with no deviation
@@ -116,7 +116,7 @@ def bootstrap_interval(
     rng: np.random.Generator,
     resamples: int = 1000,
 ) -> Interval | None:
-    """Return the bootstrap interval of a statistic of one sample or of several independent ones.
+    """Return the bootstrap interval of a statistic of one or several independent samples.
 
     It is an interval of the statistic's mean over other samples of the same sizes. For a biased
     statistic this is not the limit for infinitely many observations: the ECE of a calibrated model
@@ -125,11 +125,11 @@ def bootstrap_interval(
     Plug-in statistics such as ECE, the Inception score and FID are biased when they are computed
     from a resample: it holds only about 63 % of the observations, so bins look worse calibrated and
     distributions further apart. All resampled values can then lie on one side of the estimate, and
-    the percentile interval misses the estimate itself. Here the percentiles are those of the
-    deviations from the *bootstrap median*, put back around the estimate: the spread of the
-    resamples without their bias. With the median in place of the mean, the interval contains the
-    estimate whatever the skewness. Efron & Tibshirani (1993), An Introduction to the Bootstrap,
-    chapters 10 (bias) and 13 (percentile intervals).
+    the percentile interval misses the estimate itself. Here the percentiles are of the deviations
+    from the *bootstrap median*, and are put around the estimate: the spread of the resamples
+    without their bias. With the median in place of the mean, the interval contains the estimate
+    whatever the skewness. Efron & Tibshirani (1993), An Introduction to the Bootstrap, chapters 10
+    (bias) and 13 (percentile intervals).
 
     Args:
         estimate: the statistic of the samples themselves.

@@ -77,7 +77,7 @@ class IndexStream:
         """Restore the position that :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: if the state belongs to a stream over another number of images.
+            CheckpointError: if the state is of a stream over another number of images.
         """
         permutation = state["permutation"]
         if len(permutation) != len(self._permutation):

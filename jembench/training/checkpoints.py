@@ -37,7 +37,7 @@ class Checkpoints:
         """Write a state over the older checkpoint, or over the newest.
 
         Raises:
-            StoreError: if it cannot be written. The former checkpoints are kept.
+            StoreError: if the state cannot be written. The earlier checkpoints are kept.
         """
         oldest, newest = sorted(self._turns, key=self._age)
         path = newest if over_newest else oldest
@@ -88,7 +88,7 @@ class Checkpoints:
         return [path for path in (*turns, self._start) if path.exists()]
 
     def _age(self, path: Path) -> int:
-        """Return the iteration of a state; -1: it is damaged; -2: it is not there."""
+        """Return the iteration of a state; -1: the file is damaged; -2: there is no file."""
         if not path.exists():
             return -2
         return -1 if path in self._damaged else checkpoint.age_of(path)

@@ -1,4 +1,4 @@
-"""The model that a training leaves: its best so far, or the last."""
+"""The model that a training leaves: the best so far, or the last."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -24,7 +24,7 @@ class Functions:
         recipe: how to train.
         device: of the model.
         chains: whether chains draw samples.
-        precision: that of the checkpoint, if there is one.
+        precision: of the checkpoint, if there is one.
 
     Attributes:
         execution: the choices of execution.
@@ -68,7 +68,7 @@ class Functions:
                 self.graph = ChainGraph(model)
 
     def _compile(self, model: Any) -> None:
-        execution.forget_compiled()  # functions of former networks
+        execution.forget_compiled()  # functions of earlier networks
         if getattr(model, "compiles", True):
             for name, loss in self.losses.items():
                 self.losses[name] = execution.compiled(loss, self.given_up)

@@ -1,9 +1,9 @@
 """The guard against divergence: what counts as divergence, and the remedies.
 
 The cause of divergence that Grathwohl et al. (2020, Appendix H.3) name is a sample whose energy
-lies above that of a random start. A chain begins at a random start and goes downhill, so that the
-samples of a working sampler do not lie above random starts. The guard finds divergence at the end
-of a window of iterations in
+lies above the energy of a random start. A chain begins at a random start and goes downhill, so that
+the samples of a working sampler do not lie above random starts. The guard finds divergence at the
+end of a window of iterations in
 
 - a value of the loss or its parts that is not finite, or beyond 1e8, where the reference
   implementation stops;
@@ -12,26 +12,28 @@ of a window of iterations in
 - samples above the random starts: the mean sample lies more than ``MEAN_LIMIT`` times as far above
   the data as the mean random start does, or the highest sample of a batch more than
   ``HIGHEST_LIMIT`` times as far as the highest of as many random starts;
-- samples below the data: the mean sample lies ``MEAN_LIMIT`` times that far below the data;
+- samples below the data: the mean sample lies ``MEAN_LIMIT`` times as far below the data as random
+  starts lie above;
 - chains that lost contact with the data: the mean sample was ``NEAR`` the data, above or below, in
   ``CONTACT`` windows or more, and then ``FAR`` above it in each of the last ``LOST`` windows, or in
   the last window of the training. The unit is the distance of the highest training image of a
   batch. A collapse under an energy penalty begins so, and a slow one in which the energies of
-  random starts grow together with those of the samples. The last window of a training that was
-  repaired is judged without former contact, since the rest of the training may be too short for it;
+  random starts grow together with the energies of the samples. The last window of a training that
+  was repaired is judged without earlier contact, since the rest of the training may be too short
+  for it;
 - samples of a generator, which has no random starts: the mean sample lies above the highest
   training image of a batch, or as far below the data, in each of ``LOST`` windows, or above it in
   the last window of the training. A training of fewer windows is not judged;
-- energies without information: those of all images and samples have become equal.
+- energies without information: all images and samples have the same energy.
 
 A cross-entropy or a distance counts only if it is that large both in the mean over the window and
-in its last iteration, so that a short rise causes no repair. Where a training image lies higher
-above the mean of the data than the random starts do, as when chains start at Gaussians of the
-classes, the image takes the starts' place.
+in the window's last iteration, so that a short rise causes no repair. Where a training image lies
+higher above the mean of the data than the random starts do, as when chains start at Gaussians of
+the classes, the image takes the starts' place.
 
 The distances are differences of energies that are compared with one another. A shift of the
 energies or a positive factor does not change the result, so that the limits suit every network. A
-collapse whose loss an energy penalty keeps finite is found as well. A large gap between data and
+collapse whose loss an energy penalty keeps finite is found too. A large gap between data and
 samples is no divergence by itself: at the start of a healthy training the chains are still where
 they began, and random starts lie as far above the data as the samples. Contact with the data is
 required only of chains that have had contact before.
@@ -60,7 +62,7 @@ The versions after ``@`` change with the limits below.
 """
 
 LARGEST_LOSS = 1e8
-"""A loss beyond it is divergence, as in the reference implementation (wgrathwohl/JEM)."""
+"""A loss beyond this value is divergence, as in the reference implementation (wgrathwohl/JEM)."""
 
 LARGEST_CROSS_ENTROPY = 10.0
 """In nats: a uniform guess among 22,000 classes has this cross-entropy. Healthy windows on digits
@@ -126,7 +128,7 @@ class Divergence(NamedTuple):
 class Intervention(NamedTuple):
     """A remedy that was applied.
 
-    It is part of the fit's record and shown beside its results.
+    It is part of the fit's record and shown beside the fit's results.
     """
 
     iteration: Count  # at whose end divergence was found

@@ -26,7 +26,7 @@ class Trainer(TrainingState):
     def window(self, n: int) -> tuple[list[dict[str, float]], Starts | None]:
         """Run n iterations.
 
-        The host waits for the device only at their end.
+        The host waits for the device only at the end of the n iterations.
 
         Returns:
             the loss and its parts of each iteration, over the images and chains of all processes,
@@ -115,7 +115,7 @@ class Trainer(TrainingState):
         The first iteration's loss is not compiled: a network may initialise itself by its first
         images, and that code would be compiled for one use.
         """
-        # frees the former gradients before the maps are allocated
+        # frees the last gradients before the maps are allocated
         self.model.zero_grad(set_to_none=True)
         compute = self.functions.losses[phase] if self.iteration else self.phases[phase].loss
         with execution.autocast(self.functions.execution.precision, self.device):

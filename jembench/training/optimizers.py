@@ -39,7 +39,7 @@ def make_optimizer(parameters: Iterable[nn.Parameter], options: Optimizer) -> to
     of the spec.
 
     Raises:
-        SpecError: if there is no such optimiser, or it refuses its options.
+        SpecError: if there is no such optimiser, or the optimiser refuses its options.
     """
     named = Spec(options.name)
     factory = discovery.load(discovery.find("optimizers", named.name))
@@ -87,10 +87,9 @@ def sam_perturbation(model: nn.Module, radius: float, *, adaptive: bool) -> Iter
 
     The moved weights have about the highest loss within a ball.
 
-    The gradient that is computed inside is the one that the optimiser then follows: sharpness-aware
-    minimisation (Foret et al., 2021), w + rho g / |g|. With ``adaptive``, the ball is measured
-    relative to each weight (ASAM; Kwon et al., 2021): w + rho w^2 g / |w g|; SADA-JEM uses it with
-    rho = 2.
+    The optimiser then follows the gradient that is computed inside: sharpness-aware minimisation
+    (Foret et al., 2021), w + rho g / |g|. With ``adaptive``, the ball is measured relative to each
+    weight (ASAM; Kwon et al., 2021): w + rho w^2 g / |w g|; SADA-JEM uses it with rho = 2.
 
     Args:
         model: its parameters' ``grad`` are the gradients of the loss at the weights.
@@ -125,7 +124,7 @@ class WeightAverage:
 
     It is less noisy than the weights of any one iteration.
 
-    The decay grows from .1 at the first step to its value, so that the initial weights are soon
+    The decay grows from .1 at the first step to ``decay``, so that the initial weights are soon
     forgotten.
 
     Args:

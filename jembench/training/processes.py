@@ -2,10 +2,11 @@
 
 Every process holds the whole model, sampler and order of the data, and computes its part of each
 batch and of the chains. The ends of all chains are gathered, gradients and running statistics are
-averaged, and so the state stays the same in every process, bit for bit. Rank 0 alone reads and
-writes files, and runs the guard; the others repeat its calls on their own trainers.
+averaged, and so the state stays the same in every process, bit for bit. Only rank 0 reads and
+writes files, and runs the guard; the other processes repeat the calls of rank 0 on their own
+trainers.
 
-Imports no torch by itself: a command determines its rank before it needs torch.
+Imports torch only inside functions: a command determines its rank before it needs torch.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Group:
     def broadcast(self, value: Any) -> Any:
         """Return the value of rank 0.
 
-        In the other processes its tensors are on the CPU.
+        In the other processes the value's tensors are on the CPU.
 
         Raises:
             ProcessLost: if another process has ended.
@@ -104,7 +105,7 @@ class Group:
     def call(self, method: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Call a method of the trainer in every process.
 
-        Rank 0 calls it, while the others :meth:`follow`.
+        Rank 0 calls it, while the other processes :meth:`follow`.
 
         Raises:
             ProcessLost: if the call fails in one of several processes.
@@ -123,7 +124,7 @@ class Group:
 
     @contextmanager
     def leading(self, work: str = "") -> Iterator[None]:
-        """Let the other processes take part in ``work``, if it is given.
+        """Let the other processes take part in ``work``, if given.
 
         Their part ends at the end of the context.
 
@@ -152,7 +153,7 @@ class Group:
                 raise
             raise ProcessLost(
                 f"Process {self.rank + 1} of {self.size} that train together failed, or has lost "
-                f"another one ({error_text(error)}). The same command goes on from the last "
+                f"another process ({error_text(error)}). The same command goes on from the last "
                 "checkpoint."
             ) from error
 

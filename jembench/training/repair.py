@@ -52,7 +52,7 @@ def _load(run: TrainingRun, state: Mapping[str, Any]) -> None:
     window = state.get("window")  # checkpoints of older versions have none
     run.window = Window(**window) if window else None
     if trainer.adjustment.seeds < len(run.interventions):
-        run.window = None  # its iterations belong to the attempt before
+        run.window = None  # its iterations are of the previous attempt
         trainer.group.call(trainer.adjust, guard.adjustment(run.interventions))
     run.choice.load_state_dict(state["best"])
 
@@ -107,9 +107,9 @@ def _record(run: TrainingRun, divergence: Divergence) -> None:
 
 
 def _good_state(run: TrainingRun) -> Any:
-    """Return the newest state, or the one before it.
+    """Return the newest state, or the state before the newest.
 
-    The newest is dropped if it is doubtful or has led to divergence before.
+    The newest state is dropped if it is doubtful or has led to divergence before.
     """
     state = run.checkpoints.newest()
     assert state is not None

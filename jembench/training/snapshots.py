@@ -101,7 +101,7 @@ def together(buffers: Sequence[Samples]) -> Samples:
 def pixelwise_mean(buffers: Sequence[Samples]) -> Samples:
     """Average buffers, pixel by pixel and rounded: N images.
 
-    The classes are those of the last buffer: a slot keeps its class in training.
+    The classes are from the last buffer: a slot keeps its class in training.
     """
     total = torch.stack([buffer.images for buffer in buffers]).sum(0)
     count = len(buffers)

@@ -95,7 +95,7 @@ class TrainingState:
     def _prepare(self, precision: str = "") -> None:
         """Make the functions that iterations call.
 
-        ``precision`` is that of the checkpoint, if there is one.
+        ``precision`` is from the checkpoint, if there is one.
         """
         self.functions = Functions(
             self.model,

@@ -158,7 +158,7 @@ def test_other_weights_need_another_name(jembench, published):
         (["jem", "DIGITS_MODEL.pt", "--name", "a:b=c"], "'a:b=c' cannot be a name"),
         (
             ["weights", "DIGITS_MODEL.pt"],
-            "A plain state_dict does not say which model it is of. Name it: --model",
+            "A plain state_dict does not say whose weights it holds. Name the model: --model",
         ),
         (
             ["jem", "DIGITS_MODEL.pt", "--dataset", "cifar10"],

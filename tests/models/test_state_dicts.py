@@ -115,7 +115,7 @@ def test_a_network_that_nearly_fits_is_told_in_its_own_names(model, data, tmp_pa
 
 def test_the_model_must_be_named(model, data, tmp_path):
     torch.save(model.state_dict(), tmp_path / "w.pt")
-    with pytest.raises(SpecError, match=r"does not say which model it is of\. Name it: --model"):
+    with pytest.raises(SpecError, match=r"whose weights it holds\. Name the model: --model"):
         read(tmp_path / "w.pt", data, model=None)
 
 

@@ -153,7 +153,7 @@ def test_a_mixture_that_makes_no_sense_is_refused(text, message):
 
 
 def test_starts_of_images_need_the_training_images_and_the_files():
-    with pytest.raises(JembenchError, match="has not seen the training images"):
+    with pytest.raises(JembenchError, match="has not received the training images"):
         registry.resolve("starts", "permuted").make(DATA).draw(1, None, seeded())
     with pytest.raises(Unavailable, match="OpenOOD's list"):
         make("images:set=openood:name=tin").draw(1, None, seeded())

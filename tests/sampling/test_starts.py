@@ -213,7 +213,7 @@ def test_a_sampler_that_is_loaded_and_informed_again_goes_on_as_before(dark_grey
 
 
 def test_a_sampler_that_has_not_seen_the_training_images_says_so():
-    with pytest.raises(JembenchError, match=r"has not seen the training images\. Call its inform"):
+    with pytest.raises(JembenchError, match=r"has not received the training images\. Call"):
         ClassGaussianStart(DATA).draw(3, None, seeded())
 
 
