@@ -18,15 +18,15 @@ ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal")
 def attack_suite(attack: str, options: Mapping[str, Any], datasets: Sequence[str]) -> Suite:
     """Return the suite of an attack, which names no models.
 
-    It has a metric for each combination of the attack's options.
+    The suite has a metric for each combination of the attack's options.
 
     The default budget is ``quick`` on digits, ``paper`` elsewhere. A refined model is compared with
-    the same model without refinement, to which the options of chains and of their gradient do not
-    apply.
+    the same model without refinement, for which options of chains and of their gradient have no
+    effect.
 
     Args:
         attack: the name of an attack or of a metric, or a spec with some of its options.
-        options: a value or a list of values each; None: the option is not given.
+        options: option -> a value or a list of values; None: the option is not set.
         datasets: specs, each with a block of its own.
 
     Raises:

@@ -33,8 +33,8 @@ class Paper(NamedTuple):
     title: str
     cite: str  # authors, venue
     url: str
-    apart: tuple[str, ...] = ()  # recipes that are only considered by claims that name them
-    # of its protocol; verdicts by others have a mark; (): of an experiment
+    apart: tuple[str, ...] = ()  # recipes that count only in claims that name them
+    # of its protocol; verdicts by other recipes have a mark; (): of an experiment
     recipes: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()  # of its protocol
 
@@ -47,25 +47,25 @@ class Claim:
     paper: Paper
     text: str
     where: str  # in the paper: "Table 1"; "": of an experiment
-    metric: tuple[Spec, ...] = ()  # each judged separately; (): it cannot be measured
-    label: str = ""  # of the metric's values; "": its only one
+    metric: tuple[Spec, ...] = ()  # each judged separately; (): the claim cannot be measured
+    label: str = ""  # of the metric's value; "": its only value
     direction: Literal["higher", "lower"] = "higher"
     fits: tuple[NamedFit, ...] = ()  # with the higher or lower value
-    than: tuple[NamedFit, ...] = ()  # with the other value of each; (): the same fits
-    number: float | None = None  # instead of ``than``
-    than_metric: tuple[Spec, ...] = ()  # one for each ``metric``; (): the same
-    than_label: str = ""  # of its values; "": ``label``
-    # parts of the protocol that must be the same; (): all, or none of two metrics
+    than: tuple[NamedFit, ...] = ()  # compared with each of ``fits``; (): the same fits
+    number: float | None = None  # the other value, instead of ``than``
+    than_metric: tuple[Spec, ...] = ()  # compared with each ``metric``; (): the same metrics
+    than_label: str = ""  # of the value of ``than_metric``; "": ``label``
+    # parts of the protocol that must be the same; (): all, or none if there are two metrics
     alike: tuple[str, ...] = ()
     within: float = 0.0  # tolerance of the claim
     free: tuple[str, ...] = ()  # options of the metrics: any value that both sides share
-    measure: tuple[str, ...] = ()  # commands
+    measure: tuple[str, ...] = ()  # commands that measure the claim
     unmeasured: str = ""  # the reason why it cannot be measured
     not_on_digits: str = ""  # the reason why digits cannot judge it, or not all of ``metric``
 
     @property
     def margin(self) -> float:
-        """Minus the difference from which on the claim holds."""
+        """The negative of the difference from which on the claim holds."""
         return self.within if self.direction == "higher" else -self.within
 
     @property
@@ -158,7 +158,7 @@ def of_table(stem: str, table: Mapping[str, Any], paper: Paper) -> Claim:
 
 
 def _fits(written: Any) -> Any:
-    """Return the fields of fits from a model's spec, a list of specs, or [spec, recipe] pairs."""
+    """Return the fields of fits from a spec, specs, or [spec, recipe] pairs."""
     fits = []
     for fit in written if isinstance(written, list) else [written]:
         pair = fit if isinstance(fit, list) else [fit]

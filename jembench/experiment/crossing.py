@@ -1,4 +1,4 @@
-"""From a suite to a plan, and to the tables of results. Imports no torch."""
+"""The plan of a suite, and the tables of its results. Imports no torch."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def make_plan(
 
     Args:
         suite: after the replacements of the command line.
-        recipe: the name of a recipe; None: that of the block, or else the default of a model and a
-            dataset.
+        recipe: the name of a recipe; None: the recipe of the block, or else the default of a model
+            and a dataset.
         settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the
             recipe; they override those of the suite.
-        limit: the number of test images; None: that of the suite.
-        started: finds the fit that one starts from, also among the earlier ones of the suite.
+        limit: the number of test images; None: the limit of the suite.
+        started: finds the fit that a fit starts from, among the suite's earlier fits too.
 
     Raises:
         SpecError: if a name or an option does not exist, before anything is computed.
@@ -71,7 +71,7 @@ def make_plan(
 
 
 def plan_fits(suite: Suite, fits: Iterable[FitPlan], limit: int | None = None) -> Plan:
-    """Return the plan of a suite's metrics on some fits in place of its models.
+    """Return the plan of a suite's metrics on ``fits``, without its models.
 
     ``limit`` is the same as for ``make_plan``.
     """
@@ -83,7 +83,7 @@ def plan_fits(suite: Suite, fits: Iterable[FitPlan], limit: int | None = None) -
 
 
 def _plan(suite: Suite, fits: Sequence[tuple[Run, FitPlan]]) -> Plan:
-    """Return the plan of the metrics of blocks on fits."""
+    """Return the plan of each block's metrics on its fit."""
     metric = cache(lambda text: registry.resolve("metrics", text))
     cells: dict[str, CellPlan] = {}
     for run, fit in fits:
@@ -95,11 +95,11 @@ def _plan(suite: Suite, fits: Sequence[tuple[Run, FitPlan]]) -> Plan:
 
 
 def _with_settings(suite: Suite, settings: Sequence[str] = (), limit: int | None = None) -> Suite:
-    """Return a suite with the options of metrics set in its blocks.
+    """Return a suite whose metrics have the options that settings set.
 
     Settings that are not of metrics remain in the blocks, for recipes.
 
-    A ``limit`` of test images takes the place of that of the suite.
+    A ``limit`` of test images replaces the suite's limit.
 
     Raises:
         SpecError: for an option of a metric that is not measured, which would be taken for a key of
@@ -143,13 +143,16 @@ def _crossed(suite: Suite) -> Iterator[tuple[Run, str, str]]:
 
 
 def _fit_of_block(run: Run, dataset: str, model: str, recipe: str | None = None) -> FitPlan:
-    """Return the fit of a model of a block on a dataset, for all seeds, without reading data."""
+    """Return the fit of a block's model on a dataset, without reading data.
+
+    ``with_seed`` gives the fits of the seeds.
+    """
     chosen = recipe or recipes.default(model, dataset, run.recipe)
     return dataclasses.replace(fit_of(model, dataset, chosen, run.settings), imported=run.imported)
 
 
 def _metrics_on(run: Run, dataset: Spec) -> list[Spec]:
-    """Return the metrics of a block on a dataset, followed by those of its grids."""
+    """Return a block's metrics on a dataset, followed by its grids' metrics."""
     metrics = list(map(Spec, run.metrics))
     for grid in run.grid:
         metrics += [place.metric for place in grid.places]
@@ -160,12 +163,12 @@ def _metrics_on(run: Run, dataset: Spec) -> list[Spec]:
 
 
 def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...], DisplayNames]:
-    """Return the parts of a suite for given results, and its names.
+    """Return a suite's parts for given results, and the display names.
 
-    Names are those of models and recipes.
+    The names are of models and recipes.
 
-    A fit belongs to the blocks that train on its dataset by its recipe, or to all blocks if none
-    does. Fits are in the order of the suite, those of other models at the end.
+    A fit is in the blocks that train on its dataset by its recipe, or else in all blocks on its
+    dataset. Fits are in the order of the suite, with fits of other models at the end.
 
     Raises:
         SpecError: if a metric or an option does not exist.
@@ -187,7 +190,7 @@ def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...]
 def _sorted(fits: Iterable[Trained], own: Sequence[Trained]) -> list[Trained]:
     """Return fits in the order of a suite.
 
-    A fit that the suite lacks stands where its model does, on the dataset or on any.
+    A fit that the suite lacks takes the place of its model, if possible on the same dataset.
     """
 
     def rank(fit: Trained) -> int:
@@ -201,7 +204,7 @@ def _sorted(fits: Iterable[Trained], own: Sequence[Trained]) -> list[Trained]:
 
 
 def fit_names_of(suite: Suite) -> set[tuple[str, str, str, int]]:
-    """Return model, dataset, recipe and seed of each fit of a suite, without reading data."""
+    """Return the names and seeds of a suite's fits, without reading data."""
     names = set[tuple[str, str, str, int]]()
     for run, fit in _rows(_with_settings(suite)):
         names.update((*fit, seed) for seed in run.seeds)
@@ -209,9 +212,9 @@ def fit_names_of(suite: Suite) -> set[tuple[str, str, str, int]]:
 
 
 def absent_of(suite: Suite) -> dict[tuple[str, str], tuple[set[int], str]]:
-    """Return the names of a model and a dataset that cannot be resolved here.
+    """Return the models and datasets that cannot be resolved here.
 
-    Names are bare, and have their seeds and the reason.
+    Keys are the bare names of a model and a dataset; values are the seeds and the reason.
     """
     absent: dict[tuple[str, str], tuple[set[int], str]] = {}
     for run, dataset, model in _crossed(_with_settings(suite)):
@@ -225,7 +228,7 @@ def absent_of(suite: Suite) -> dict[tuple[str, str], tuple[set[int], str]]:
 
 
 def _rows(suite: Suite) -> list[tuple[Run, Trained]]:
-    """Return the fits of the blocks, except those of components that are not installed here."""
+    """Return the blocks' fits, except fits whose components are not installed."""
     rows = []
     for run, dataset, model in _crossed(suite):
         with suppress(JembenchError):
@@ -251,7 +254,7 @@ def _parts(suite: Suite, rows: Iterable[tuple[Run, Trained]]) -> tuple[Part, ...
 def _names(rows: Iterable[tuple[Run, Trained]]) -> DisplayNames:
     """Return the names that blocks give to models and recipes.
 
-    --set may make trainings of several names the same.
+    With --set, trainings of several names may be the same: such names are joined.
     """
     models: dict[tuple[str, str], dict[str, None]] = {}
     recipes: dict[str, dict[str, None]] = {}

@@ -1,6 +1,6 @@
-"""Changes of a recipe by ``--set`` that have no effect on the training. Imports no torch.
+"""Overrides of a recipe without an effect on training. Imports no torch.
 
-They are refused: the training would be the same, under another id.
+Such overrides are refused: the training would be the same, under another id.
 """
 
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from jembench.experiment.recipe import Recipe
 def check(recipe: Recipe) -> None:
     """Check that every override of a recipe has an effect.
 
-    What depends on the dataset is not checked.
+    Effects that depend on the dataset are not checked.
 
     Raises:
-        SpecError: if one has none.
+        SpecError: if an override has no effect.
     """
     optimizer, schedule, data = Spec(recipe.optimizer.name).bare, recipe.schedule, recipe.data
     inert = {
@@ -41,7 +41,7 @@ def check(recipe: Recipe) -> None:
 def iterations(recipe: Recipe, per_epoch: int) -> int:
     """Return the number of iterations of a training.
 
-    It is that of its epochs, and at least ``least_iterations``.
+    The number follows from the epochs, and is at least ``least_iterations``.
 
     Args:
         recipe: of the training.
@@ -55,7 +55,7 @@ def iterations(recipe: Recipe, per_epoch: int) -> int:
         f"epochs={recipe.epochs:g} gives {of_epochs:,} iterations here, and least_iterations is "
         f"{least:,}"
     )
-    # 0: no batch can be filled, which is refused in training
+    # per_epoch is 0 if no batch can be filled, which training refuses
     enough = least / per_epoch if per_epoch else 0
     inert = {
         "epochs": (
@@ -74,7 +74,7 @@ def iterations(recipe: Recipe, per_epoch: int) -> int:
 def _refuse(recipe: Recipe, inert: Mapping[str, tuple[bool, str]]) -> None:
     """Refuse an override of a field that has no effect.
 
-    ``inert`` says by field whether it has none, and why.
+    ``inert`` says for each field whether its override has no effect, and why.
     """
     for override in recipe.overrides:
         is_inert, why = inert.get(override.partition("=")[0], (False, ""))

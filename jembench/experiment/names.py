@@ -1,6 +1,6 @@
 """Display names of models and headings of columns. Imports no torch.
 
-They are no part of any identity.
+Names and headings are no part of any identity.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ class DisplayNames:
     headings: Mapping[str, str] = field(default_factory=dict)  # by metric or label of a value
 
     def model(self, spec: str, recipe: str) -> str:
-        """Return the display name of a model that was trained by a recipe."""
+        """Return the display name of a model trained by a recipe."""
         return self.models.get((spec, recipe), spec)
 
 
@@ -41,19 +41,19 @@ def display_names(
 ) -> DisplayNames:
     """Return the display names of fits, and the headings of columns.
 
-    A model has the stated name, or that of the suite, or else the name that it was asked for by, if
-    that is unambiguous.
+    A model has the stated name, or the suite's name, or else the name by which it was asked for, if
+    that name is unambiguous.
 
     Args:
         stated: display names by specs or other names of models, and headings by metrics or labels.
-        shown: the names of imports or the specs that were asked for, of all fits that are shown.
+        shown: all fits that are shown, with the name of the import or the spec that was asked for.
         of_suite: the names that a suite gives.
-        columns: the metrics and labels that can be headed.
+        columns: the metrics and labels that can have headings.
         also: texts of ``stated`` that may name nothing that is shown.
 
     Raises:
-        SpecError: for a text that names neither a model nor a column, or a name of several models
-            on a dataset.
+        SpecError: if a text names neither a model nor a column, or several models on a dataset
+            would have one name.
     """
     usual = {**_as_asked(shown), **of_suite.models}
     models, headings = dict(usual), dict(of_suite.headings)
@@ -73,7 +73,10 @@ def display_names(
 
 
 def _as_asked(shown: Mapping[Trained, str]) -> dict[tuple[str, str], str]:
-    """Return the names that models were asked for by, where they mean one model of a recipe."""
+    """Return the unambiguous names by which models were asked for.
+
+    Such a name means only one model of a dataset and a recipe.
+    """
     uses = Counter((name, fit.dataset, fit.recipe) for fit, name in shown.items())
     names: dict[tuple[str, str], str] = {}
     for fit, name in shown.items():
@@ -85,7 +88,7 @@ def _as_asked(shown: Mapping[Trained, str]) -> dict[tuple[str, str], str]:
 def _called(
     text: str, shown: Iterable[Trained], usual: Mapping[tuple[str, str], str]
 ) -> set[tuple[str, str]]:
-    """Return the models and recipes that a text means, on any of the datasets."""
+    """Return the models and recipes that a text means, on any dataset."""
     groups: dict[tuple[str, str], dict[str, str]] = {}
     for model, dataset, recipe in shown:
         names = groups.setdefault((dataset, recipe), {})
@@ -99,7 +102,7 @@ def _called(
 
 
 def _refuse_one_name_of_two(names: DisplayNames, shown: Iterable[Trained]) -> None:
-    """Raise the error if two models of one dataset and recipe would share a name."""
+    """Refuse a name that two models of one dataset and recipe would share."""
     owners: dict[tuple[str, str, str], str] = {}
     for model, dataset, recipe in shown:
         name = names.model(model, recipe)
@@ -113,15 +116,15 @@ def _refuse_one_name_of_two(names: DisplayNames, shown: Iterable[Trained]) -> No
 def matching(kind: Kind | None, text: str, known: Iterable[str]) -> list[str]:
     """Return the known texts that a text stands for.
 
-    They are itself, all matches of a pattern (``jem*``), or all specs of a name.
+    A text stands for itself, a pattern (``jem*``) for all matches, a name for all its specs.
 
-    Of models, a spec with options stands for all that have these and others, if there is none
-    without others.
+    A model's spec that is not known itself stands for all known specs that have its options and
+    further ones.
 
     Args:
-        kind: of the components whose canonical specs are known; None: they are no specs.
-        text: a spec, a name or a pattern as of :mod:`fnmatch`.
-        known: to be chosen from.
+        kind: of the components whose canonical specs are ``known``; None: texts are no specs.
+        text: a spec, a name or a pattern of :mod:`fnmatch`.
+        known: the texts to choose from.
     """
     names = list(dict.fromkeys(known))
     if text in names:

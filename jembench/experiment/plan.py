@@ -34,18 +34,18 @@ class FitPlan:
     dataset: Resolved
     recipe: Recipe
     seed: int
-    imported: str = ""  # the name of the import
+    imported: str = ""  # the name of the import; "": not imported
     # why the dataset's files cannot be read; such a fit is only planned, without an identity
     absent: str = ""
 
     @property
     def is_pretrained(self) -> bool:
-        """True if the fit is not trained here: its model has weights already."""
+        """True if the model has weights already, and is not trained here."""
         return self.model.is_pretrained or bool(self.recipe.source)
 
     @cached_property
     def sampler(self) -> Resolved | None:
-        """The recipe's sampler, for models that need one; None: the recipe names none.
+        """The recipe's sampler, for models with chains; None: the recipe names none.
 
         Raises:
             SpecError: if the sampler or an option does not exist.
@@ -95,7 +95,7 @@ class FitPlan:
         return {"model": self.model.identity, "dataset": dataset, "recipe": recipe}
 
     def with_seed(self, seed: int) -> FitPlan:
-        """Return the fit with another seed; everything else is shared and computed once."""
+        """Return the fit with another seed; all else is shared, computed once."""
         fit = dataclasses.replace(self, seed=seed)
         vars(fit).update(sampler=self.sampler, identity=self.identity)
         return fit
@@ -110,9 +110,9 @@ class FitPlan:
 
     @cached_property
     def asked(self) -> str:
-        """The name of the import, or the spec of the model as it was asked for.
+        """The name of the import, or the model's spec as asked for.
 
-        It lacks the options that the recipe added.
+        The spec lacks the options that the recipe added.
         """
         return self.imported or asked(self.key.model, self.model.arguments, self.recipe.model)
 
@@ -142,7 +142,7 @@ class CellPlan:
 
     @cached_property
     def name(self) -> str:
-        """The readable part of the names of its files."""
+        """The readable part of the names of the cell's files."""
         return f"{self.metric}-{self.fit.key.model}-{self.fit.key.dataset}-s{self.fit.seed}"
 
 
@@ -178,7 +178,7 @@ class Plan:
 
 
 def clear_caches() -> None:
-    """Clear the caches of what files say, which may have changed since the last plan."""
+    """Clear the caches of files' contents, which may have changed meanwhile."""
     trained_spec.cache_clear()
     registry.content_of.cache_clear()
     recipes.training_images.cache_clear()
@@ -187,10 +187,10 @@ def clear_caches() -> None:
 def plan_fit(
     model: str, dataset: str, recipe: str | None = None, settings: Sequence[str] = (), seed: int = 0
 ) -> FitPlan:
-    """Return the plan of the training of a model on a dataset, both given by their specs.
+    """Return the plan of a model's training on a dataset.
 
     A model that was trained elsewhere has the recipe ``pretrained``, to which only settings of
-    chains apply. The recipe and other settings are for models that are trained.
+    chains apply; ``recipe`` and other settings are ignored for it.
 
     Args:
         model: the spec of the model.
@@ -219,7 +219,8 @@ def plan_again(record: FitRecord, dataset: str, where: str, typed: Sequence[str]
         typed: the specs that the user has named.
 
     Raises:
-        SpecError: if a name or an option does not exist, or only the record names some code.
+        SpecError: if a name or an option does not exist, or the record names code that the user did
+            not name.
         DamagedError: if the record has no recipe of this version.
     """
     fit = rebuilt(record.key.model, dataset, record.recipe, record.key.seed, where, typed)
@@ -234,12 +235,12 @@ def rebuilt(
     where: str,
     typed: Sequence[str] = (),
 ) -> FitPlan:
-    """Return the plan of a fit with a whole recipe from a file.
+    """Return the plan of a fit with a file's whole recipe.
 
     Arguments and errors are those of :func:`plan_again`.
 
-    The spec of the model is whole as well: an option that it leaves out is at its default, also
-    where the recipe would add another value.
+    The spec of the model is whole too: an option that it leaves out has its default, even if the
+    recipe would add another value.
     """
     trust.refuse_code([model, recipe], where, typed)
     clear_caches()
@@ -275,7 +276,7 @@ def fit_of(
 
 
 def _recipe(name: str, settings: Sequence[str], data: Resolved) -> Recipe:
-    """Return a recipe, without its flips for a dataset that is never mirrored.
+    """Return a recipe, without flips for a dataset that is never mirrored.
 
     A setting of ``data.flip`` is kept for every dataset.
     """
@@ -314,7 +315,7 @@ def resolve_model(text: str, recipe: Recipe) -> Resolved:
 
 @cache
 def trained_spec(model: str, recipe: str) -> str:
-    """Return the canonical spec of a model, with the options of its recipe.
+    """Return the canonical spec of a model, with its recipe's options.
 
     A recipe that is not installed adds none.
     """

@@ -46,18 +46,19 @@ class Optimizer:
     momentum: Decay = 0.0  # sgd
     weight_decay: NotNegative = 0.0
     sharpness: NotNegative = 0.0  # rho of sharpness-aware minimisation, 0: none
-    adaptive: bool = True  # the neighbourhood is relative to each weight (ASAM)
-    # decay of the moving average of the weights, which is the model; 0: no average
+    adaptive: bool = True  # True for a neighbourhood relative to each weight (ASAM)
+    # decay of the weights' moving average, which is then the model; 0: no average
     average: Decay = 0.0
-    clip: NotNegative = 0.0  # largest norm of the gradient of all weights of a step; 0: any
+    clip: NotNegative = 0.0  # largest norm of a step's gradient, over all weights; 0: no limit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """The learning rate over time: linear warm-up, a factor at each milestone, and half a cosine.
+    """The learning rate over time: linear warm-up, milestones, linear fall and cosine.
 
-    Iteration i of W of the warm-up has i / W of the rate, the first one 0. A milestone within the
-    warm-up, its end included, has no effect, as in the code of JEM, JEM++ and SADA-JEM.
+    In a warm-up of W iterations, iteration i has i / W of the rate, and the first one has 0. A
+    milestone within the warm-up or at its end has no effect, as in the code of JEM, JEM++ and
+    SADA-JEM.
     """
 
     warmup_iterations: Count = 0
@@ -72,7 +73,7 @@ class Schedule:
     def make(self) -> Callable[[int, int, int], float]:
         """Return the function for the learning rate's factor.
 
-        Its arguments are the iteration from 0, the iterations per epoch, and all iterations.
+        Its arguments are the iteration, from 0, and the numbers of iterations per epoch and in all.
 
         Raises:
             SpecError: if the further schedule or an option does not exist.
@@ -107,9 +108,9 @@ class TrainingData:
     augment_marginal: bool = True  # True to augment the p(x) batch too
     labelled: Count = 0  # number of images with labels, the same share of each class; 0: all
     labelled_batch: Count = 0  # size of the p(y|x) batch; 0: batch_size
-    # train both terms on the p(y|x) batch; batch_size is then the number of chains
+    # True to train both terms on the p(y|x) batch; batch_size is then the number of chains
     shared: bool = False
-    # one pass over the images of p(x), or of p(y|x)
+    # an epoch is one pass over the images of p(x), or of p(y|x)
     epoch: Literal["marginal", "labelled"] = "marginal"
     outliers: str = ""  # spec of the start that draws outliers, for models whose loss needs them
     outlier_batch: Count = 0  # number of outliers an iteration; 0: batch_size
@@ -121,13 +122,13 @@ class Chains:
 
     sampler: str = ""  # spec; "" in recipes for models without chains
     mode: Literal["eval", "train"] = "eval"  # the model's mode while sampling
-    # negatives for E(x) from chains on E(x, y), y drawn uniformly and ignored
+    # True for negatives of E(x) from chains on E(x, y); y is drawn uniformly, and then ignored
     conditional: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compute:
-    """The execution of the network. It changes results by rounding alone."""
+    """The execution of the network, which changes results only by rounding."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     layout: Literal["auto", "contiguous", "channels_last"] = "auto"
@@ -148,9 +149,9 @@ class Guard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """The metric that selects the checkpoint; its test images are the validation images.
+    """The metric that selects the checkpoint, on the validation images.
 
-    Without a metric it is the accuracy. Of equal checkpoints the latest is selected.
+    Without a metric, the accuracy selects. Of equal checkpoints the latest is selected.
     """
 
     metric: str = ""  # spec
@@ -185,10 +186,10 @@ class Recipe:
     # options of the model that its spec leaves out
     model: Mapping[str, Option] = field(default_factory=dict)
     least_iterations: Count = 0  # smallest number of iterations, for small datasets
-    processes: AtLeast1 = 1  # number of processes that train together, each with other noise
+    processes: AtLeast1 = 1  # number of processes that train together, each with its own noise
     # the fit with whose weights training starts: a name or an id, in plans a full id; "": none
     start_from: str = ""
-    # of imported weights: the first 12 digits of the SHA-256 of their file; "": trained here
+    # first 12 digits of the SHA-256 of the file of imported weights; "": trained here
     source: str = ""
     overrides: tuple[str, ...] = ()  # differences from the file by --set, such as "epochs=5"
 
@@ -199,9 +200,9 @@ class Recipe:
 
     @property
     def components(self) -> list[Component]:
-        """The components of the optimiser, schedule and augmentation.
+        """The components of optimiser, schedule, augmentation, outliers and selection metric.
 
-        The plan resolves the sampler.
+        The sampler is not among them: the plan resolves it.
 
         Raises:
             SpecError: if a component does not exist, or is an import path that the user did not
@@ -228,11 +229,11 @@ class Recipe:
     def identity(self) -> dict[str, Any]:
         """All settings that determine the trained model.
 
-        Of the guard, they have only the ladder in the mode ``repair``.
+        Of the guard, only the ladder in the mode ``repair`` is included.
 
-        ``start_from`` is left out where training starts from random weights, ``selection`` where it
-        is by accuracy, and settings that are off, of outliers and of clipped gradients, so that ids
-        remain.
+        So that ids remain, these are left out: ``start_from`` if training starts from random
+        weights, ``selection`` if accuracy selects, and settings of outliers and of clipped
+        gradients that are off.
         """
         ladder = self.guard.ladder if self.guard.mode == "repair" else ()
         settings = self.settings | {"guard": {"ladder": ladder}}
@@ -271,7 +272,7 @@ def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
 def _loaded(source: packages.TomlFile, overrides: tuple[str, ...]) -> Recipe:
     """Return the recipe of a file.
 
-    Its own ``overrides`` are in canonical form, so that it has only one label.
+    The recipe's ``overrides`` are in canonical form, so that equal recipes have one label.
     """
     fields = parse(source.content, source.where)
     for override in overrides:
@@ -307,7 +308,7 @@ def _override(fields: dict[str, Any], override: str, name: str) -> None:
             f"{override!r} does not say what to set. Write --set key=value, for example --set "
             "epochs=5."
         )
-    if re.search(r"^[^:]*,[\w.]+=", text):  # in a spec with options, a colon precedes them
+    if re.search(r"^[^:]*,[\w.]+=", text):  # a colon precedes the options of a spec
         raise SpecError(
             f"{override!r} sets several keys. Repeat the option: --set epochs=5 --set "
             "batch_size=32."
@@ -323,7 +324,7 @@ def _override(fields: dict[str, Any], override: str, name: str) -> None:
 
 
 def _check(recipe: Recipe) -> None:
-    """Check the settings of a recipe that depend on each other, and that its components exist."""
+    """Check a recipe's components, and its settings that depend on each other."""
     _ = recipe.components
     if recipe.data.shared and recipe.data.labelled:
         raise SpecError(
@@ -345,7 +346,7 @@ def _check(recipe: Recipe) -> None:
         if size % recipe.processes:
             raise SpecError(
                 f"{name} of recipe {recipe.name} is {size}, which cannot be shared out evenly "
-                f"among {recipe.processes} processes. Choose another number of them, or set a "
+                f"among {recipe.processes} processes. Choose another number of processes, or set a "
                 f"multiple: --set {name}=..."
             )
 
@@ -359,19 +360,20 @@ def _written(value: Any) -> str:
 # --- the default recipe ---------------------------------------------------------------------------
 
 _DOORS, _SMALL, _MOST_IMAGES = ("imagefolder", "npz", "torchvision"), "small-images", 5000
-"""The datasets whose default depends on their size, like that of arrays, and the recipe of up to
-this many images.
+"""The datasets whose default recipe depends on their size, as for arrays; the recipe of small ones;
+and the largest number of training images of a small one.
 """
 
 
 def default(
     model: str, dataset: str, stated: str | Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Return the name of the recipe of a model on a dataset, if none is named.
+    """Return the name of a model's default recipe on a dataset.
 
-    It is the one that is stated for all models. Without one, it is the first installed one of the
-    names MODEL-DATASET-quick, MODEL-DATASET and MODEL, or else the one that is stated for the
-    dataset, or else the first installed one of the names DATASET-quick, DATASET and ``paper``.
+    The default is the first of these that exists: the recipe that is stated for all models; the
+    installed recipes MODEL-DATASET-quick, MODEL-DATASET and MODEL; the recipe that is stated for
+    the dataset; ``small-images`` for a small dataset of the user's own images; and the installed
+    recipes DATASET-quick, DATASET and ``paper``.
 
     Args:
         model: the spec of the model.
@@ -397,7 +399,7 @@ def default(
 
 
 def are_own_images(data: str) -> bool:
-    """Return whether a dataset, given by its bare name, is of files or arrays of a user."""
+    """Return whether a dataset's bare name means a user's files or arrays."""
     if data in _DOORS:
         return True
     datasets = discovery.components("datasets")
@@ -406,11 +408,9 @@ def are_own_images(data: str) -> bool:
 
 @functools.lru_cache(maxsize=100)
 def training_images(dataset: str) -> int | None:
-    """Return the number of training images of a dataset, if it is known unread.
+    """Return a dataset's number of training images; None: unknown before reading.
 
-    The dataset is given by its spec.
-
-    The result is cached until ``cache_clear``.
+    ``dataset`` is the spec. The result is cached until ``cache_clear``.
     """
     with suppress(JembenchError), warnings.catch_warnings():
         warnings.simplefilter("ignore", Remark)

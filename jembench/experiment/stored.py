@@ -1,4 +1,4 @@
-"""Fits of a store that plans name, by their import or as a start.
+"""Stored fits that plans name, as imports or as starts of training.
 
 Imports no torch.
 """
@@ -21,7 +21,7 @@ from jembench.store.store import Store
 def imports(store: Store, name: str) -> list[FitRecord]:
     """Return the records of the fits that were imported under a name.
 
-    Merged stores may have several.
+    Merged stores may have several fits of a name.
     """
     return [record for record in store.trained() if record.import_name == name]
 
@@ -29,10 +29,10 @@ def imports(store: Store, name: str) -> list[FitRecord]:
 def with_imports(suite: Suite, store: Store) -> Suite:
     """Replace names of imported fits in a suite by their models.
 
-    Each has the recipe and the seed of its fit.
+    Each model has the recipe and the seed of its fit.
 
     Raises:
-        SpecError: if several fits have a name, or a record names code that the user did not.
+        SpecError: if several fits share a name, or a record names code that the user did not name.
     """
     names = [name for run in suite.runs for name in run.models]
     names += [name for claim in suite.claims for name in claim.models]
@@ -55,7 +55,7 @@ def with_imports(suite: Suite, store: Store) -> Suite:
 def _imported(name: str, store: Store) -> FitRecord | None:
     """Return the record of the fit that was imported under a name.
 
-    None: the text is the spec of another model.
+    None: no import has the name.
     """
     if name in {component.name for component in discovery.components("models")}:
         return None
@@ -67,7 +67,7 @@ def _imported(name: str, store: Store) -> FitRecord | None:
 
 
 def _blocks(run: Run, records: Mapping[str, FitRecord], store: Store) -> list[Run]:
-    """Return a block for each model of a block that has imported fits."""
+    """Return a block for each model of a block with imported fits."""
     if records.keys().isdisjoint(run.models):
         return [run]
     blocks = []
@@ -111,14 +111,15 @@ def plan_named(
 
 
 def started(fit: FitPlan, planned: Iterable[tuple[Run, FitPlan]], store: Store) -> FitPlan:
-    """Return a fit with the start of its recipe, a name or an id, replaced by a full id.
+    """Return a fit whose recipe names its start by a full id.
 
-    The name of a model means the family of its fits on the same dataset, so that each seed starts
-    from the fit of the same seed. The fits of a suite's earlier blocks come first; then those of
-    the store that were trained from random weights. Every other text is that of :func:`find`.
+    So far, the recipe names the start by a name or an id. A model's name means the family of its
+    fits on the same dataset, so that each seed starts from the fit of the same seed. Fits of the
+    suite's earlier blocks come first, then stored fits that were trained from random weights. Any
+    other text is resolved by :func:`find`.
 
     Args:
-        fit: to be trained.
+        fit: the fit to train.
         planned: the earlier fits of the suite, with their blocks.
         store: of trained fits.
 
@@ -134,7 +135,7 @@ def started(fit: FitPlan, planned: Iterable[tuple[Run, FitPlan]], store: Store) 
         is_named = text in (run.name, earlier.asked) and not earlier.is_pretrained
         if is_named and earlier.dataset.spec == dataset:
             families.add(earlier.key.family)
-    if not families:  # a fit may have been planned before with the full id of its start
+    if not families:  # the text may be a full id already, from an earlier plan
         for record in records:
             families |= {text} & {record.key.family, record.recipe.get("start_from")}
     if not families:
@@ -150,7 +151,7 @@ def started(fit: FitPlan, planned: Iterable[tuple[Run, FitPlan]], store: Store) 
 
 
 def _is_named(record: FitRecord, text: str) -> bool:
-    """Return whether a text names a model that was trained from random weights."""
+    """Return whether a text names a model trained from random weights."""
     if record.import_name or record.recipe.get("start_from"):
         return False
     return text in (record.key.model, record.asked) and bool(record.key.family)
@@ -187,7 +188,7 @@ def find(store: Store, text: str) -> FitKey:
 
 
 def start_of(fit: FitPlan, store: Store) -> FitRecord:
-    """Return the record of the fit from whose weights the training of another one starts.
+    """Return the record of the fit from which a training starts.
 
     Raises:
         Unavailable: if the store has no such fit.
@@ -203,13 +204,13 @@ def start_of(fit: FitPlan, store: Store) -> FitRecord:
 
 
 def check_stored(fits: Collection[FitPlan], store: Store) -> None:
-    """Check that the store has all imported fits, and all fits to start from.
+    """Check that the store has all imported fits and starts of training.
 
-    A fit to start from may be among ``fits`` in place of the store.
+    A fit to start from may also be among ``fits``.
 
     Raises:
         SpecError: if an imported fit is missing.
-        Unavailable: if a fit is missing from which another one starts.
+        Unavailable: if a fit to start from is missing.
     """
     for fit in fits:
         if store.is_trained(fit.key):

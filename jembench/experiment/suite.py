@@ -1,6 +1,6 @@
-"""Suites: blocks of models, datasets, metrics and seeds that are crossed, and their files.
+"""Suites, whose blocks cross models, datasets, metrics and seeds, and their files.
 
-An experiment is a suite in a file of its own, which may also have the options of its execution.
+An experiment is a suite in a user's file, which may also have options of execution.
 Imports no torch.
 """
 
@@ -24,13 +24,13 @@ from jembench.experiment.recipe import AtLeast1, Positive
 from jembench.experiment.sweep import Grid, covers
 
 Recipes = Mapping[str, Option] | Filled
-"""The recipe of all models, or recipes of models without their own, by the dataset's name or
-"default".
+"""The recipe of all models; or, by the dataset's name or "default", recipes of models without a
+recipe of their name.
 """
 
 
 def _is_below(text: str) -> bool:
-    """Return whether a path leads to a place below the current folder that is not hidden."""
+    """Return whether a path stays below the current folder, without hidden parts."""
     path = Path(text)
     if not text.strip() or not text.isprintable() or path.is_absolute():
         return False
@@ -38,12 +38,12 @@ def _is_below(text: str) -> bool:
 
 
 BELOW = Rule("a path below the current folder, without .. and hidden folders", _is_below)
-"""The paths to which a file may have something written."""
+"""The paths that a suite's file may give its store."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A block of a suite, whose models, datasets, seeds and metrics are crossed."""
+    """A block of a suite: crossed models, datasets, seeds and metrics."""
 
     title: str = ""  # of the table, which blocks of the same title share
     models: tuple[str, ...] = ()
@@ -53,16 +53,16 @@ class Run:
     grid: tuple[Grid, ...] = ()
     seeds: tuple[int, ...] = (0,)
     recipe: Recipes = field(default_factory=dict)
-    settings: tuple[str, ...] = ()  # as of --set
+    settings: tuple[str, ...] = ()  # as for --set
     name: str = ""  # display name of its only model; "": the spec
     label: str = ""  # display name of its recipe with these settings
-    own_models: bool = False  # True if other models only select among its own by name
+    own_models: bool = False  # True if ``with_models`` only selects among these, by name
     imported: str = ""  # the name under which its only model was imported
 
     def with_models(self, models: Sequence[str]) -> list[Run]:
         """Return the block with other models.
 
-        A block with models of its own keeps those whose names are among the other ones.
+        A block with its own models keeps the models whose names are among ``models``.
         """
         if not self.own_models:
             return [dataclasses.replace(self, models=tuple(models))]
@@ -71,9 +71,10 @@ class Run:
         return [dataclasses.replace(self, models=chosen)] if chosen else []
 
     def under(self, block: Run, stated: Set[str]) -> list[Run]:
-        """Return the block included by another one, whose ``stated`` fields replace its own.
+        """Return this block with ``stated`` fields of the block that includes it.
 
-        Settings are added. Recipes by dataset of the other block apply if this one names no recipe.
+        Settings are added. A recipe of ``block`` for all models replaces this block's recipes;
+        recipes by dataset apply where this block has none.
         """
         replaced = {key: getattr(block, key) for key in {"seeds", "name", "label"} & stated}
         if stated & {"metrics", "grid"}:
@@ -94,7 +95,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Execution:
-    """The options of execution that neither the command line nor the environment sets."""
+    """Options of execution, for those that command line and environment leave open."""
 
     store: Annotated[str, BELOW] | None = None
     device: Filled | None = None
@@ -112,11 +113,11 @@ class Execution:
         }
 
     def check(self, where: str) -> None:
-        """Check what a file sets of its executor, its trackers and its format.
+        """Check a file's executor, trackers and format.
 
         Raises:
-            SpecError: if it is more than numbers and named choices; the message names the file
-                ``where``.
+            SpecError: if an option is neither a number nor a named choice; the message names the
+                file ``where``.
         """
         components: list[tuple[Kind, str | None]] = [
             ("executors", self.executor),
@@ -140,10 +141,10 @@ class Suite:
     references: tuple[str, ...] = ()  # tables of published numbers, "paper/table"
     claims: tuple[Claim, ...] = ()  # about the results
     execution: Execution = Execution()
-    joint: bool = False  # True: its table is the joint view, of whatever results there are
-    sampler: str | None = None  # as of --sampler
-    names: Mapping[str, str] = field(default_factory=dict)  # specs by display names, as of --name
-    headings: Mapping[str, str] = field(default_factory=dict)  # by metrics, as of --heading
+    joint: bool = False  # True: its table is the joint view of all results
+    sampler: str | None = None  # as for --sampler
+    names: Mapping[str, str] = field(default_factory=dict)  # specs by display names, as for --name
+    headings: Mapping[str, str] = field(default_factory=dict)  # by metrics, as for --heading
     text: str = ""  # the content of its file; "": of an installed suite
 
     @property
@@ -163,7 +164,7 @@ class Suite:
     def lacking(self) -> str:
         """The first of models, metrics, datasets and seeds that a block lacks.
 
-        It is "" if all blocks are complete.
+        The name is "" if all blocks are complete.
         """
         for run in self.runs or [Run()]:
             stated = {
@@ -185,10 +186,10 @@ class Suite:
         datasets: Sequence[str] | None = None,
         seeds: Sequence[int] | None = None,
     ) -> Suite:
-        """Return the suite with other specs and seeds; None keeps its own.
+        """Return the suite with other specs and seeds; None keeps the suite's.
 
-        Metrics replace grids too. Blocks with their own models keep those whose names are among
-        ``models``.
+        Metrics replace grids too. Blocks with their own models keep the models whose names are
+        among ``models``.
 
         Raises:
             SpecError: if no block takes a model.
@@ -219,7 +220,7 @@ class Suite:
 _OF_BLOCKS = {field.name for field in dataclasses.fields(Run)} - {"own_models", "imported"} | {
     "include"
 }
-# from the first included suite that states them
+# taken from the first included suite that states them
 _INHERITED = ("limit", "sampler", "names", "headings")
 _OF_FILES = {
     "title",
@@ -235,7 +236,7 @@ _WRITTEN = {
     "report": "jembench report {} --format latex --output table.tex",
     "figures": "jembench figures {}",
 }
-"""The commands that write what tables of experiment files once asked for."""
+"""The commands that replace tables of earlier experiment files."""
 
 
 def names() -> list[str]:
@@ -266,7 +267,7 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
     fields = parse(source.content, source.where)
     _check_keys(fields, where, name)
 
-    # blocks take what they leave out from the fields above them
+    # blocks take what they leave out from the fields at the top of the file
     head = {key: fields[key] for key in fields.keys() & _OF_BLOCKS if key != "datasets"}
     blocks = []
     for number, own in enumerate(fields.get("run", [{}])):
@@ -278,7 +279,7 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
     suite = read(Suite, of_file, where, name=source.name, runs=runs, claims=(), text=text)
 
     suite.execution.check(where)
-    # which --dataset may name
+    # a user's file may lack datasets, which --dataset then names
     if suite.lacking and (source.is_installed or suite.lacking != "datasets"):
         raise SpecError(f"{where} lacks {suite.lacking}. Add it to the file.")
     stated = _claims(fields, suite, where, name)
@@ -289,7 +290,7 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
 
 
 def _check_keys(fields: Mapping[str, Any], where: str, name: str) -> None:
-    """Check the keys at the top of a file, and that blocks and claims are tables."""
+    """Check a file's top keys, and that blocks and claims are tables."""
     for key, command in _WRITTEN.items():
         if key in fields:
             raise SpecError(
@@ -312,25 +313,25 @@ class _Block(NamedTuple):
 
     run: Run
     included: dict[str, Suite]
-    runs: list[Run]  # the blocks that it means
+    runs: list[Run]  # the blocks of the included suites or, without these, ``run``
 
     @property
     def datasets(self) -> Sequence[str]:
-        """The datasets of the block, or else of the suites that it includes."""
+        """The datasets of the block, or else of its included suites."""
         return self.run.datasets or [
             dataset for suite in self.included.values() for dataset in suite.datasets
         ]
 
 
 def _of_file(fields: Mapping[str, Any], blocks: Sequence[_Block]) -> dict[str, Any]:
-    """Return the fields of a suite that its file states, or that suites in its blocks do."""
+    """Return a suite's fields, from its file or from included suites."""
     included: dict[str, Suite] = {}
     datasets, references = list[str](), list[str]()
     for block in blocks:
         included |= block.included
         datasets += [dataset for dataset in block.datasets if not dataset.startswith("!")]
     of_suites: dict[str, Any] = {"datasets": list(dict.fromkeys(datasets))}
-    for suite in reversed(included.values()):  # the first one that states a field counts
+    for suite in reversed(included.values()):  # so that the first suite that states a field wins
         of_suites |= {key: getattr(suite, key) for key in _INHERITED if getattr(suite, key)}
     for suite in included.values():
         references += suite.references
@@ -340,7 +341,7 @@ def _of_file(fields: Mapping[str, Any], blocks: Sequence[_Block]) -> dict[str, A
 
 
 def _claims(fields: Mapping[str, Any], suite: Suite, where: str, name: str) -> list[Claim]:
-    """Return the claims of a file, each about metrics that its suite measures."""
+    """Return a file's claims, each about metrics that its suite measures."""
     paper = claims.Paper(title=where, cite=suite.title or suite.name, url="")
     usual = {"where": "", "measure": [f"jembench run {shlex.quote(name)}"]}
     stated = []
@@ -363,17 +364,17 @@ def _block(
     path: str,
     including: tuple[str, ...],
 ) -> _Block:
-    """Return a block as it is written, the suites that it includes, and the blocks that it means.
+    """Return a block as written, its included suites, and the resulting blocks.
 
-    A block that includes suites means their blocks, with the fields that it states.
+    A block that includes suites results in their blocks, with the fields that it states.
 
     Args:
-        head: the fields above the blocks, which the block takes if it leaves them out; settings are
-            added.
-        own: the fields of the block; {}: of a file without blocks.
+        head: the fields at the top of the file, which the block takes if it leaves them out;
+            settings are added.
+        own: the fields of the block; {}: the file has no blocks.
         where: the file, for errors.
         path: the keys that lead to the block, for errors.
-        including: the suites that lead to the block.
+        including: the suites that include the block, from the outermost on.
     """
     table = {**head, **own}
     if isinstance(of_all := head.get("settings"), list) and isinstance(own.get("settings"), list):

@@ -18,7 +18,7 @@ Axes = Mapping[str, tuple[Option, ...]]
 
 
 class Place(NamedTuple):
-    """A metric of a grid, and its place: the values of the options of its row and its column."""
+    """A grid's metric, with the option values of its row and column."""
 
     metric: Spec  # canonical
     row: tuple[str, ...]
@@ -27,13 +27,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A metric under every combination of some of its options, with a table for each value."""
+    """A metric under every combination of options, a table per value."""
 
     title: str
     metric: str
     columns: Axes = field(default_factory=dict)
     rows: Axes = field(default_factory=dict)
-    values: tuple[str, ...] = ()  # the labels in tables; (): all
+    values: tuple[str, ...] = ()  # the labels of the values that have a table; (): all
     fixed: Mapping[str, Option] = field(default_factory=dict)  # options with one value
     datasets: Annotated[
         tuple[str, ...], Rule("left out, since its block names datasets", lambda own: not own)
@@ -71,10 +71,10 @@ class Grid:
 
 
 def covers(datasets: Sequence[str], dataset: str) -> bool:
-    """Return whether a dataset is among some, by its name without options.
+    """Return whether ``datasets`` cover a dataset, by names without options.
 
     Args:
-        datasets: specs; ``!digits`` means all but digits. Empty: all datasets.
+        datasets: specs; ``!digits`` covers all but digits, and (): all datasets.
         dataset: the spec of the dataset.
     """
     name = Spec(dataset).bare
@@ -83,7 +83,7 @@ def covers(datasets: Sequence[str], dataset: str) -> bool:
 
 
 def compares_with_itself(metric: Spec, dataset: Spec) -> bool:
-    """Return whether a metric's OOD set is the dataset itself, so that there are no outliers.
+    """Return whether a metric's OOD set is the dataset itself.
 
     Specs with different values of an option mean different datasets, such as two folders of images.
     """

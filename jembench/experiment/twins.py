@@ -1,4 +1,4 @@
-"""Differences between planned fits and a store's, of the same names or imported."""
+"""Differences between planned fits and a store's fits of the same names."""
 
 import json
 import re
@@ -15,10 +15,10 @@ from jembench.store.store import Store
 
 
 def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
-    """Return sentences about planned trainings of models of which a store has other fits.
+    """Return sentences about planned trainings for which a store has similar fits.
 
-    These are trained ones of the same model, dataset, recipe and seed, where seeds with the same
-    differences share a sentence, and imported ones of the same model and dataset.
+    Similar are trained fits of the same model, dataset, recipe and seed, and imported fits of the
+    same model and dataset. Seeds with the same differences share a sentence.
     """
     planned = [fit for fit in fits if not fit.is_pretrained]
     twins = defaultdict[tuple[object, ...], list[FitRecord]](list)
@@ -57,7 +57,7 @@ def between(record: FitRecord, fit: FitPlan) -> list[str]:
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Describe the differences between two identities of fits, the first one from a file."""
+    """Describe how two fits' identities differ; ``old`` is from a file."""
     new = json.loads(json.dumps(new))
     return [change for part in new for change in _changes(old.get(part), new[part], part)]
 

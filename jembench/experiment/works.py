@@ -1,9 +1,9 @@
 """Units of work: the work on one fit as plain data. Imports no torch.
 
-Any worker can carry them out.
+Any worker can carry out any unit.
 
-A unit is JSON of a few kB. The worker plans it again from its specs and its recipe, and refuses it
-if the identities differ from those in the unit, since other code or data would give other results.
+A unit is JSON of a few kB. The worker plans the unit again from its specs and its recipe, and
+refuses it if the identities differ from the unit's: other code or data would give other results.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ class WorkCell:
 
     @property
     def name(self) -> str:
-        """A part of the names of its files, which the store finds by the id."""
+        """A part of the names of the cell's files."""
         return self.metric
 
 
@@ -57,7 +57,7 @@ class Work:
 
     kind: WorkKind
     model: PlainSpec  # with all options, also those that are not part of the identity
-    dataset: PlainSpec  # the same
+    dataset: PlainSpec  # likewise
     recipe: Mapping[str, Any]  # every field
     fit: FitKey  # planned by the driver
     identity: Mapping[str, Any]  # of the fit, without the seed
@@ -66,13 +66,13 @@ class Work:
     limit: Annotated[int, Range(least=1)] | None = None  # number of test images; None: all
     part: Part = (0, 1)  # of ``attack-part``: its number, and the number of parts
     gpus: Annotated[int, Range(least=1)] = 1  # processes that train together, each on its own GPU
-    after: tuple[Id, ...] = ()  # units that must end before
+    after: tuple[Id, ...] = ()  # units that must end before this one starts
     deadline: float | None = None  # UTC, seconds since 1970
     command: str = ""  # of the user, for the provenance
     display: str = ""  # the display name of the model
-    # of the distributions, each with a digest of the code
+    # distribution -> its version, with a digest of its code
     versions: Mapping[str, str] = field(default_factory=dict)
-    run: str = ""  # of ``check``: a token of the run, as that of another run is another unit
+    run: str = ""  # of ``check``: a token, by which each run has its own units
 
     @property
     def id(self) -> str:
@@ -83,7 +83,7 @@ class Work:
 
     @property
     def all_cells(self) -> Cells:
-        """The cells that need the fit."""
+        """The cells that this unit or later units compute."""
         return self.cells + self.later
 
     @property
@@ -114,16 +114,16 @@ def works(
     command: str = "",
     check: bool = False,
 ) -> list[Work]:
-    """Return the units of a plan, in an order in which they can be carried out one after the other.
+    """Return a plan's units, in an order in which they can run.
 
     Args:
         plan: the work.
         trained: the function that says whether a fit is trained.
-        slots: the number of units that run at the same time. If it is above 1, metrics that take
-            long become separate units, and attacks are divided among idle workers.
+        slots: the number of units that run at the same time. With several, metrics that take long
+            become separate units, and attacks are divided among idle workers.
         deadline: the time at which work stops, UTC in seconds since 1970.
-        command: of the user.
-        check: True for units that check the plan before all others.
+        command: the user's command.
+        check: True for further units, which check the plan before all others.
 
     Raises:
         Unavailable: if the files of a dataset are missing.
@@ -131,7 +131,7 @@ def works(
     parts = _parts(plan) if slots > 1 else {}
     attacks = sum(cell.metric.spec in parts for cell in plan.cells)
     most = slots // max(attacks, 1)
-    units, trainings = list[Work](), dict[int, FitPlan]()  # the fits that units train
+    units, trainings = list[Work](), dict[int, FitPlan]()  # place of a unit -> its fit
     for fit in plan.fits:
         if fit.absent:
             raise Unavailable(fit.absent)
@@ -167,7 +167,7 @@ def works(
 
 
 def _divided(unit: Work, number: int) -> list[Work]:
-    """Return an attack's unit, preceded by units of its parts if there are several."""
+    """Return an attack's unit, preceded by units of its several parts."""
     if number <= 1:
         return [unit]
     parts = [
@@ -181,7 +181,7 @@ def _work_cell(cell: CellPlan) -> WorkCell:
 
 
 def _work(kind: WorkKind, cells: Sequence[CellPlan], **fields: Any) -> Work:
-    """Return a unit of all cells of a fit."""
+    """Return a unit of ``cells``, which are all of one fit."""
     fit = cells[0].fit
     return Work(
         kind=kind,
@@ -198,10 +198,9 @@ def _work(kind: WorkKind, cells: Sequence[CellPlan], **fields: Any) -> Work:
 
 
 def _to_check(plan: Plan, slots: int) -> list[list[CellPlan]]:
-    """Return one fit of each family with all metrics of the family.
+    """Return the cells to check, a list for each fit.
 
-    The fits of a family differ in their seeds.
-
+    One fit of each family has all metrics of the family, whose fits differ only in their seeds.
     Further fits follow if there are more slots, so that all workers start at once.
     """
     families: dict[str, dict[Spec, CellPlan]] = {}
@@ -218,7 +217,7 @@ def _to_check(plan: Plan, slots: int) -> list[list[CellPlan]]:
 
 
 def _parts(plan: Plan) -> dict[Spec, int]:
-    """Return the metrics of a plan that take long, with the largest number of parts of each."""
+    """Return a plan's long metrics, with their largest numbers of parts."""
     parts = {}
     for metric in {cell.metric.spec: cell.metric for cell in plan.cells}.values():
         made = metric.make()
@@ -228,7 +227,10 @@ def _parts(plan: Plan) -> dict[Spec, int]:
 
 
 def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
-    """Return the version of each distribution of a fit and its cells, with a digest of its code."""
+    """Return each distribution's version, with a digest of its code.
+
+    The distributions are those of a fit's components and its cells'.
+    """
     components = list(fit.components)
     for cell in cells:
         components += cell.metric.uses
@@ -243,7 +245,7 @@ def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
 
 
 def code_of(units: Sequence[Work]) -> list[str]:
-    """Return the import paths in units, which the user has named and workers may load."""
+    """Return the import paths in units: the user has named them."""
     values = list[Any]()
     for work in units:
         values += [work.model, work.dataset, work.recipe]
@@ -252,15 +254,15 @@ def code_of(units: Sequence[Work]) -> list[str]:
 
 
 def planned(work: Work, where: str) -> Plan:
-    """Plan a unit again, with the code and the data of this machine.
+    """Plan a unit again, with this machine's code and data.
 
     Args:
         work: the unit.
         where: the file of the unit.
 
     Raises:
-        SpecError: if its identities differ here, with the differences; if a component is not
-            installed, or only the file names some code.
+        SpecError: if the identities differ here, with the differences; if a component is not
+            installed; or if the file names code that the user did not name.
         Unavailable: if files are missing.
     """
     trust.refuse_code([work.dataset, *(cell.metric for cell in work.all_cells)], where)

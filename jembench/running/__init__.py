@@ -1,4 +1,4 @@
 """The execution of a plan.
 
-It has the driver, workers and executors, fits, evaluation, events and provenance.
+This package has the driver, workers, executors, fits, evaluation, events and provenance.
 """

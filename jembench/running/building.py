@@ -28,15 +28,15 @@ def make_model(
     note: Callable[[str], object] | None = None,
     device: torch.device | None = None,
 ) -> Any:
-    """Make the model before training, deterministically, including parts that are not in its state.
+    """Make a fit's model before training, deterministically.
 
-    A network without the methods of a model becomes a classifier. ``note`` is that of
-    :func:`~jembench.models.settings.isolated`, and ``device`` the device of training, the CPU by
-    default.
+    Parts outside of its state dictionary are made deterministically too. A network without the
+    methods of a model becomes a classifier. ``note`` is passed to
+    :func:`~jembench.models.settings.isolated`; ``device`` is the training's, by default the CPU.
 
     Raises:
-        SpecError: if it does not fit into the device's memory.
-        NotApplicable: if it must be trained, and the dataset has test images alone.
+        SpecError: if the model does not fit into the device's memory.
+        NotApplicable: if the model must be trained, and the dataset has only test images.
         PluginError: if its factory fails or returns no model, or if the model cannot be trained and
             is not marked as pretrained.
     """
@@ -48,7 +48,7 @@ def make_model(
             check_memory(lambda: fit.model.make(data), name, device)
         within = isolated(f"The factory of {fit.asked}", note)
         with within, seeds.drawing(fit.seed, "initialisation"):
-            # the first pass of a network may create weights
+            # seeded too, since the first pass of a network may create weights
             model = as_model(fit.model.make(data), data, fit.asked)
     except JembenchError:
         raise
@@ -106,7 +106,7 @@ def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: An
     except RuntimeError as error:  # of the network's first pass
         raise PluginError(
             f"The model {fit.asked} fails on the images of {data.name}, "
-            f"{'x'.join(map(str, data.shape))} numbers each: {error}. Choose a network or a "
+            f"{'x'.join(map(str, data.shape))} numbers each: {error}. Choose a network and a "
             "dataset that fit together."
         ) from error
 
@@ -117,8 +117,8 @@ def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
     Validation images are left out.
 
     Raises:
-        PluginError: if its method fails, or the model has no buffers.
-        Diverged: if its buffers are not finite.
+        PluginError: if the model's ``fit`` fails, or the model has no buffers.
+        Diverged: if values in the buffers are not finite.
     """
     options = fit.recipe.data
     train = holdout(dataset.split("train"), options.validation, stratified=options.stratified).train

@@ -1,4 +1,4 @@
-"""Caches that outlive a run: predictions of trained models, and features of feature networks."""
+"""Caches that outlive a run: models' predictions and images' features."""
 
 import time
 import warnings
@@ -28,7 +28,7 @@ WAIT = 0.2
 def when_free(store: Store, lease: str) -> Iterator[None]:
     """Hold a lease, after waiting for other processes to release it.
 
-    Their results can be read then.
+    The results of those processes can be read then.
     """
     while True:
         with store.lease(lease) as mine:
@@ -43,8 +43,8 @@ def when_free(store: Store, lease: str) -> Iterator[None]:
 class TensorCache:
     """A cache of tensors on disk, with one file per name.
 
-    The folder and the name identify everything that the tensors depend on, and each file records
-    them, so that no file is read for other weights or images.
+    The folder and the name identify everything that the tensors depend on. Each file records both,
+    so that no file is read for other weights or images.
 
     Args:
         folder: of the files; None: nothing is cached.
@@ -53,7 +53,10 @@ class TensorCache:
     folder: Path | None
 
     def recall(self, name: str) -> Tensors:
-        """Return the tensors of a name; empty, with a warning, for a damaged or exchanged file."""
+        """Return the tensors of a name; {} without a valid file.
+
+        A damaged or exchanged file gives a warning.
+        """
         path = self._path(name)
         if not path or not path.exists():
             return {}
@@ -64,7 +67,7 @@ class TensorCache:
             return {}
 
     def keep(self, name: str, values: Mapping[str, Tensor]) -> None:
-        """Write the tensors of a name, unless the path is no regular file.
+        """Write the tensors of a name, unless its path is no regular file.
 
         Raises:
             StoreError: if they cannot be written.
@@ -74,7 +77,7 @@ class TensorCache:
             tensors.write(path, values, {}, placed=True)
 
     def once(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
-        """Return the tensors of a name, computed and kept if they are not cached."""
+        """Return the tensors of a name, computed and kept unless cached."""
         values = self.recall(name)
         if not values:
             values = compute()
@@ -87,7 +90,7 @@ class TensorCache:
 
 @dataclass(frozen=True)
 class FeatureBank:
-    """The feature networks of a dataset, and the features of images, each computed once.
+    """A dataset's feature networks, and images' features, each computed once.
 
     Args:
         dataset: the dataset that networks may be trained on.
@@ -107,8 +110,8 @@ class FeatureBank:
         Only one process of a store trains a network.
 
         Raises:
-            Unavailable: if its weights are missing.
-            StoreError: if it cannot be written.
+            Unavailable: if the network's weights are missing.
+            StoreError: if a trained network cannot be written.
         """
         if spec not in self._networks:
             network: FeatureNetwork = registry.resolve("features", spec).make()
@@ -121,7 +124,7 @@ class FeatureBank:
         return self._networks[spec]
 
     def of_images(self, spec: str, images: Tensor) -> Features:
-        """Return features of images, uint8 (N, C, H, W), cached by their content."""
+        """Return the features of images, uint8 (N, C, H, W), cached by content."""
         network = self.network(spec)
         name = f"{slug(network.identity)}-{content_hash(images)}"
         if name not in self._features:
@@ -135,7 +138,7 @@ class FeatureBank:
 
 
 def _checked(features: Features, count: int, spec: str) -> Features:
-    """Return the features of a number of images, after a check of their shapes and types.
+    """Return features of ``count`` images, after a check of shapes and types.
 
     Raises:
         PluginError: if there is no row of real floating-point numbers for each image.
@@ -144,7 +147,7 @@ def _checked(features: Features, count: int, spec: str) -> Features:
         if values.ndim != 2 or len(values) != count or not values.is_floating_point():
             raise PluginError(
                 f"The feature network {spec} gives {name} {tuple(values.shape)} {values.dtype} "
-                f"for {count} images; it must give a row of real floating-point numbers an image, "
-                f"({count}, D)."
+                f"for {count} images; it must give a row of real floating-point numbers for each "
+                f"image, ({count}, D)."
             )
     return features

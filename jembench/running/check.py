@@ -32,12 +32,12 @@ class Outlook(NamedTuple):
     """The results of the check of a plan."""
 
     plan: Plan
-    # by id and without models, except those of a missing dataset of unknown shape and size
+    # by id, without models; fits on a missing dataset of unknown shape or size are left out
     fits: dict[str, PlannedFit]
     absent: dict[str, str]  # dataset -> why it is missing, with the remedy
 
     def reason(self, cell: CellPlan) -> Unavailable | None:
-        """Return why a cell cannot be computed; None: it can, or it was not checked."""
+        """Return why a cell cannot be computed; None: possible, or not checked."""
         planned = self.fits.get(cell.fit.key.id)
         return planned.reasons.get(str(cell.metric)) if planned else None
 
@@ -48,7 +48,8 @@ class Outlook(NamedTuple):
             skip_missing: True to leave out metrics for which something is missing.
 
         Raises:
-            Unavailable: listing all that is missing, with the remedies.
+            Unavailable: if a dataset is missing or, without ``skip_missing``, anything else; the
+                message lists all that is missing, with the remedies.
         """
         lacking = defaultdict[str, list[str]](list)
         for cell in self.plan.cells:
@@ -61,8 +62,8 @@ class Outlook(NamedTuple):
         if reasons and not skip_missing:
             raise Unavailable(
                 f"Something is missing, and nothing was started. {' '.join(reasons)} Or leave "
-                "them out for now with --skip-missing: the same command adds them once nothing "
-                "is missing."
+                "these metrics out for now with --skip-missing: the same command adds them once "
+                "nothing is missing."
             )
 
 
@@ -83,11 +84,11 @@ class Datasets:
         """Return the dataset of a fit, read once.
 
         Returns:
-            the dataset; with ``dry``, blank images for a missing one, or None if its size is
-            unknown.
+            the dataset and its test images; with ``dry``, blank images for a missing dataset, or
+            None if its size is unknown.
 
         Raises:
-            Unavailable: if it is missing and ``dry`` is False.
+            Unavailable: if the dataset is missing and ``dry`` is False.
         """
         key = fit.key.dataset, limit
         if key not in self.data:
@@ -105,7 +106,7 @@ class Datasets:
                 raise Unavailable(fit.absent)
             with progress.phase(f"reading {fit.key.dataset}"), isolated(f"The dataset {data}"):
                 dataset = make(data, download=False) if self.dry else data.make()
-                # damaged images are reported before training
+                # reads all images, so that damaged ones are reported before training
                 dataset.split("train")
                 dataset.split("test")
                 return dataset
@@ -136,12 +137,12 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
 
     Args:
         plan: the cells to compute.
-        datasets: those that were read before.
+        datasets: datasets that were read before, to which new ones are added; None: none.
 
     Raises:
         Unavailable: if a dataset is missing.
-        SpecError: if a model cannot be made for a dataset, its training cannot work, or an option
-            of a metric fits neither.
+        SpecError: if a model cannot be made for its dataset or trained, or an option of a metric
+            does not fit the model or the dataset.
     """
     datasets = datasets or Datasets()
     families = defaultdict[str, list[FitPlan]](list)
@@ -149,7 +150,7 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
         families[fit.key.family].append(fit)
 
     checked: dict[str, PlannedFit] = {}
-    for fits in families.values():  # which differ only in their seeds
+    for fits in families.values():  # fits of a family differ only in their seeds
         cells = [cell for fit in fits for cell in plan.cells_of(fit)]
         data = datasets.find(fits[0], cells[0].limit)
         if data is not None:
@@ -163,7 +164,7 @@ def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) 
     """Build the model of a fit, and check its training and its metrics.
 
     Returns:
-        the fit with the reasons, and without its model, whose memory would be held for the run.
+        the fit with the reasons why metrics cannot be computed, without its model, to save memory.
     """
     planned = replace(
         data,
@@ -194,7 +195,7 @@ def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) 
             )
             held = trainer.held.validation or planned.test
 
-    # the metric that selects a checkpoint, and those of the plan
+    # the metric that selects a checkpoint, and the metrics of the plan
     if held:
         on_held = replace(planned, test=held)
         for selecting in selection.metrics(fit.recipe).values():
@@ -207,7 +208,7 @@ def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) 
             except Unavailable as error:
                 reasons[name] = error
             except BaseException as error:
-                # any other error of a plugin happens again, as the outcome of its cell
+                # a plugin's other errors happen again in the run, as outcomes of cells
                 if isinstance(error, JembenchError) or is_request(error):
                     raise
     return replace(planned, model=None, sampler=None, reasons=reasons)

@@ -1,6 +1,6 @@
-"""The units of a run, submitted to an executor, and their states.
+"""The submission of a run's units to an executor, and their states.
 
-It follows them until all have ended. Imports no torch.
+Units are followed until all have ended. Imports no torch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SHARE = 0.05
 """The largest share of the driver's time for reading statuses."""
 
 BUSY = "another process works on it"
-"""The reason for waiting of a unit whose leases are held by another process."""
+"""The reason why a unit waits while another process holds one of its leases."""
 
 
 @dataclass
@@ -43,9 +43,9 @@ class Dispatch:
     """The submission of the units of a run, and their states.
 
     Args:
-        units: all units by their ids; those that others depend on come first.
-        store: of the results.
-        executor: after its ``open``.
+        units: all units by their ids, each after the units that it depends on.
+        store: receives the results.
+        executor: is opened before :meth:`run`.
         events: receives the events.
     """
 
@@ -53,9 +53,9 @@ class Dispatch:
     store: Store
     executor: Executor
     events: Events
-    # not done, with the time of the next attempt
+    # units that are not done -> the time of the next attempt
     _open: dict[str, float] = field(default_factory=dict, init=False)
-    # submitted, with the last known status
+    # submitted units -> the last known status
     _running: dict[str, WorkStatus] = field(default_factory=dict, init=False)
     _failures: list[Ended] = field(default_factory=list, init=False)
     _next_read: float = field(default=0.0, init=False)
@@ -65,7 +65,7 @@ class Dispatch:
 
         Raises:
             WorkFailed: if some units were not carried out.
-            OutOfTime: if their deadline passed.
+            OutOfTime: if the deadline passed before all were done.
         """
         try:
             for unit in self.units:
@@ -74,7 +74,7 @@ class Dispatch:
             if self._open and not self._failures:
                 raise OutOfTime("The time is up. The same command goes on from there.")
         except (KeyboardInterrupt, Stopped, OutOfTime) as error:
-            if self._running and not self.executor.in_process:  # which receives interrupts itself
+            if self._running and not self.executor.in_process:  # its own unit has stopped
                 self._cancel()
             is_interrupt = isinstance(error, KeyboardInterrupt)
             self._mark_unstarted("Received SIGINT" if is_interrupt else stopping.reason())
@@ -83,7 +83,7 @@ class Dispatch:
             raise self._failed()
 
     def _submit_and_follow(self) -> None:
-        """Submit units and follow them, until all have ended or the time is up."""
+        """Submit and follow units, until all have ended or time is up."""
         deadlines = [work.deadline for work in self.units.values() if work.deadline]
         deadline = min(deadlines, default=math.inf)
         late = False
@@ -95,16 +95,16 @@ class Dispatch:
                 self._submit()
             for ended in self.executor.ended(POLL):
                 self._record(ended)
-            if not self.executor.in_process:  # which sends its events itself
+            if not self.executor.in_process:  # units in this process send events themselves
                 self._follow()
 
     def note_wait(self, unit: str, reason: str) -> None:
-        """Note the reason why a unit that was submitted has not started."""
+        """Note why a submitted unit has not started."""
         if self.store.works.status(unit).state == "queued":
             self.store.works.set_status(unit, WorkStatus(state="queued", text=reason))
 
     def _submit(self) -> None:
-        """Submit the units that can start and that no other process has."""
+        """Submit the units that can start, unless other processes have their leases."""
         orders = {unit: order for order, unit in enumerate(self.units) if self._can_start(unit)}
         if not orders:
             return
@@ -133,12 +133,15 @@ class Dispatch:
         self._send(unit, Event(kind="ended", values={"how": how}, text=text, worker=worker))
 
     def _can_start(self, unit: str) -> bool:
-        """Return whether a unit is to be submitted now: all units that must end before it have."""
+        """Return whether to submit a unit now.
+
+        It is not submitted yet, its pause is over, and all units before it have ended.
+        """
         waits = unit in self._running or not self._open.keys().isdisjoint(self.units[unit].after)
         return not waits and time.monotonic() >= self._open.get(unit, math.inf)
 
     def _queue(self, unit: str, reason: str = "", pause: float = 0.0) -> None:
-        """Note that a unit is to be submitted after a pause in seconds."""
+        """Note that a unit is to be submitted after ``pause`` seconds."""
         self._open[unit] = time.monotonic() + pause
         if self.units[unit].kind != "check":
             self._send(unit, Event(kind="queued", text=reason))
@@ -146,7 +149,7 @@ class Dispatch:
     def _record(self, ended: Ended) -> None:
         """Record the ending of a unit.
 
-        Results in the store count: another run may have done the unit.
+        A unit with results in the store is done: another run may have computed them.
         """
         unit = ended.id
         if self._running.pop(unit, None) is None:
@@ -170,7 +173,7 @@ class Dispatch:
             self._drop(unit)
 
     def _record_check(self, ended: Ended) -> None:
-        """Record what a check says. A refusal is an error of the run, and no state of a unit."""
+        """Record a check's ending: its remarks, or an error of the run."""
         self._send_ending(ended.id, "checked")
         if ended.how == "done":
             for remark in ended.text.splitlines():
@@ -182,11 +185,11 @@ class Dispatch:
             self._drop(ended.id)
 
     def _finish(self, unit: str, *, failed: bool = False) -> None:
-        """Mark a unit as done, so that units that depend on it can start.
+        """Mark a unit as done, so that its dependent units can start.
 
-        ``failed`` is the failure of a training by the ending, since on a network file system the
-        store may show the model later. The units of its fit have their outcomes; those of fits that
-        start from it get theirs in a worker.
+        ``failed`` is True if training failed, as the ending says: on a network file system the
+        store may show it later. Further units of the fit are dropped, since their outcomes are
+        stored. Units of fits that start from this fit are run, and a worker stores their outcomes.
         """
         self.store.works.remove(unit)
         if failed:
@@ -197,7 +200,7 @@ class Dispatch:
     def _drop(self, unit: str, fit: str = "") -> None:
         """Leave out a unit and its followers.
 
-        ``fit``: only those of the fit with this id.
+        ``fit`` is the id of the fit whose followers are left out; "": all followers are.
         """
         del self._open[unit]
         followers = [queued for queued in self._open if unit in self.units[queued].after]
@@ -220,7 +223,7 @@ class Dispatch:
                 self._record(ended)
 
     def _mark_unstarted(self, reason: str) -> None:
-        """Record submitted units that will not start in this run, and remove checks."""
+        """Record submitted units that this run will not start; remove checks."""
         for unit in self._open.keys() & self.store.works.ids():
             if self.units[unit].kind == "check":
                 self.store.works.remove(unit)
@@ -253,7 +256,7 @@ class Dispatch:
         return error
 
     def _follow(self) -> None:
-        """Send changes of units' statuses, which are read in a small share of time."""
+        """Send changes of units' statuses, read in ``SHARE`` of the time."""
         start = time.monotonic()
         if start < self._next_read:
             return
@@ -277,16 +280,16 @@ class Dispatch:
 
 
 def is_done(work: Work, store: Store) -> bool:
-    """Return whether the results of a unit are in the store, from any process."""
+    """Return whether a unit's results are in the store, from any process."""
     if not work.cells:
         return store.is_trained(work.fit)
     return all(map(store.is_settled, work.cells))
 
 
 def sweep(store: Store) -> None:
-    """Remove files of done units, and the logs of workers if no unit is left.
+    """Remove the files that killed runs left.
 
-    Killed runs leave such files.
+    These are files of done units and, if no unit is left, the logs of workers.
     """
     for unit in store.works.ids():
         with suppress(JembenchError):

@@ -1,6 +1,6 @@
 """The display of a run's progress on stderr.
 
-A terminal shows a bar per running unit of work, and a log has lines.
+A terminal shows a bar for each running unit of work, and a log gets lines.
 """
 
 from __future__ import annotations
@@ -31,25 +31,24 @@ MINUTE = 60.0
 """Seconds between two lines about the running units in a log."""
 
 SPEED_WINDOW = 600.0
-"""Seconds over which the speed of a unit is averaged, since windows of a large training are minutes
-apart.
+"""Seconds over which a unit's speed is averaged. In a large training, minutes lie between windows.
 """
 
 MOST = 3
-"""The number of running units in the line of each minute."""
+"""The largest number of running units in a log's line of each minute."""
 
 FAILURES = ("failed", "refused", "lost")
 
 BLANK: dict[str, Any] = {"unit": "", "counted": "", "note": "", "idle": None, "began": 0.0}
-"""The fields of a task. ``idle`` is what the run waits for while no unit runs; None: some run, or
-it is a unit.
+"""The fields of a new task. ``idle`` is what the run waits for while no unit runs; None: a unit
+runs, or the task is a unit.
 """
 
 
 class _Note(TextColumn):
     """A column with the work of each unit.
 
-    While none runs it shows that of this process, beside the whole run.
+    While no unit runs, it shows the work of this process, beside the whole run.
     """
 
     def render(self, task: Task) -> Text:
@@ -93,7 +92,7 @@ class Display:
         self._run = self.tasks.tasks[0]
         self._running: dict[str, Task] = {}  # by the id of the unit
         self._queued: dict[str, str] = {}  # units that have not ended -> the reason why they wait
-        self._ended: Counter[str] = Counter()  # of the others, by ending
+        self._ended: Counter[str] = Counter()  # number of ended units, by ending
 
     def __enter__(self) -> Display:
         if self._live:
@@ -105,7 +104,7 @@ class Display:
             self.tasks.stop()
 
     def print(self, text: str) -> None:
-        """Print a line above the bars, or with the time."""
+        """Print a line: above bars, or in a log with the time."""
         if self._live:
             self.tasks.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
@@ -184,9 +183,9 @@ class Display:
         self._count_to(self._run, done, total, "units done", note=", ".join(notes), idle=idle)
 
     def _end(self, key: str, name: str, event: Event, task: Task | None) -> None:
-        """Print the ending of a unit. A stopped unit may start again."""
+        """Print the ending of a unit, which may start again if stopped."""
         how, text = str(event.values.get("how", "done")), event.text
-        # a failed training, whose reason is in the outcomes of its cells
+        # ``text`` is the reason why training failed, which the outcomes of the cells have too
         if how == "done" and text:
             how, text = "failed", " ".join(text.split())
         host = event.worker.rpartition(":")[0] or event.worker
@@ -204,7 +203,7 @@ class Display:
             self._ended[how] += 1
 
     def _count_to(self, task: Task, done: int, total: int, unit: str, **fields: str | None) -> None:
-        """Update the numbers and fields of a task. Another unit or total resets the speed."""
+        """Update a task's numbers and fields; another unit or total resets speed."""
         values: dict[str, Any] = {**fields, "counted": ""}
         if total:
             values["counted"] = f"{done:,}/{total:,} {unit}"
@@ -223,7 +222,7 @@ def _state(task: Task) -> str:
 
 
 def _note(task: Task) -> str:
-    """Return the note of a task; without running units, that of this process."""
+    """Return a task's note and, while no unit runs, this process's work."""
     idle, doing = task.fields["idle"], ""
     if idle is not None:
         doing = progress.now().text or idle

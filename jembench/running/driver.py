@@ -1,6 +1,6 @@
-"""The driver of a run: its options, its units of work and what their workers need.
+"""The driver of a run: options, units of work and workers' commands.
 
-Imports no torch where other processes work, which check the plan as well.
+Imports no torch if other processes work, since they check the plan too.
 """
 
 from __future__ import annotations
@@ -28,21 +28,18 @@ if TYPE_CHECKING:
 
 
 class RunOptions(NamedTuple):
-    """The device, the executor and the limits of the execution of a plan."""
+    """The device, the executor and the limits of a plan's execution."""
 
     device: str = "auto"
     max_hours: float | None = None
-    # auto: this process, or several processes for several GPUs or trainings on the CPU
+    # auto: processes for several GPUs or several trainings on the CPU, otherwise this process
     executor: str = "auto"
     skip_missing: bool = False
     trackers: Sequence[str] | None = None  # specs; None: those of the environment
 
     @property
     def deadline(self) -> float | None:
-        """The time after ``max_hours`` from now; None: no limit.
-
-        UTC in seconds since 1970.
-        """
+        """The time in ``max_hours``, UTC in seconds since 1970; None: no limit."""
         if self.max_hours is None:
             return None
         return time.time() + 3600 * self.max_hours
@@ -56,25 +53,25 @@ def run_units(
 ) -> None:
     """Carry out the units of a plan's pending part.
 
-    A failure of a cell or fit is recorded and stops no other.
+    A failure of a cell or fit is recorded; the other cells and fits are still computed.
 
     Args:
         plan: the cells that the store does not have.
-        store: of the results.
+        store: receives the results.
         executor: runs the units of work.
         events: receives the events.
         how: the device, the limits and the trackers. Workers on other machines resolve the device's
             name there.
 
     Raises:
-        OutOfTime: if the deadline passed while a model was trained or attacked.
+        OutOfTime: if the deadline passed before all was done.
         WorkFailed: if some units were not carried out.
         ProcessLost: if a process of the group failed or has ended.
         StoreError: if the store cannot be written.
-        Unavailable: if something is missing; with ``skip_missing``, if it is a dataset.
+        Unavailable: if something is missing; with ``skip_missing``, only if a dataset is.
         SpecError: as for :func:`~jembench.running.check.look_ahead`.
     """
-    # what an executor in this process needs is checked here, else by units of their own
+    # the plan is checked here if this process does the work, otherwise by units of its own
     worker: Worker | None = None
     if executor.in_process:
         from jembench.models import devices
@@ -125,7 +122,7 @@ def run_units(
 def _call_of_workers(
     plan: Plan, units: Sequence[Work], store: Store, how: RunOptions
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the options of a worker's command, and the variables of its environment.
+    """Return the options of a worker's command, and its environment variables.
 
     Raises:
         SpecError: if a model or dataset is an object of this program, which no other process has.

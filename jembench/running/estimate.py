@@ -1,7 +1,7 @@
 """The cost of a training, and the remaining work of a plan.
 
-A training is timed by a few of its iterations with short chains. Its images are blank: times do
-not depend on their content, and a dataset need not be available.
+A few iterations of a training are timed, with short chains and blank images: times do not depend
+on the content of images, and the dataset need not be available.
 """
 
 import resource
@@ -30,11 +30,11 @@ the same time.
 """
 
 QUICK = 2.0
-"""Seconds; longer iterations are timed once, others three times."""
+"""Seconds from which on an iteration is timed once; quicker iterations are timed three times."""
 
 WARM_UP = 4
-"""Untimed iterations if the network is compiled or chains are captured: a plain one, one that
-compiles, and two in which CUDA graphs warm up and are captured. Otherwise one is enough.
+"""The number of untimed iterations if the network is compiled or chains are captured: one is plain,
+one compiles, and in two CUDA graphs warm up and are captured. Otherwise one is enough.
 """
 
 
@@ -96,7 +96,7 @@ def estimate(fit: FitPlan, device: torch.device) -> TrainingCost:
 
 
 def _seconds(trainer: _Probe) -> float:
-    """Return an iteration's seconds, from those with shorter chains."""
+    """Return an iteration's seconds, extrapolated from shorter chains."""
     steps = trainer.sampling_steps
     short = _timed_chains(trainer, SHORT)
     if steps <= SHORT:
@@ -139,7 +139,7 @@ class FitPreview(NamedTuple):
     dataset: Spec
     recipe: str
     seed: int
-    trained: bool  # also if it was trained elsewhere
+    trained: bool  # True also for a model that was trained elsewhere
     iterations: int | None  # None: unknown, since the dataset is missing
     to_do: list[Spec]  # metrics
     done: list[Spec]
@@ -179,7 +179,7 @@ def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook]:
 
 
 def _add(row: FitPreview, cell: CellPlan, outcome: Outcome | None, outlook: Outlook) -> None:
-    """Add a cell to the work of its fit, by its stored outcome and its check."""
+    """Add a cell to its fit's work, by stored outcome or check."""
     metric, reason = cell.metric.spec, outlook.reason(cell)
     if outcome and outcome.status == "ok":
         row.done.append(metric)

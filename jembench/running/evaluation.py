@@ -1,7 +1,7 @@
-"""A trained model under evaluation. Quantities that several metrics need are computed once.
+"""A trained model under evaluation, which computes shared quantities once.
 
-The method :meth:`~TrainedFit.evaluation` of a :class:`TrainedFit` makes the immutable
-:class:`~jembench.interfaces.Evaluation` of one metric.
+:meth:`TrainedFit.evaluation` makes the immutable :class:`~jembench.interfaces.Evaluation` for one
+metric.
 
 Legend: N examples, C channels, H height, W width, K classes.
 """
@@ -65,8 +65,8 @@ _NO_CACHE = TensorCache(None)
 class TrainedFit:
     """A trained model, its data, its predictions and its samples.
 
-    It is the ``Data``, ``Predictions`` and ``Services`` of each metric by a copy, and all copies
-    share its caches.
+    Each metric gets a copy of the fit as its ``Data``, ``Predictions`` and ``Services``. All copies
+    share the caches.
     """
 
     model: Any  # the nn.Module, on the device, in evaluation mode
@@ -75,25 +75,25 @@ class TrainedFit:
     device: torch.device
     seed: int
     bank: FeatureBank
-    limit: int | None = None  # of the test images
+    limit: int | None = None  # number of test images; None: all
     training: TrainingRecord = _UNKNOWN
-    content: str = ""  # a hash of the files of a dataset of the user's own files
+    content: str = ""  # a hash of the dataset's files, if they are the user's own
     conditional: bool = False  # True if the recipe trained with chains on E(x, y)
     held: Holdout | None = None  # the training and validation images of the recipe
-    # of the last epochs of training, the oldest first
+    # reads the buffers of the last epochs of training, the oldest first
     buffers: Callable[[], Sequence[Samples]] = tuple
     cache: TensorCache = _NO_CACHE
     pretrained: bool = False  # trained elsewhere: its training data and buffers are unknown
-    wanted: frozenset[Quantity] = frozenset()  # to read of test images and OOD sets in one pass
-    deadline: float | None = None  # UTC, at which long metrics stop
-    steps: int | None = None  # of new chains, as the recipe's metric selected; None: as in training
-    # of one metric: the feature networks and OOD sets that it uses, a hash of its code if it has
-    # no version, and the share of it to compute
+    wanted: frozenset[Quantity] = frozenset()  # read in one pass over test images or an OOD set
+    deadline: float | None = None  # UTC in s since 1970; long metrics stop then
+    steps: int | None = None  # of new chains, selected by the recipe's metric; None: as in training
+    # of one metric: the feature networks and OOD sets that it uses, a hash of its code if the code
+    # has no version, and the share to compute
     used: set[Component] = field(default_factory=set)
     code: str = ""
     share: tuple[int, int] = (0, 1)
-    # caches: images by their names, where those of the dataset are not meant or are drawn before;
-    # quantities by the content of images; and samples
+    # caches: test images and OOD sets by their names, quantities by the content of images, and
+    # samples by their sources
     parts: dict[str, Split] = field(default_factory=dict)
     readings: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict)
     drawn: dict[Source, Samples] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class TrainedFit:
         Args:
             used: receives the feature networks and OOD sets that the metric uses.
             code: a hash of the metric's code, if it has no version.
-            share: the share of a long metric to compute, and the number of shares.
+            share: the share of a long metric to compute, from 0, and the number of shares.
         """
         access = replace(self, used=set() if used is None else used, code=code, share=share)
         return Evaluation(
@@ -145,7 +145,7 @@ class TrainedFit:
         )
 
     def once(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
-        """Return the tensors of a name, cached; random numbers depend on the name."""
+        """Return a name's tensors, cached; random numbers depend on the name."""
 
         def seeded() -> Tensors:
             with seeds.drawing(self.seed, f"evaluation/{name}", self.device):
@@ -154,9 +154,9 @@ class TrainedFit:
         return self.cache.once(name, seeded)
 
     def statistics_remark(self) -> str:
-        """Return a remark on running statistics of batch norm that cost accuracy; "": they do not.
+        """Return a remark if batch norm's running statistics cost accuracy, or "".
 
-        The images that are classified correctly are cached, so that a model is examined once.
+        The results are cached, so that a model is examined once.
         """
         train, validation = self.holdout
         if train.labels is None or not running_statistics.followed_layers(self.model):
@@ -174,7 +174,7 @@ class TrainedFit:
     def samples(self, source: Source = KEPT) -> Samples:
         """Return generated images, computed once.
 
-        They are direct samples, the kept chains, or the ends of new ones.
+        The images are direct samples, kept chains, or the ends of new chains.
         """
         if source not in self.drawn:
             self.drawn[source] = self._draw(source)
@@ -202,14 +202,14 @@ class TrainedFit:
 
     @torch.no_grad()
     def _drawn_directly(self, model: Generative) -> Samples:
-        """Draw images with balanced classes, or without classes if the model has none."""
+        """Draw images with balanced classes, if the model has classes."""
         generator = self.generator("samples", self.device)
         classes = self.spec.num_classes
         y = torch.arange(FRESH_SAMPLES, device=self.device) % classes if classes else None
         with seeds.drawing(self.seed, "evaluation/samples", self.device):
             try:
                 x = model.sample(FRESH_SAMPLES, y, generator=generator)
-            except SpecError:  # of a model without classes
+            except SpecError:  # the model has no classes
                 x, y = model.sample(FRESH_SAMPLES, generator=generator), None
         expected, returned = (FRESH_SAMPLES, *self.spec.shape), type(x).__name__
         if isinstance(x, Tensor):
@@ -227,7 +227,7 @@ class TrainedFit:
         if is_selected:
             source = replace(source, steps=self.steps)
 
-        # the sampler, and the options that its protocol names
+        # the sampler, and its options in the protocol
         data, sampler, named = self.spec, self.sampler, None
         kind, options = "chains", dict[str, Any]()
         if source.sampler:
@@ -258,7 +258,7 @@ class TrainedFit:
             return {"images": samples.images, "labels": samples.labels}
 
         drawn = self.once(drawn_name(n, steps, conditional, named), run)
-        if is_selected:  # under one protocol, although the seeds may have selected several lengths
+        if is_selected:  # all seeds have one protocol, although their lengths may differ
             name = Spec.of(kind, {**options, "steps": "selected"})
         return Samples(drawn["images"], drawn.get("labels"), name)
 
@@ -270,7 +270,7 @@ class TrainedFit:
     def part(self, name: str) -> Split:
         """Return test, validation or training images, or an OOD set.
 
-        A set is drawn once for all metrics.
+        An OOD set is drawn once for all metrics.
 
         Raises:
             SpecError: if there is no OOD set or dataset of that name.
@@ -305,7 +305,7 @@ class TrainedFit:
         """Return a quantity of images.
 
         For test images and OOD sets, the same pass computes all quantities that the metrics of the
-        run need. If one of these fails, this quantity is read alone.
+        run need. If that pass fails, only this quantity is read.
 
         Raises:
             Diverged: if the quantity of an image is not finite.
@@ -326,7 +326,7 @@ class TrainedFit:
             read = partial(predictions.read, self.model, shown, self.spec, self.device, seed=seed)
             try:
                 new = read(wanted=wanted)
-            except Exception:  # of one of several quantities, which fails the metrics that read it
+            except Exception:  # perhaps of another quantity, whose own metrics will fail
                 if len(wanted) == 1:
                     raise
                 new = read(wanted={quantity})
@@ -343,7 +343,7 @@ class TrainedFit:
         return images
 
     def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
-        """Return E(x) after ``steps`` of the model's own chain."""
+        """Return E(x) of images after ``steps`` of the model's own chain."""
         pixels, bounds = self._pixels(images), self.spec.bounds
         sampler = chain.require_chains(self.sampler)
 
@@ -365,7 +365,7 @@ class TrainedFit:
         return self.bank.network(spec)
 
     def features_of(self, spec: str, images: Literal["train", "test"] | Tensor) -> Features:
-        """Return the features of a part of the dataset, or of any images."""
+        """Return features of a part of the dataset, or of any images."""
         self.features(spec)
         if not isinstance(images, Tensor):
             part = self.test if images == "test" else self.dataset.split(images)
@@ -375,7 +375,7 @@ class TrainedFit:
     def remembered(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
         """Return the result of ``compute``, cached on disk.
 
-        The key is the name and the version of the metric's code.
+        The key is the name with, for a metric without a version, the hash of its code.
         """
         if self.code:
             name = f"{name}-{self.code}"
@@ -397,7 +397,7 @@ def _cache_name(prefix: str, images: Tensor, noise: float) -> str:
 def limited(test: Split, limit: int | None) -> Split:
     """Return the test images under evaluation.
 
-    They are all, or ``limit`` at random, the same for every model and seed.
+    These are all, or ``limit`` chosen at random, the same for every model and seed.
     """
     if limit is None:
         return test
@@ -418,5 +418,5 @@ def no_validation(train: int, *, pretrained: bool) -> NotApplicable:
     return NotApplicable(
         "The model is trained without validation images, and nothing may be fitted on test "
         f"images. Train it with validation images: --set data.validation={max(train // 10, 1)}, "
-        "or a recipe that does."
+        "or by a recipe that holds some out."
     )

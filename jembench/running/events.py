@@ -1,4 +1,4 @@
-"""The distribution of events to the display, to the statuses in the store and to trackers."""
+"""The distribution of events to display, statuses in the store, and trackers."""
 
 import os
 import platform
@@ -38,7 +38,7 @@ commas.
 """
 
 PERIOD = 1.0
-"""Seconds between two looks at the progress of this process."""
+"""Seconds between two reads of this process's progress."""
 
 PATIENCE = 30.0
 """Seconds that a process waits at its end for a tracker to receive the remaining events."""
@@ -55,7 +55,7 @@ def chosen_trackers(specs: Sequence[str] | None = None) -> Sequence[str]:
 
 
 def ending_of(error: BaseException) -> tuple[Ending, str]:
-    """Return the ending of a unit of work that raised an error, and the reason in a line."""
+    """Return a unit's ending after an error, and a one-line reason."""
     if isinstance(error, KeyboardInterrupt):
         return "stopped", "Received SIGINT"
     if not isinstance(error, (JembenchError, Stopped)):
@@ -69,9 +69,9 @@ def ending_of(error: BaseException) -> tuple[Ending, str]:
 
 
 class Events(AbstractContextManager["Events"]):
-    """The receivers of events: a display, trackers, and the statuses of units in a store.
+    """The receivers of events: a display, trackers, and units' statuses.
 
-    Closing it, as a context does, lets trackers finish.
+    The end of the context lets trackers finish.
 
     Args:
         display: shows the progress; None: nothing is shown.
@@ -101,12 +101,12 @@ class Events(AbstractContextManager["Events"]):
 
     @contextmanager
     def reporting(self, fit: FitKey, work: Work | None = None) -> Iterator[Report]:
-        """Give the function that sends the events of a fit or of a unit of work on it.
+        """Give the function that sends events of a fit or a unit.
 
-        It keeps the status of the unit.
+        The function also writes the status of the unit, a unit of work on the fit.
 
-        Within the context, another thread sends the progress of this process every ``PERIOD`` if it
-        has changed.
+        Within the context, another thread reads the progress of this process every ``PERIOD``, and
+        sends it if it has changed.
         """
         unit, worker = work.id if work else "", f"{platform.node()}:{os.getpid()}"
         status = WorkStatus(state="running", worker=worker, since=time.time())
@@ -126,7 +126,7 @@ class Events(AbstractContextManager["Events"]):
                 now = progress.now()
                 if now != before:
                     event = Event(kind="progress", text=now.text, done=now.done, total=now.total)
-                    with suppress(StoreError):  # of a full disk: the main thread reports it
+                    with suppress(StoreError):  # such as a full disk, which the main thread reports
                         report(replace(event, values={"unit": now.unit}))
                 before = now
 
@@ -140,9 +140,9 @@ class Events(AbstractContextManager["Events"]):
             thread.join()
 
     def send(self, event: Event, fit: FitKey, work: str = "") -> None:
-        """Send an event of a fit, or of a unit of work on it.
+        """Send an event of a fit, or of a unit of work.
 
-        The display receives it, and trackers unless it is progress.
+        The display receives every event, and trackers all but progress.
         """
         about = {**fit.names._asdict(), "seed": fit.seed, "id": fit.id}
         event = replace(event, fit=about, work=work, time=event.time or time.time())
@@ -162,7 +162,7 @@ def _after(status: WorkStatus, event: Event) -> WorkStatus:
 
 
 def measurement_event(cell: Cell, fit: FitRecord | None) -> Event | None:
-    """Return the event of an outcome; None if it waits for something that is missing."""
+    """Return the event of an outcome; None while something is missing."""
     outcome = cell.outcome
     if not (outcome.is_settled or outcome.status == "failed"):
         return None
@@ -177,23 +177,23 @@ def measurement_event(cell: Cell, fit: FitRecord | None) -> Event | None:
 
 
 class Tracked:
-    """A tracker that receives events from a queue in a thread of its own.
+    """A tracker that receives events from a queue, in its own thread.
 
-    It cannot delay a training.
+    A slow tracker cannot delay a training.
 
     Args:
-        spec: the tracker.
+        spec: the spec of the tracker.
 
     Raises:
         SpecError: if there is no such tracker, or an option is wrong.
-        Unavailable: if it needs a package that is not installed.
+        Unavailable: if the tracker needs a package that is not installed.
     """
 
     def __init__(self, spec: str) -> None:
         self.spec = spec
         self._tracker: Tracker = registry.resolve("trackers", spec).make()
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self._failure = ""  # the reason why it is left out
+        self._failure = ""  # the reason why the tracker gets no more events
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 

@@ -1,4 +1,4 @@
-"""The generated images of a trained model: how it gives them, and a picture of them."""
+"""A trained model's generated images: their source, and a picture of them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ from jembench.models.capabilities import capabilities, has_energy_gradient
 from jembench.training import snapshots
 
 FRESH_SAMPLES = 1000
-"""The number of images that are drawn from a model without a buffer."""
+"""The default number of new chains, and of images that a model draws directly."""
 
 
 def source_of(
@@ -26,10 +26,10 @@ def source_of(
 ) -> Source:
     """Return the source of a model's images.
 
-    They are kept or direct ones; with steps or a sampler, the ends of n new chains.
+    The images are kept or drawn directly; with steps or a sampler, they end ``n`` new chains.
 
     Raises:
-        SpecError: if the model has none of these, or there is no such sampler.
+        SpecError: if the model generates no such images, or there is no such sampler.
     """
     named = str(registry.resolve("samplers", sampler)) if sampler else None
     if named and has_energy_gradient(model):
@@ -56,17 +56,17 @@ def way_of(
 ) -> Literal["new", "pooled", "direct", "kept"]:
     """Return how a model gives the images of a source.
 
-    They come from new chains, pooled buffers, the model directly, or kept chains.
+    The images come from new chains, pooled buffers, the model directly, or kept chains.
 
     Args:
-        source: of the images.
-        model: of the images.
+        source: the source to draw from.
+        model: the model that is trained, or will be.
         chains: True if the model has chains.
-        pretrained: True if it was trained elsewhere.
-        buffers: the number of kept buffers of the last epochs.
+        pretrained: True if the model was trained elsewhere.
+        buffers: the number of buffers that were kept in the last epochs.
 
     Raises:
-        NotApplicable: if it has no such images.
+        NotApplicable: if the model has no such images.
     """
     if source.sampler and has_energy_gradient(model):
         return "new"
@@ -77,7 +77,8 @@ def way_of(
     if source.pooling != "one":
         if not chains:
             raise NotApplicable(
-                "The model draws its images directly, without a chain, so it keeps none to pool."
+                "The model draws its images directly, without a chain, so there are no chains to "
+                "pool."
             )
         if pretrained:
             raise NotApplicable(
@@ -93,7 +94,7 @@ def way_of(
 def drawn_name(n: int, steps: int, conditional: bool, sampler: registry.Resolved | None) -> str:
     """Return the name of n new chains' stored ends.
 
-    They are by the sampler of the training unless one is named.
+    ``sampler`` is None for the sampler of training.
     """
     name = f"samples-{n}-{steps}-{conditional}"
     return f"{name}-{sampler.id}" if sampler else name
@@ -108,11 +109,11 @@ def write_samples(
     title: str = "",
     texts: Mapping[str, str] = MappingProxyType({}),
 ) -> bool:
-    """Write a picture of a model's images, chosen at random, with a row per class.
+    """Write a picture of random generated images, with a row per class.
 
-    The class is the one that an image was drawn for, or else the predicted one; without classes the
-    images are in no order. ``option`` is the option of the command line that determines ``path``,
-    for errors. ``title`` stands above, and ``texts`` are in the file's metadata.
+    An image's class is the class that it was drawn for, or else the predicted class; without
+    classes the order is random. Errors name ``option``, the option of the command line that sets
+    ``path``. ``title`` stands above the images, and ``texts`` are in the file's metadata.
 
     Returns:
         True if there is a row per class.

@@ -1,4 +1,4 @@
-"""A fit: its model is trained, written to the store, and loaded for evaluation."""
+"""The training of a fit's model, and its loading for evaluation."""
 
 import dataclasses
 import functools
@@ -43,22 +43,22 @@ class FitWork:
     """The training or loading of one fit."""
 
     fit: FitPlan
-    bank: FeatureBank  # of the dataset, on the device
+    bank: FeatureBank  # the dataset's feature networks, on the device
     store: Store
     report: Report
-    deadline: float | None = None  # UTC, seconds since 1970, at which training stops
-    command: str = ""  # of the user; "": that of this process
-    # about settings of PyTorch that plugins left changed
+    deadline: float | None = None  # UTC in seconds since 1970; training stops then
+    command: str = ""  # the user's command; "": the command of this process
+    # sentences on settings that plugins left changed
     notes: list[str] = field(default_factory=list, init=False)
 
     def load_or_train(
         self, limit: int | None = None, wanted: frozenset[Quantity] = frozenset()
     ) -> TrainedFit:
-        """Load the fit's model from the store, after training it if the store does not have it.
+        """Load the fit's model from the store, after training if necessary.
 
         Args:
             limit: the number of test images for evaluation; None: all.
-            wanted: the quantities of images that its metrics will read.
+            wanted: the quantities of images that the metrics will read.
 
         Raises:
             Diverged: if training diverged and no remedy is left; the store keeps a record of it.
@@ -79,7 +79,7 @@ class FitWork:
         """Train or fit the model, and write its record."""
         fit, device = self.fit, self.bank.device
         check_stored([fit], self.store)
-        (folder / RECORD).unlink(missing_ok=True)  # it must not describe the new weights
+        (folder / RECORD).unlink(missing_ok=True)  # an old record must not describe new weights
         with progress.phase("building the model"):
             model = make_model(fit, self.bank.dataset, self.note, device)
         size, make = processes.group.size, self._train
@@ -100,7 +100,7 @@ class FitWork:
 
     @property
     def changed(self) -> dict[str, list[str]]:
-        """The provenance of settings that plugins left changed; empty without any."""
+        """The provenance entry for settings that plugins left changed; {}: none."""
         if not self.notes:
             return {}
         return {"changed_settings": list(self.notes)}
@@ -138,10 +138,10 @@ class FitWork:
                 trainer, folder, self.report, deadline=self.deadline, check=check, select=select
             )
 
-        # what the results of the model depend on
+        # what the model's results depend on
         about |= {
             "execution": trainer.functions.computed,
-            # processes that wait for a processor
+            # the number of processes that wait for a core
             "other_load": max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1)),
             "passes": sum(row["passes"] * row["iterations"] for row in fitted.history),
         }
@@ -163,11 +163,11 @@ class FitWork:
         Buffers that only this model has keep their values.
 
         Args:
-            model: before its training.
+            model: the model before its training.
             begins: False if the training goes on from a checkpoint, which replaces the weights.
 
         Returns:
-            the entry of the provenance.
+            the entry for the provenance.
         """
         start = start_of(self.fit, self.store)
         weights, sha256 = _read_kept(self.store.fit_folder(start.key), "model.safetensors", start)
@@ -184,9 +184,9 @@ class FitWork:
         return {"started_from": {"fit": start.key.id, "model": str(start.key), "weights": sha256}}
 
     def _fit(self, model: Any, blank: FitRecord, folder: Path) -> FitRecord:
-        """Fit the model at once, and write the files of a training.
+        """Fit the model at once, and write its weights and chains.
 
-        A model that was trained elsewhere is not fitted.
+        A model that was trained elsewhere is written unchanged.
         """
         dataset, seconds = self.bank.dataset, 0.0
         start = time.perf_counter()
@@ -202,7 +202,7 @@ class FitWork:
 
     def _load(self, folder: Path) -> TrainedFit:
         fit, dataset = self.fit, self.bank.dataset
-        forget_compiled()  # releases the memory of CUDA graphs of the training or another model
+        forget_compiled()  # frees the CUDA graphs of the training or of another model
 
         # the weights that the record names
         model = make_model(fit, dataset, self.note)
@@ -212,19 +212,19 @@ class FitWork:
         if fit.model.is_pretrained and not _is_equal(model.state_dict(), state):
             raise CheckpointError(
                 f"The weights of {fit.asked} have changed since they were first measured, "
-                "and its results would be mixed up. Give the new ones another name or "
+                "and old and new results would be mixed. Give the new weights another name or "
                 f"option, use another --store, or remove {folder}."
             )
         load_weights(model, state)
         to_channels_last(model.to(self.bank.device), dataset.spec)
 
-        # its chains
+        # the chains
         options = fit.recipe.data
         held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
         sampler = make_sampler(model, dataset.spec, fit.recipe, held.train)
         if sampler is not None:
             chains, _ = _read_kept(folder, "sampler.safetensors", record)
-            if chains:  # {}: it keeps no chains, or they were not shared, so that new ones start
+            if chains:  # {}: no chains were kept or shared, so that new chains start
                 sampler.load_state_dict(chains)
 
         return TrainedFit(
@@ -257,7 +257,7 @@ def _training_record(record: FitRecord) -> TrainingRecord:
 
 
 def _is_equal(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> bool:
-    """Return whether a model's weights are those of its file."""
+    """Return whether a model's weights equal the weights in its file."""
     if own.keys() != state.keys():
         return False
     return all(torch.equal(own[name].cpu(), state[name]) for name in own)
@@ -283,11 +283,9 @@ def new_record(
 
 
 def _seconds_of_last_attempt(history: Sequence[Mapping[str, float]]) -> list[float]:
-    """Return the seconds per iteration of each window since the last intervention.
+    """Return the windows' seconds per iteration since the guard's last intervention.
 
-    The interventions are those of the guard.
-
-    The first window contains the warm-up, and is left out if there are others.
+    The first window contains the warm-up, and is left out unless it is the only one.
     """
     last = [row["seconds"] for row in history if row["attempt"] == history[-1]["attempt"]]
     return last[1:] or last
@@ -310,7 +308,10 @@ def _read_kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the digests of the files of a training: weights, chains, history and interventions."""
+    """Return the digests of a training's files.
+
+    The files are weights, chains, buffers, history and interventions.
+    """
     digest_of_file: dict[str, str] = {}
     for path in folder.glob("*.safetensors"):
         if not path.name.startswith("checkpoint"):

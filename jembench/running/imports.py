@@ -1,4 +1,4 @@
-"""The import of weights that were trained elsewhere, as a fit of the store."""
+"""The import of weights that were trained elsewhere, as a fit."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -36,17 +36,16 @@ def import_fit(
 
     Args:
         importer: the spec of the component that reads the file.
-        file: of the weights; no code in it is run.
+        file: the file of the weights; no code in it is run.
         model: the spec of the model; None: the file names it.
         dataset: the spec of the dataset that the model was trained on.
-        name: of the fit in commands.
+        name: the fit's name in commands.
         store: receives the fit.
 
     Raises:
-        CheckpointError: if the file is damaged or something does not fit; the message lists all of
-            it.
+        CheckpointError: if the file is damaged or does not fit; the message lists all misfits.
         SpecError: if a component does not exist, the name is taken, or the file names code that the
-            user did not.
+            user did not name.
         StoreError: if the store cannot be written.
     """
     data = make(registry.resolve("datasets", dataset), download=True).spec
@@ -59,7 +58,7 @@ def import_fit(
         settings.append(f"chains.sampler={content.sampler}")
     fit = plan_fit(content.model, dataset, PRETRAINED, settings)
 
-    # the name must be one, and no other model's
+    # the name must be valid, and no other model's
     names = {component.name for component in discovery.components("models")}
     namesakes = {record.key.id for record in imports(store, name)}
     if name in names or namesakes - {fit.key.id}:
@@ -95,7 +94,7 @@ def _is_name(text: str) -> bool:
 
 
 def _chains(content: Import, data: DataSpec, file: Path) -> Mapping[str, Tensor]:
-    """Return the state of the sampler with the chains that the file holds.
+    """Return the state of the sampler with the file's chains.
 
     Raises:
         CheckpointError: if the chains do not fit the sampler, or are not finite.

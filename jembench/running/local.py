@@ -1,4 +1,4 @@
-"""The executor ``local``, which carries out one unit of work after the other in this process."""
+"""The executor ``local``: units of work one by one, in this process."""
 
 import time
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from jembench.interfaces.running import Driver, Ended, Job
 
 @dataclass(eq=False, kw_only=True)
 class Queued:
-    """The queue of the units of an executor, in their order."""
+    """An executor's queue of units, sorted by their order."""
 
     here = True
     _queue: list[Job] = field(default_factory=list, init=False)

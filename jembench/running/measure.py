@@ -30,8 +30,8 @@ from jembench.store.outcome import Outcome, check
 from jembench.store.records import REMEDY
 
 ROUNDING = 1e-9
-"""The relative error up to which a value may lie outside of its interval: its ends are computed
-apart.
+"""The relative error up to which a value may lie outside of its interval, whose ends are computed
+separately.
 """
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -41,11 +41,11 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 def measure(
     metric: Metric, evaluation: Evaluation, within: AbstractContextManager[None] | None = None
 ) -> tuple[Outcome, Arrays]:
-    """Compute one metric. A failure is its outcome, and stops no other cell.
+    """Compute a metric; its failure becomes the outcome.
 
     Args:
         metric: the metric.
-        evaluation: of the model.
+        evaluation: the evaluation of the model.
         within: the context of the computation; None: :func:`~jembench.stopping.contained`.
 
     Returns:
@@ -73,11 +73,11 @@ def measure(
 
 
 def _checked(measurement: Measurement) -> tuple[Outcome, Arrays]:
-    """Convert a measurement to an outcome of plain numbers and arrays, which the store can write.
+    """Convert a measurement to an outcome and arrays that can be stored.
 
     Raises:
-        TypeError, ValueError: if that is not possible, which is a failure of the metric and not of
-            the store.
+        TypeError, ValueError: if the conversion is not possible, which is a failure of the metric
+            and not of the store.
     """
     if not measurement.values:
         raise ValueError("the metric measured nothing")
@@ -120,7 +120,7 @@ def _plain_value(label: str, value: Value) -> Value:
 
 
 def _plain(value: Any) -> Any:
-    """Return the number in a scalar of NumPy or PyTorch, and any other value unchanged."""
+    """Return a scalar of NumPy or PyTorch as a number, other values unchanged."""
     if isinstance(value, np.generic | np.ndarray | Tensor) and value.ndim == 0:
         return value.item()
     return value
@@ -173,7 +173,7 @@ def _check_array(label: object, array: np.ndarray[Any, Any]) -> None:
 def not_applicable(reason: Unavailable) -> Outcome:
     """Return the outcome of a cell that cannot be computed.
 
-    The cause is permanent, or something is missing.
+    The outcome is settled if the reason is permanent, and not if something is missing.
     """
     details = {}
     if isinstance(reason, NotApplicable):
@@ -182,6 +182,6 @@ def not_applicable(reason: Unavailable) -> Outcome:
 
 
 def failed(error: BaseException) -> Outcome:
-    """Return the outcome of a cell that failed by an error."""
+    """Return the outcome of a cell that failed with an error."""
     lines = "".join(traceback.format_exception(error))
     return Outcome(status="failed", reason=error_text(error), traceback=lines)

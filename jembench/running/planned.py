@@ -1,4 +1,4 @@
-"""A fit before it is trained: what its metrics may ask, and what their check has said."""
+"""A fit before its training, for the check of its metrics."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from jembench.training import snapshots
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedFit:
-    """The :class:`~jembench.interfaces.Planned` of a model at its start.
+    """The :class:`~jembench.interfaces.Planned` of a fit before its training.
 
-    Without a model it is what all models share, or what a check has left.
+    ``model`` is None before a model is built, and again after the check.
     """
 
     dataset: Dataset
     test: Split  # the test images under evaluation
-    fetching: bool  # whether downloads may be made now
-    content: str = ""  # a hash of the files of a dataset of the user's own files
-    drawn: set[str] = field(default_factory=set)  # specs of OOD sets that can be drawn
-    networks: dict[str, FeatureNetwork] = field(default_factory=dict)  # that can be used
+    fetching: bool  # True if downloads may be made now
+    content: str = ""  # a hash of the dataset's files, if they are the user's own
+    drawn: set[str] = field(default_factory=set)  # specs of OOD sets that were drawn
+    networks: dict[str, FeatureNetwork] = field(default_factory=dict)  # checked, by their specs
     model: Any = None
     sampler: Sampler | None = None
     validation: int = 0  # number of validation images of the recipe
@@ -57,7 +57,7 @@ class PlannedFit:
         """Check that the fit will meet a metric's needs.
 
         Raises:
-            NotApplicable: if it will not.
+            NotApplicable: if a need will not be met.
         """
         if "chains" in needs:
             require_chains(self.sampler)
@@ -97,7 +97,7 @@ class PlannedFit:
         return getattr(self.dataset, "truth", None)
 
     def count(self, images: Literal["test", "train"]) -> int:
-        """Return the number of test images under evaluation, or of the whole training split.
+        """Return the number of evaluated test images, or of all training images.
 
         Raises:
             NotApplicable: if there are no training images.
@@ -121,9 +121,9 @@ class PlannedFit:
                 "jembench.parts.LogitModel(net)."
             )
         if source.sampler:
-            registry.resolve("samplers", source.sampler)  # which refuses one that does not exist
+            registry.resolve("samplers", source.sampler)  # refuses a spec that does not exist
         if not (source.sampler and has_energy_gradient(self.model)):
-            self.require(frozenset({"samples"}))  # without such an energy, the model's own are used
+            self.require(frozenset({"samples"}))  # the model's own samples are used
 
         kept = self._kept()
         way = way_of(
@@ -158,7 +158,7 @@ class PlannedFit:
     def check_ood_set(self, spec: str) -> None:
         """Check that an OOD set is available, by drawing it once.
 
-        A dataset with ``download=true`` counts as available where nothing may be downloaded.
+        If nothing may be downloaded now, a dataset with ``download=true`` counts as available.
         """
         outliers = resolve(spec)
         comes_later = outliers.is_dataset and outliers.component.arguments.get("download")

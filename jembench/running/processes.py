@@ -1,6 +1,6 @@
 """The executor ``processes``, with workers on this machine.
 
-There is one for each GPU, or for the cores of the CPU.
+Each GPU has a worker or, without GPUs, each core of the CPU.
 """
 
 import ctypes
@@ -27,8 +27,8 @@ from jembench.interfaces.running import Ended, Ending, Job, exit_reason
 from jembench.running.local import Queued
 
 DRIVER = "JEMBENCH_DRIVER"
-"""Environment variable: the id of the process that started a worker, which ends with it; set by
-jembench.
+"""Environment variable, set by jembench: the id of the process that started a worker. The worker
+ends with that process.
 """
 
 POLL = 0.05
@@ -38,7 +38,7 @@ IDLE = 10.0
 """Seconds after which a worker without units ends, which frees its memory."""
 
 PATIENCE = 60.0
-"""Seconds at the end of a run in which idle workers let their trackers finish."""
+"""Seconds that idle workers have at the end of a run to let their trackers finish."""
 
 
 @dataclass(kw_only=True)
@@ -46,30 +46,30 @@ class _Worker:
     """A process that carries out batches of units."""
 
     process: subprocess.Popen[bytes]
-    jobs: list[Job]  # that have not ended; the first one is in progress
-    places: list[str]  # the GPUs, or empty texts
+    jobs: list[Job]  # units that have not ended; the first is in progress
+    places: list[str]  # its GPUs; "" on the CPU
     printed: IO[bytes]  # its stdout
     log: Path  # its stderr
     read: int = 0  # number of bytes read of its stdout
     keeps_log: bool = False
-    since: float = 0.0  # the time of its last ending
+    since: float = 0.0  # the time when its last unit ended
 
     @property
     def is_idle(self) -> bool:
-        """True if it waits for units."""
+        """True if the worker waits for units."""
         takes_more = self.process.stdin is not None and not self.process.stdin.closed
         return not self.jobs and takes_more and self.process.poll() is None
 
     def give(self, jobs: list[Job]) -> None:
-        """Let it carry out a batch."""
+        """Let the worker carry out a batch."""
         self.jobs = jobs
         assert self.process.stdin
-        with suppress(BrokenPipeError):  # of a process that has died, as the next check will find
+        with suppress(BrokenPipeError):  # the process has died, which the next check detects
             self.process.stdin.write(" ".join(job.id for job in jobs).encode() + b"\n")
             self.process.stdin.flush()
 
     def dismiss(self) -> None:
-        """Let it end after its units."""
+        """Let the worker end after its units."""
         if self.process.stdin:
             with suppress(BrokenPipeError):
                 self.process.stdin.close()
@@ -81,7 +81,7 @@ class _Worker:
         whole = new[: new.rfind(b"\n") + 1]
         self.read += len(whole)
         for line in whole.splitlines():
-            with suppress(ValueError, TypeError):  # another output
+            with suppress(ValueError, TypeError):  # a line that is no ending
                 yield Ended(**json.loads(line))
 
 
@@ -147,7 +147,7 @@ class Processes(Queued):
             worker.process.send_signal(signal.SIGTERM)  # torchrun forwards it
 
     def close(self) -> None:
-        """End idle workers, then all others at once."""
+        """Let idle workers end, then kill all that are left."""
         for worker in self._workers:
             worker.dismiss()
         until = time.monotonic() + PATIENCE
@@ -167,7 +167,7 @@ class Processes(Queued):
     # --- workers ----------------------------------------------------------------------------------
 
     def _give(self) -> bool:
-        """Give waiting units to an idle worker; idle ones end if GPUs are needed."""
+        """Give units to an idle worker, or free idle workers' GPUs."""
         idle = [worker for worker in self._workers if worker.is_idle]
         if self._queue[0].gpus > 1:
             for worker in idle:
@@ -178,7 +178,7 @@ class Processes(Queued):
         return False
 
     def _next_batch(self) -> list[Job]:
-        """Take the first waiting units, all with the same number of GPUs, out of the queue."""
+        """Take a batch, with equally many GPUs each, off the queue."""
         gpus = self._queue[0].gpus
         size = max(1, len(self._queue) // (2 * self.slots)) if gpus == 1 else 1
         jobs = list(itertools.takewhile(lambda job: job.gpus == gpus, self._queue[:size]))
@@ -186,9 +186,9 @@ class Processes(Queued):
         return jobs
 
     def _start(self) -> bool:
-        """Start a worker for the first waiting units if there are free places.
+        """Start a worker for the first waiting units, if places are free.
 
-        Each worker has its own GPU.
+        Processes that train together get a GPU each.
         """
         gpus, most = self._queue[0].gpus, len(self._gpus[: self.slots])
         if gpus > most > 0:
@@ -232,8 +232,8 @@ class Processes(Queued):
         return _Worker(process=process, jobs=jobs, places=places, printed=printed, log=log)
 
     def _check(self, worker: _Worker) -> None:
-        """Record the endings of a worker, and queue its remaining units again if it has died."""
-        code = worker.process.poll()  # before reading, so that its whole output is read
+        """Record a worker's endings; queue a dead worker's remaining units again."""
+        code = worker.process.poll()  # first, so that the whole output of an ended worker is read
         for ended in worker.endings():
             self._record(worker, ended)
         if code is None:
@@ -241,7 +241,7 @@ class Processes(Queued):
                 worker.dismiss()
             return
 
-        # it has ended, with or without its units
+        # the worker has ended, perhaps before its units
         if self._cancelled:
             self._stop(worker.jobs)
         elif worker.jobs:
@@ -263,7 +263,7 @@ class Processes(Queued):
             worker.keeps_log = True
             ended = dataclasses.replace(ended, log=str(worker.log))
         self._endings.append(ended)
-        if ended.how == "stopped":  # it carries out no other unit
+        if ended.how == "stopped":  # the worker carries out no further unit
             self._stop(worker.jobs)
             worker.dismiss()
 
@@ -272,7 +272,7 @@ class Processes(Queued):
         self._endings.append(Ended(id=unit, how=how, text=text, host=platform.node(), log=log))
 
     def _stop(self, jobs: list[Job]) -> None:
-        """Record units that will not be carried out as stopped."""
+        """Record as stopped the units that will not be carried out."""
         for job in jobs:
             self._end(job.id, "stopped")
         jobs.clear()
@@ -296,7 +296,7 @@ def _cores() -> int:
 
 
 def threads() -> int:
-    """Return the number of threads of PyTorch, by the environment where PyTorch is not imported."""
+    """Return PyTorch's number of threads; before its import, by the environment."""
     if "torch" in sys.modules:
         import torch
 
@@ -308,7 +308,7 @@ def threads() -> int:
 
 
 def gpu_count() -> int:
-    """Return the number of CUDA devices; without a driver for them, PyTorch is not imported."""
+    """Return the number of CUDA devices; only a driver makes it import PyTorch."""
     if "torch" not in sys.modules and not _has_driver():
         return 0
     import torch
@@ -317,7 +317,7 @@ def gpu_count() -> int:
 
 
 def _has_driver() -> bool:
-    """Return whether NVIDIA's driver can be loaded, or AMD's has made its device."""
+    """Return whether NVIDIA's driver can be loaded, or AMD's device exists."""
     with suppress(OSError):
         ctypes.CDLL("libcuda.so.1")
         return True

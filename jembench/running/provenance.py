@@ -1,4 +1,4 @@
-"""The provenance of a result: versions, plugins, the commit, the hardware and the command."""
+"""The provenance of a result: versions, plugins, commit, hardware and command."""
 
 import datetime
 import functools
@@ -25,12 +25,14 @@ COMMAND = shlex.join([Path(sys.argv[0]).name.replace("__main__.py", "jembench"),
 def collect(
     device: str, components: list[discovery.Component], command: str = ""
 ) -> dict[str, Any]:
-    """Return the provenance of a result, from which it can be judged and repeated, in JSON types.
+    """Return the provenance by which a result can be judged and repeated.
+
+    Its values have types of JSON.
 
     Args:
-        device: of the computation, "cpu" or "cuda:0".
+        device: of the computation, such as "cpu" or "cuda:0".
         components: of the computation, recorded with distribution, version and entry point.
-        command: of the user; "": that of this process.
+        command: the user's command; "": the command of this process.
     """
     import torch
 
@@ -54,7 +56,7 @@ def collect(
 def _of_process(device: str) -> dict[str, Any]:
     """Return the commit, the versions of packages, and the machine.
 
-    Packages are jembench and those that it needs.
+    The packages are jembench and its requirements.
     """
     import torch
 

@@ -1,6 +1,6 @@
 """The selection of a checkpoint and of the length of chains.
 
-A metric on validation images decides. The chains are those that generate images.
+A metric on validation images selects both. The chains are the new ones that generate images.
 """
 
 from collections.abc import Callable
@@ -19,9 +19,9 @@ from jembench.training.loop import Trainer
 
 
 def metrics(recipe: Recipe) -> dict[int | None, Metric]:
-    """Make the metric by which a recipe selects; {}: it selects by accuracy.
+    """Make the metric by which a recipe selects; {}: selection by accuracy.
 
-    There is one for each length of chains, or for None.
+    The keys are the lengths of chains; None if the recipe lists none.
 
     Raises:
         SpecError: if there is no such metric or option.
@@ -39,14 +39,12 @@ def metrics(recipe: Recipe) -> dict[int | None, Metric]:
 def selector(
     fit: FitPlan, bank: FeatureBank, trainer: Trainer
 ) -> Callable[[], SelectedWeights] | None:
-    """Return the function that measures the model of a trainer.
+    """Return the function that measures a trainer's model; None: accuracy selects.
 
     Weights are averaged if the recipe averages them.
-
-    None: the recipe selects by accuracy.
     """
     candidates, validation = metrics(fit.recipe), trainer.held.validation
-    if not candidates or validation is None:  # a recipe with such a metric holds images out
+    if not candidates or validation is None:  # with a metric, a recipe holds images out
         return None
 
     def select() -> SelectedWeights:
@@ -73,6 +71,6 @@ def _measured(metric: Metric, steps: int | None, fit: TrainedFit) -> SelectedWei
     label, value = next(iter(metric.compute(fit.evaluation()).values.items()))
     if not value.better:
         raise SpecError(
-            f"selection.metric is {metric.name}, of which neither high nor low values are better."
+            f"selection.metric is {metric.name}, but neither high nor low values of it are better."
         )
     return SelectedWeights(label, value.value, value.better, steps)

@@ -1,4 +1,4 @@
-"""The entry points of commands and scripts: the execution of a plan, and the training of one model.
+"""Entry points of commands and scripts: run a plan, open one model.
 
 Imports no torch by itself. Finished work is kept in the store and not repeated.
 """
@@ -34,7 +34,7 @@ memory of PyTorch.
 """
 
 LATEST = 90.0
-"""Seconds within which all machines see a new file. NFS caches its absence for up to 60 s
+"""Seconds within which all machines see a new file. NFS caches a file's absence for up to 60 s
 (``acdirmax``).
 """
 
@@ -56,7 +56,7 @@ def check_options(how: RunOptions) -> Executor | None:
     """Check that the options are consistent.
 
     Returns:
-        the executor that they name; None: the default for the work.
+        the executor that the options name; None: the default executor.
 
     Raises:
         SpecError: if the executor takes no such device, if there is no such executor or tracker, or
@@ -81,16 +81,16 @@ def check_options(how: RunOptions) -> Executor | None:
 
 
 def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) -> Finished:
-    """Train and measure the part of a plan that the store does not have.
+    """Train and measure the part of a plan that the store lacks.
 
     Args:
         plan: the fits and cells.
-        store: of the results.
+        store: receives the results.
         how: the device, the executor and the limits.
         display: shows the progress.
 
     Returns:
-        the outcomes, under the names of the plan, since a dataset may have been moved.
+        the outcomes under the plan's names: in the store, a moved dataset may have an older name.
 
     Raises:
         JembenchError: if something is missing, or the store cannot be written. The failure of a
@@ -105,7 +105,7 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
     pending = replace(plan, cells=[cell for cell in plan.cells if cell.id not in settled])
     stopped: OutOfTime | Stopped | WorkFailed | None = None
     if pending.cells:
-        cells.clear()  # frees the memory of up to tens of thousands during training
+        cells.clear()  # frees memory for the training: there may be tens of thousands of cells
         with display() as shown:
             executor = executor or _default_executor(pending, store, how)
             trackers = chosen_trackers(how.trackers) if executor.in_process else ()
@@ -128,12 +128,12 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
             else:
                 time.sleep(1.0)
                 cells = _stored(plan, store)
-    dispatch.sweep(store)  # also where a former command was killed after its last result
+    dispatch.sweep(store)  # an earlier command may have been killed after its last result
     return Finished(cells, stopped)
 
 
 def _stored(plan: Plan, store: Store) -> list[Cell]:
-    """Return the cells of a plan that the store has, under the names of the plan."""
+    """Return a plan's stored cells, under the names of the plan."""
     cells = []
     for planned in plan.cells:
         cell = store.read_cell(planned)
@@ -145,10 +145,9 @@ def _stored(plan: Plan, store: Store) -> list[Cell]:
 def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
     """Return the executor of ``auto``.
 
-    It is a process per GPU of several, or per training on the CPU, or this process.
-
-    Objects of this program and code on its path, which other processes may not find, are trained in
-    this process.
+    Several GPUs get a process each, and so do up to ``MOST_JOBS`` trainings on the CPU; otherwise
+    this process works. It always trains objects of this program and, on the CPU, code on its path,
+    which other processes may not find.
     """
     fits = [fit for fit in pending.fits if not fit.is_pretrained and not store.is_trained(fit.key)]
     own: set[str] = set()
@@ -173,12 +172,12 @@ def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
 def open_fit(
     fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay = nullcontext
 ) -> Iterator[Evaluation]:
-    """Open a model, after training it if the store does not have it.
+    """Open a model, after its training if the store lacks it.
 
-    Arguments are those of :func:`run_plan`.
+    Further arguments are those of :func:`run_plan`.
 
-    Within the context the display is shown, and the number of threads is that of the dataset's
-    images.
+    Within the context the display is shown, and the number of threads suits the size of the
+    dataset's images.
     """
     from jembench.models import devices
     from jembench.running.caches import FeatureBank, when_free

@@ -54,8 +54,8 @@ class Worker:
     Datasets and feature networks are read once for all units.
 
     Args:
-        store: of the results.
-        device: of networks.
+        store: receives the results.
+        device: runs the networks.
         events: receives the events.
         skip_missing: True to leave out metrics for which something is missing.
         checked: the fits that were checked before, by their ids.
@@ -74,17 +74,17 @@ class Worker:
 
         Args:
             work: the unit.
-            plan: its cells; None: they are planned again.
+            plan: the unit's cells; None: the unit is planned again.
 
         Returns:
             the ending: ``done``, or ``busy`` if another process works on the unit or on the same
             fit.
 
         Raises:
-            OutOfTime: if its deadline passed.
+            OutOfTime: if the unit's deadline passed.
             ProcessLost: if a process of the group failed or has ended.
             StoreError: if the store cannot be written.
-            JembenchError: if it cannot be carried out here; see
+            JembenchError: if the unit cannot be carried out here; see
                 :func:`~jembench.experiment.works.planned` and
                 :func:`~jembench.running.check.look_ahead`.
         """
@@ -100,7 +100,7 @@ class Worker:
                     else:
                         ended = self._compute(work, plan, report)
             except BaseException as error:
-                with suppress(StoreError):  # of a full disk: the raised error reports it
+                with suppress(StoreError):  # such as a full disk, which the raised error reports
                     self.store.works.end(work.id, *events.ending_of(error))
                 raise
             self.store.works.end(work.id, ended.how, ended.text)
@@ -109,7 +109,7 @@ class Worker:
     def _check(self, work: Work, plan: Plan) -> list[str]:
         """Check the fit of a unit, and return the remarks.
 
-        What may download something is checked by one worker of the store at a time.
+        Only one worker of a store at a time checks units that may download something.
         """
         texts = [work.model, work.dataset, *(cell.metric for cell in work.cells)]
         alone: AbstractContextManager[None] = nullcontext()
@@ -149,7 +149,7 @@ class _Unit:
     """A unit of work, with all that it needs in this process."""
 
     work: Work
-    cells: Sequence[CellPlan]  # with those that other units compute later
+    cells: Sequence[CellPlan]  # including cells that later units compute
     checked: PlannedFit
     training: FitWork
     # remarks on the outputs of the model
@@ -166,7 +166,7 @@ class _Unit:
         return self.training.fit
 
     def compute(self) -> Ended:
-        """Train the fit if needed, and compute the cells or a part of an attack.
+        """Train the fit if needed, and compute cells or part of an attack.
 
         Returns:
             the ending: ``done``, with the reason if training failed, or ``busy`` if another process
@@ -182,7 +182,7 @@ class _Unit:
             stopping.check()
             return done
 
-        # train or load the model, whose failure is the outcome of each cell
+        # train or load the model; its failure becomes the outcome of each cell
         trained = None
         try:
             lease = nullcontext(True) if is_trained else store.lease(key.id)
@@ -208,7 +208,7 @@ class _Unit:
             self._examine(own_cells, trained)
             all_mine = self._measure_all(own_cells, trained)
         elif trained:
-            # the results are kept for the unit that measures, where an error happens again
+            # results are cached for the unit that measures; an error happens there again
             for cell in cells:
                 self._measure(cell, trained, set())
         stopping.check()
@@ -217,7 +217,7 @@ class _Unit:
         return done
 
     def _possible_cells(self) -> list[CellPlan]:
-        """Return the cells to compute, after writing those that cannot be."""
+        """Return the cells to compute, and write the outcomes of impossible cells."""
         cells = []
         for cell in self.cells:
             if self.store.is_settled(cell):
@@ -236,7 +236,7 @@ class _Unit:
         """
         needs: set[str] = set()
         for cell in cells:
-            with suppress(Exception), stopping.contained("The metric"):  # a failure is its outcome
+            with suppress(Exception), stopping.contained("The metric"):  # its cell reports failures
                 needs |= cell.metric.make().requires
         if "log_prob" in needs:
             needs.add("energy")
@@ -246,7 +246,7 @@ class _Unit:
 
         images, spec = trained.test.images, trained.spec
         network, note = f"The network of {self.fit.key.model}", self.training.note
-        # metrics fail by it
+        # a network that fails here makes the metrics fail, whose outcomes report it
         with suppress(PluginError), progress.phase("comparing passes"), isolated(network, note):
             self._remark(unsteady(trained.model, images, spec, trained.device, wanted))
         try:
@@ -258,7 +258,7 @@ class _Unit:
             self.training.warn(f"running statistics were not compared: {error_text(error)}")
 
     def _remark(self, text: str) -> None:
-        """Report a remark on the model's outputs, and keep it for the cells."""
+        """Report a remark on the model's outputs, and keep it for cells."""
         if text:
             self.outputs.append(text)
             self.training.warn(text)
@@ -266,7 +266,7 @@ class _Unit:
     def _measure(
         self, cell: CellPlan, trained: TrainedFit, used: set[Component]
     ) -> tuple[Outcome, Arrays]:
-        """Compute a cell or a part of it; ``used`` gets the metric's components."""
+        """Compute a cell, or a part; ``used`` receives the metric's components."""
         name = f"The metric {cell.metric}"
         with progress.phase(f"measuring {cell.metric.spec.without('sampler')}"):
             evaluation = trained.evaluation(used, cell.metric.code, self.work.part)
@@ -280,7 +280,7 @@ class _Unit:
                 return measure(metric, evaluation, within)
 
     def _measure_all(self, cells: Sequence[CellPlan], trained: TrainedFit) -> bool:
-        """Compute the cells that are free, and return whether all were."""
+        """Compute the cells that are free, and return whether all were free."""
         unfinished, all_mine = [], True
         for cell in cells:
             if self.work.is_late:
@@ -350,7 +350,7 @@ class _Unit:
 
 
 def _of_training(record: FitRecord | None) -> dict[str, Any]:
-    """Return the provenance of a cell that concerns the training of its model."""
+    """Return the part of a cell's provenance about the model's training."""
     training: Mapping[str, Any] = {}
     interventions, stability = list[str](), None
     if record:
@@ -372,7 +372,7 @@ def _wanted(cells: Sequence[CellPlan]) -> frozenset[Quantity]:
     """Return the quantities that the metrics of cells read."""
     wanted: frozenset[Quantity] = frozenset()
     for cell in cells:
-        # the error of a metric is the outcome of its own cell, where it happens again
+        # an error happens again in the metric's own cell, and becomes its outcome
         with suppress(Exception), stopping.contained(f"The metric {cell.metric}"):
             wanted |= getattr(cell.metric.make(), "reads", frozenset())
     return wanted
@@ -385,7 +385,7 @@ def serve_fits(fits: Sequence[FitPlan], device: torch.device) -> None:
         ProcessLost: if a process of the group failed or has ended.
     """
     fits_by_id = {fit.key.id: fit for fit in fits}
-    # torchrun sends signals to all processes, and rank 0 ends the work of all
+    # torchrun sends signals to all processes; only rank 0 ends the work
     with stopping.deferred():
         while fit_id := processes.group.broadcast(""):
             fit = fits_by_id[fit_id]

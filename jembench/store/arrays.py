@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def encode(arrays: Arrays) -> bytes:
     """Encode arrays as ``np.savez_compressed`` does.
 
-    Labels may have any name. The result has no pickle and no time of day.
+    But labels may have any name, and the result has no pickle and no time of day.
 
-    They are sorted by label: an attack that is resumed reads its former parts in the order of a
+    Arrays are sorted by label: an attack that is resumed reads its finished parts in the order of a
     file.
     """
     from numpy.lib import format as npy
@@ -40,9 +40,9 @@ def decode(path: Path, content: bytes) -> Arrays:
     """Decode the content of the file ``path``.
 
     Raises:
-        SpecError: if it unpacks to more than the limits allow.
-        Exception: of any type, if it is damaged or holds other than plain arrays: NumPy checks
-            little.
+        SpecError: if the content unpacks to more than the limits allow.
+        Exception: of any type, if the content is damaged or has objects other than plain arrays:
+            NumPy checks little.
     """
     import numpy as np
 

@@ -29,9 +29,9 @@ def write(path: Path, state: Any, *, age: int = 0, placed: bool = False) -> None
     """Write a state, atomically.
 
     Args:
-        path: of the file.
-        state: to write.
-        age: orders several of one run (see :func:`age_of`).
+        path: the file.
+        state: the state to write.
+        age: orders the checkpoints of a run (see :func:`age_of`).
         placed: True to record the place of the file too, which :func:`read` compares.
 
     Raises:
@@ -47,7 +47,7 @@ def read(path: Path, remedy: str = REMEDY, *, placed: bool = False) -> Any:
 
     Raises:
         CheckpointError: if the file is damaged, was written by a newer version or, with ``placed``,
-            in another place; it ends with ``remedy``.
+            in another place; the message ends with ``remedy``.
     """
     return read_with_digest(path, remedy, placed=placed)[0]
 
@@ -76,12 +76,12 @@ def read_with_digest(path: Path, remedy: str = REMEDY, *, placed: bool = False) 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Load a state dictionary whose names and shapes must all fit.
 
-    Nothing is loaded if one does not.
+    Nothing is loaded if a name or a shape does not fit.
 
-    Buffers of a model that is fitted at once take their shapes from it.
+    Buffers of a model that is fitted at once take the shapes of the weights.
 
     Raises:
-        CheckpointError: that lists what does not fit.
+        CheckpointError: if the dictionary does not fit; the message lists all misfits.
     """
     if isinstance(model, Fittable):
         for name, buffer in list(model.named_buffers()):
@@ -101,9 +101,9 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
-    """List what does not fit a model in a state dictionary, sorted.
+    """List the misfits of a model and a state dictionary, sorted.
 
-    It may be names, shapes and kinds of numbers.
+    Misfits are names, shapes and kinds of numbers.
     """
     own = model.state_dict()
     wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]
@@ -124,7 +124,7 @@ def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
 def _pack(value: Any, path: str, packed: Tensors) -> Any:
     """Return a value as JSON.
 
-    Tensors become {"tensor": key}, dictionaries lists of pairs, so that keys keep types.
+    Tensors become {"tensor": key}. Dictionaries become lists of pairs, so that keys keep types.
     """
 
     def inner(key: object, item: Any) -> Any:

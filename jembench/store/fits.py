@@ -18,7 +18,7 @@ from jembench.store.layout import id_of
 from jembench.store.outcome import FitKey
 
 RECORD = "fit.json"
-"""The file of a fit's folder that is written last: without it, the training goes on."""
+"""The file of a fit's folder that is written last: without it, training is not complete."""
 
 WEIGHTS = ("model.safetensors", "sampler.safetensors")
 """The files of a fit's folder with the chosen model and its chains."""
@@ -40,23 +40,23 @@ class FitRecord(NamedTuple):
 
     key: FitKey
     status: Literal["done", "imported", "failed"]
-    reason: str  # why it failed
+    reason: str  # why training failed
     recipe: Mapping[str, Any]  # every field
-    iteration: Annotated[int, Range(least=0)]  # that the kept weights are from
+    iteration: Annotated[int, Range(least=0)]  # of the kept weights
     validation_accuracy: float | None
     seconds: float  # spent in training iterations
-    iteration_seconds: Sequence[float]  # mean of each logged window but the first
+    iteration_seconds: Sequence[float]  # in each window of the last attempt but the first
     interventions: Sequence[str]  # of the guard against divergence, a sentence each
     provenance: Mapping[str, Any]
-    identity: Mapping[str, Any] = MappingProxyType({})  # the values that its family is the hash of
-    stability: Stability | None = None  # None: the guard was off, or it had no energies to judge
+    identity: Mapping[str, Any] = MappingProxyType({})  # the values whose hash is the family
+    stability: Stability | None = None  # None: the guard was off, or had no energies to judge
     files: Mapping[str, str] = MappingProxyType({})  # SHA-256 of each file that training left
 
     @property
     def import_name(self) -> str:
         """The name under which the weights were imported.
 
-        It is "" if no weights were imported, or if the name is not one line of text.
+        The name is "" if no weights were imported, or if it is not one line of text.
         """
         source = self.provenance.get("imported")
         if self.status == "imported" and isinstance(source, Mapping):
@@ -67,15 +67,15 @@ class FitRecord(NamedTuple):
 
     @property
     def asked(self) -> str:
-        """The name of the import, or the spec of the model as it was asked for."""
-        with suppress(AttributeError, KeyError, TypeError):  # of a file, which may lack them
+        """The name of the import, or the model's spec as asked for."""
+        with suppress(AttributeError, KeyError, TypeError):  # the file may lack them
             arguments = self.identity["model"]["arguments"]
             return self.import_name or asked(self.key.model, arguments, self.recipe["model"])
         return self.import_name or self.key.model
 
 
 def asked(model: Spec, arguments: Mapping[str, Any], of_recipe: Mapping[str, str]) -> Spec:
-    """Return the spec of a model as it was asked for: without the options of its recipe.
+    """Return a model's spec as asked for, without its recipe's options.
 
     Args:
         model: the canonical spec.
@@ -94,9 +94,9 @@ def read(folder: Path) -> FitRecord:
     """Read the record of a fit.
 
     Raises:
-        FileNotFoundError: if there is none.
-        DamagedError: if it is damaged, or of another fit than the folder's name says.
-        StoreError: if it was written by a newer version.
+        FileNotFoundError: if there is no record.
+        DamagedError: if the record is damaged, or its fit is not the fit of the folder's name.
+        StoreError: if the record was written by a newer version.
     """
     path = folder / RECORD
     record = records.read(path).read(FitRecord)

@@ -18,13 +18,13 @@ PREFIX = "hf://"
 
 
 def parse(text: str) -> tuple[str, str]:
-    """Read ``hf://user/name``, with ``@revision`` behind if it is not the main branch.
+    """Read ``hf://user/name`` or ``hf://user/name@revision``.
 
     Returns:
-        ``user/name``, and the branch, tag or commit.
+        ``user/name``, and the branch, tag or commit, by default ``main``.
 
     Raises:
-        SpecError: if it is of another form.
+        SpecError: if the text has another form.
     """
     address = re.fullmatch(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", text, re.ASCII)
     if address is None:
@@ -37,9 +37,8 @@ def parse(text: str) -> tuple[str, str]:
 def upload(folder: Path, to: str, *, private: bool = False) -> str:
     """Upload a shared model to a repository in one commit.
 
-    The repository is created if need be.
-
-    Files of a model that was there before are removed; all others are left alone.
+    A missing repository is created. In an existing one, files of the previous model are removed,
+    and all other files are left alone.
 
     Returns:
         The address of the commit.
@@ -65,9 +64,8 @@ def upload(folder: Path, to: str, *, private: bool = False) -> str:
 def download(source: str) -> Path:
     """Return the cached folder of a repository.
 
-    Files that are there are not loaded again.
-
-    Only files that the manifest names are loaded. They are links to files of the cache.
+    Only files that the manifest names and the cache lacks are loaded. The folder has links to the
+    files of the cache.
 
     Raises:
         Unavailable: if the hub cannot be reached or refuses, or its client is not installed.

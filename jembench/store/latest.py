@@ -1,6 +1,6 @@
-"""The latest results of each name, which are the ones that count.
+"""The latest results of each name: only these count.
 
-A name can change its meaning: code is edited, a default changes. The former results stay in the
+The meaning of a name changes when code is edited or a default changes. Earlier results stay in the
 store. Imports no torch.
 """
 
@@ -12,8 +12,8 @@ from jembench.catalog.spec import Spec
 from jembench.store.outcome import Cell, FitKey, Trained
 
 DATASET = "dataset_id"
-"""The key in a cell's provenance of the hash of its dataset's identity. It does not depend on where
-the files lie.
+"""The key in a cell's provenance for the hash of the dataset's identity, which does not depend on
+the place of the files.
 """
 
 
@@ -27,10 +27,10 @@ def newest(
 
     Args:
         cells: of a store.
-        left_out: called with a sentence on the others of each model, dataset and recipe.
+        left_out: called with a sentence on the older cells of each model, dataset and recipe.
     """
     cells = _renamed(cells)
-    # the last of each name counts
+    # in the order of time, so that the last cell of each name replaces the earlier ones
     families, days = dict[Trained, str](), dict[Trained, str]()
     results = dict[tuple[object, ...], str]()
     for cell in sorted(cells, key=lambda cell: cell.time):
@@ -56,16 +56,16 @@ def newest(
 
 
 def _renamed(cells: Sequence[Cell]) -> list[Cell]:
-    """Rename each fit and dataset as it was measured last.
+    """Give each fit and dataset the name of its last measurement.
 
     Files may have been moved, or lie in several places.
     """
     fits, datasets = dict[str, FitKey](), dict[str, Spec]()
-    # of equal times the first counts
+    # of cells with equal times, the first counts
     for cell in sorted(cells, key=lambda cell: cell.time, reverse=True):
         fits.setdefault(cell.fit.id, cell.fit)
         datasets.setdefault(_dataset_of(cell), cell.fit.dataset)
-    datasets.pop("", None)  # of results that do not tell
+    datasets.pop("", None)  # of cells without the hash
     renamed = []
     for cell in cells:
         fit = fits[cell.fit.id]

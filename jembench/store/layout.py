@@ -12,21 +12,21 @@ PARTS = ("fits", "cells", "arrays", "readings", "features", "figures")
 
 
 NESTED = ("fits", "readings", "features", "works")
-"""The parts with folders of their own."""
+"""The folders that have subfolders."""
 
 
 def check_links(root: Path) -> None:
     """Check that no folder links out of its store.
 
-    Files would be written there.
+    Through such a link, files would be written elsewhere.
 
     Raises:
-        StoreError: if one is.
+        StoreError: if a folder is such a link.
     """
     home = os.path.realpath(root)
     folders = [str(root / name) for name in (*PARTS, "works", "leases")]
     for part in NESTED:
-        # whoever reads the part says what is wrong
+        # the code that reads the part reports the error
         with suppress(OSError), os.scandir(root / part) as entries:
             folders += [entry.path for entry in entries if entry.is_symlink()]
     for folder in filter(os.path.islink, folders):
@@ -48,7 +48,7 @@ class AnyCell(Protocol):
 
     @property
     def name(self) -> str:
-        """The text in the names of its files."""
+        """The text in the names of the cell's files."""
 
 
 def id_of(path: Path) -> str:
@@ -57,12 +57,12 @@ def id_of(path: Path) -> str:
 
 
 def listed(folder: Path) -> list[Path]:
-    """List the files in a folder, by name and without hidden ones.
+    """List a folder's files by name, without hidden files.
 
-    None if there is no such folder.
+    The list is empty if there is no such folder.
 
     Raises:
-        StoreError: if it cannot be listed.
+        StoreError: if the folder cannot be listed.
     """
     try:
         return [folder / name for name in sorted(os.listdir(folder)) if not name.startswith(".")]  # noqa: PTH208

@@ -40,11 +40,11 @@ _LARGEST = 2**16  # bytes of a lease
 class _Content(NamedTuple):
     """The content of a lease file.
 
-    It is empty if the file is new, or torn by a full disk.
+    The fields are empty if the file is new, or torn by a full disk.
     """
 
     token: str = ""  # unique to the holder
-    locks: str = ""  # where its lock can be seen; "": nowhere
+    locks: str = ""  # name of the processes that see its lock; "": none
     host: str = ""
     pid: int = 0
 
@@ -105,7 +105,7 @@ def lease(path: Path) -> Iterator[Held | None]:
         try:
             held = Held(path, _create(path, token), token)
         except FileExistsError:
-            # released meanwhile: the next attempt gets it
+            # the lease was released meanwhile: the caller's next attempt gets it
             with suppress(FileNotFoundError), _seized(path) as free:
                 if free:
                     new = path.with_name(f".{token}")
@@ -131,7 +131,7 @@ def lease(path: Path) -> Iterator[Held | None]:
 def in_work(folder: Path) -> set[str]:
     """Return the names of leases that living processes hold.
 
-    None is taken.
+    This process takes no lease.
     """
     names = set()
     for path in folder.glob("*.json"):
@@ -144,7 +144,7 @@ def in_work(folder: Path) -> set[str]:
 def sweep(folder: Path) -> None:
     """Remove the leases in ``folder`` that no living process holds.
 
-    The remains of old take-overs are removed too.
+    Old temporary files of takeovers are removed too.
     """
     for path in folder.glob("*.json"):
         with suppress(OSError), _seized(path) as free:
@@ -162,11 +162,11 @@ def sweep(folder: Path) -> None:
 def _create(path: Path, token: str) -> FileIO:
     """Create a file with its content, locked where locks exist.
 
-    It is written under another name first: without its content, the lease of a process that was
-    killed here would count as held for ``LIFETIME``.
+    The content is written under another name first: a process that is killed here would otherwise
+    leave an empty lease, which counts as held for ``LIFETIME``.
 
     Raises:
-        FileExistsError: if there is one.
+        FileExistsError: if there is a file at ``path``.
     """
     new = path.with_name(f".{uuid.uuid4().hex}")
     file = new.open("x+b", buffering=0)
@@ -189,7 +189,7 @@ def _publish(new: Path, path: Path) -> None:
     """Give a file the name ``path``.
 
     Raises:
-        FileExistsError: if another file has it.
+        FileExistsError: if another file has the name.
     """
     try:
         os.link(new, path)
@@ -207,7 +207,7 @@ def _publish(new: Path, path: Path) -> None:
 def _seized(path: Path) -> Iterator[bool]:
     """Give whether a lease is free.
 
-    If so, this process alone may replace or remove it within the context.
+    Within the context, only this process may replace or remove a free lease.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -219,7 +219,7 @@ def _seized(path: Path) -> Iterator[bool]:
         former = _name(file)
     with _claimed(path.with_name(f".{former}")) as claimed:
         if claimed:
-            # another process may have replaced it before this one's claim
+            # another process may have replaced the lease before this claim
             with path.open("rb", buffering=0) as file:
                 claimed = _name(file) == former
         yield claimed
@@ -229,7 +229,7 @@ def _seized(path: Path) -> Iterator[bool]:
 def _claimed(path: Path) -> Iterator[bool]:
     """Give whether no living process has a claim of this name.
 
-    If so, this one has it within the context.
+    If so, this process has the claim within the context.
     """
     for attempt in itertools.count():
         claim = path.with_name(f"{path.name}.{attempt}")
@@ -262,7 +262,7 @@ def _read(file: FileIO) -> _Content:
 def _name(file: FileIO) -> str:
     """Return a unique name of a lease.
 
-    It is its token, or its time if it has none.
+    The name is the lease's token or, without a token, its time.
     """
     token = _read(file).token
     return token if token.isalnum() else str(os.fstat(file.fileno()).st_mtime_ns)
@@ -277,7 +277,7 @@ def _is_alive(file: FileIO, path: Path) -> bool:
     written = os.fstat(file.fileno()).st_mtime
     if scope and _read(file).locks == scope:
         return False
-    # a clock may have been ahead when it was written
+    # an absolute value, since a clock may have been ahead when the lease was written
     return abs(now(path.parent) - written) < LIFETIME
 
 
@@ -307,7 +307,7 @@ def _lock(file: int, how: int) -> str | None:
 def _kernel() -> str:
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    # a sandbox, where host names and addresses are often not unique
+    # Linux without it is a sandbox, where host names and addresses are often not unique
     if platform.system() == "Linux":
         return ""
     return f"{re.sub(r'[^A-Za-z0-9-]', '-', platform.node())[:60]}-{uuid.getnode():x}"

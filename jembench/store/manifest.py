@@ -1,6 +1,6 @@
 """The manifest of a shared model: the SHA-256 of each file.
 
-The paths of files are from a fixed list.
+All paths have a form that this module allows.
 """
 
 import re
@@ -49,7 +49,7 @@ def read(folder: Path) -> Mapping[str, str]:
 
     Raises:
         FileNotFoundError: if there is no manifest.
-        DamagedError: if it is damaged, or names a file that no shared model has.
+        DamagedError: if the manifest is damaged, or names a file that no shared model has.
     """
     digests = records.read(folder / MANIFEST).read(_Manifest).files
     for name in digests:
@@ -64,7 +64,7 @@ def check(folder: Path) -> None:
     """Check that a folder's files are those of its manifest.
 
     Raises:
-        DamagedError: if one is missing or another one, or the manifest is damaged.
+        DamagedError: if a file is missing or was changed, or the manifest is damaged.
     """
     for name, written in read(folder).items():
         if not (folder / name).exists():

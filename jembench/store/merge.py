@@ -1,8 +1,8 @@
 """Merges of stores: the target keeps its own results.
 
-A file is copied after its digest was checked, under a temporary name, and after the files that it
-vouches for: a cell after its arrays, the record of a fit after its weights. A merge that was
-interrupted is completed by the next one.
+A file is copied under a temporary name after a check of its digest, and after the files whose
+digests it has: a cell after its arrays, the record of a fit after its weights. The next merge
+completes a merge that was interrupted.
 """
 
 from collections import defaultdict
@@ -31,19 +31,18 @@ def merge(
 ) -> list[FileFinding]:
     """Copy the fits and the cells, with their arrays, that ``target`` lacks.
 
-    A fit that is being worked on in either store is left alone. Of a fit or a cell that is in both
-    and differs, the one of ``target`` is kept, unless it is to be computed again and that of
-    ``source`` is not.
+    A fit on which a process works in either store is left alone. Where both stores have different
+    versions of a fit or a cell, the version in ``target`` is kept, unless it would be computed
+    again and the version in ``source`` would not.
 
     Args:
         source: store to copy from.
         target: store to copy into.
         wanted: selects files of fits and cells in ``source``; by default all. Predictions and
-            features are not copied:
-            they are computed again where a metric needs them.
+            features are not copied: they are computed again where a metric needs them.
 
     Returns:
-        A finding for each fit and file that was ``copied``, ``kept`` as it is in ``target``,
+        A finding for each fit and cell that was ``copied``, ``kept`` as it is in ``target``,
         ``damaged`` in ``source``, or ``busy``. The merge is complete if all were copied.
 
     Raises:
@@ -62,10 +61,10 @@ def merge(
     by_owner: defaultdict[str, list[_Unit]] = defaultdict(list)
     for unit in units.values():
         unit.sort(key=_order)
-        if unit[-1].kind != "arrays":  # those of a cell that is about to be written
+        if unit[-1].kind != "arrays":  # a process is about to write the cell of such arrays
             by_owner[unit[-1].owner].append(unit)
     for owner, owned in by_owner.items():
-        work.merge_owned(owner, sorted(owned, key=_is_fit, reverse=True))  # before its cells
+        work.merge_owned(owner, sorted(owned, key=_is_fit, reverse=True))  # the fit first
     return work.findings
 
 
@@ -80,8 +79,8 @@ class _Merge:
         self.source, self.target = source, target
         self.findings: list[FileFinding] = []
         self.busy = in_work(source.leases)
-        self.places = Store(target.root)  # of its own: each folder is listed once a merge
-        self.other_weights: set[str] = set()  # ids of the fits that differ
+        self.places = Store(target.root)  # another object lists each folder once a merge
+        self.other_weights: set[str] = set()  # ids of fits with other weights in the target
 
     def note(self, unit: _Unit, status: Status, reason: object = "") -> None:
         path = unit[-1].path.parent if _is_fit(unit) else unit[-1].path
@@ -89,9 +88,9 @@ class _Merge:
         self.findings.append(FileFinding(file, status, str(reason)))
 
     def place(self, path: Path) -> Path:
-        """Return where a file belongs in the target.
+        """Return the path of a file in the target.
 
-        A fit or a cell may have another name there.
+        The name of a fit or a cell may differ there.
         """
         part, name, *rest = path.relative_to(self.source.root).parts
         return self.places.place(part, name, listed=True).joinpath(*rest)
@@ -119,7 +118,7 @@ class _Merge:
                             self.note(unit, "busy", "another process computes it in the target")
 
     def merge_unit(self, unit: _Unit) -> None:
-        if self.lacks(unit):  # it did not come meanwhile
+        if self.lacks(unit):  # another process may have written it meanwhile
             self.copy(unit)
 
     def lacks(self, unit: _Unit) -> bool:
@@ -156,10 +155,10 @@ class _Merge:
 
     def _lacks_cell(self, unit: _Unit) -> bool:
         cell: Cell = unit[-1].check()
-        with suppress(*UNREADABLE):  # one that is missing or damaged is replaced
+        with suppress(*UNREADABLE):  # a cell that is missing or damaged is replaced
             theirs = read_cell(self.place(unit[-1].path))
             is_better = cell.outcome.is_settled or cell.time > theirs.time
-            # otherwise the target would compute its own again
+            # an unsettled cell of the target would be computed again: a better cell replaces it
             if theirs.outcome.is_settled or not is_better:
                 if not _is_same(cell, theirs):
                     self.note(unit, "kept", _OTHER)
@@ -185,7 +184,7 @@ class _Merge:
 def _order(item: Item) -> tuple[str, int]:
     """Return the sort key of a file in a unit.
 
-    The order is arrays and files of training, checkpoints by age, cells and records.
+    Arrays and files of training come first, then checkpoints by age, then cells and records.
     """
     if item.kind == "checkpoint":
         return "b", tensors.age_of(item.path)

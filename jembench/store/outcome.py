@@ -47,7 +47,7 @@ SoundValue = Annotated[
 
 
 class Trained(NamedTuple):
-    """A model, a dataset and a recipe, whose fits differ in their seeds alone."""
+    """A model, a dataset and a recipe; the fits differ in their seeds."""
 
     model: Spec  #: canonical
     dataset: Spec  #: canonical
@@ -92,12 +92,12 @@ class Outcome:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether a cell need not be computed again.
+        """True if the cell need not be computed again.
 
-        It has values, or its model cannot have any.
+        The cell has values, or its model cannot have any.
 
-        An outcome that failed, that waits for something to be installed, or that had no time for
-        all images is not.
+        Outcomes that failed, that wait for something to be installed, or that had no time for all
+        images are not settled.
         """
         return (self.status == "ok" and "partial" not in self.details) or bool(
             self.details.get("settled")
@@ -106,7 +106,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
-    """One outcome and where it comes from."""
+    """An outcome with its fit, its metric and its provenance."""
 
     id: Id
     fit: FitKey
@@ -117,7 +117,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The text in the names of its files."""
+        """The text in the names of the cell's files."""
         return f"{self.metric}-{self.fit.model}-{self.fit.dataset}-s{self.fit.seed}"
 
     @property
@@ -134,7 +134,7 @@ class Cell:
 class _Provenance(NamedTuple):
     """The fields of a provenance that reports read.
 
-    There may be any others.
+    A provenance may have any further fields.
     """
 
     limit: Annotated[int, Range(least=1)] | None = None
@@ -147,7 +147,7 @@ class _Provenance(NamedTuple):
 class _Details(NamedTuple):
     """The fields of an outcome's details that reports read.
 
-    There may be any others.
+    Details may have any further fields.
     """
 
     suspicious: tuple[str, ...] = ()
@@ -160,8 +160,8 @@ def check(outcome: Outcome) -> None:
     """Check that an outcome can be read back once it is written.
 
     Raises:
-        DamagedError: that says what is wrong.
-        TypeError, ValueError: if it is not JSON.
+        DamagedError: if it cannot; the message says what is wrong.
+        TypeError, ValueError: if the outcome cannot be written as JSON.
     """
     record = Record({"outcome": encode(outcome)}, "the measurement")
     json.dumps(record.data, allow_nan=False, ensure_ascii=False).encode()
@@ -181,7 +181,7 @@ def _check_contents(record: Record, outcome: Outcome) -> None:
 def encode(value: Any) -> Any:
     """Return a value with plain containers.
 
-    Floats that JSON does not know are strings.
+    Floats that are not finite become strings.
     """
     if dataclasses.is_dataclass(value):
         return {part.name: encode(getattr(value, part.name)) for part in dataclasses.fields(value)}
@@ -200,7 +200,7 @@ def from_json(record: Record) -> Cell:
     """Read a cell; unknown keys are ignored.
 
     Raises:
-        DamagedError: if a field is missing, or is not what a cell can have.
+        DamagedError: if a field is missing, or has a value that no cell can have.
     """
     cell = record.read(Cell)
     _check_contents(record, cell.outcome)

@@ -1,4 +1,4 @@
-"""The seal in a PNG file, which names its model and weights.
+"""The seal in a PNG file: the fit's id and the weights' digest.
 
 Imports neither Pillow nor torch.
 """
@@ -25,7 +25,7 @@ def seal_for(folder: Path) -> str:
     """Return the text for pictures in a fit's folder.
 
     Raises:
-        CheckpointError: if its weights are missing, or their header is damaged.
+        CheckpointError: if the weights of the fit are missing, or their header is damaged.
     """
     return f"{id_of(folder)} {fits.weights_digest(folder)}"
 
@@ -34,8 +34,8 @@ def check(path: Path, largest: int | None = None) -> bytes:
     """Return a picture of a fit, after a check of its seal.
 
     Raises:
-        OSError: if it cannot be read, or has more than ``largest`` bytes.
-        CheckpointError: if it is damaged, or of another fit or other weights.
+        OSError: if the file cannot be read, or has more than ``largest`` bytes.
+        CheckpointError: if the picture is damaged, or of another fit or other weights.
     """
     content = read_bytes(path, largest)
     fit, _, weights = (_text(content) or "").partition(" ")

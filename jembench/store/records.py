@@ -1,7 +1,7 @@
 """Records: JSON files with a digest of their own text.
 
-The digest is the last line of a record. It is the SHA-256 of all the text before it, so that any
-edit is seen. Imports no torch.
+The digest, in the last line of a record, is the SHA-256 of all text before it, so that any edit is
+detected. Imports no torch.
 """
 
 import hashlib
@@ -40,10 +40,10 @@ class Record(NamedTuple):
     def read(self, cls: type[T], *path: str) -> T:
         """Return the record, or its part at ``path``, as a typed object.
 
-        The part is the object that the keys ``path`` lead to.
+        ``path`` has the keys that lead to the part.
 
         Raises:
-            DamagedError: if it does not fit the class.
+            DamagedError: if the data does not fit the class.
         """
         data = self.data
         for key in path:
@@ -61,10 +61,10 @@ class _Head(NamedTuple):
 def write(path: Path, fields: Mapping[str, Any], *, durable: bool = True) -> None:
     """Write a record, atomically.
 
-    One that need not be ``durable`` may be lost when the machine fails.
+    Without ``durable``, the record may be lost when the machine fails.
 
     Raises:
-        StoreError: if it cannot be written.
+        StoreError: if the file cannot be written.
     """
     files.write_atomically(path, text(fields).encode(), durable=durable)
 
@@ -72,7 +72,7 @@ def write(path: Path, fields: Mapping[str, Any], *, durable: bool = True) -> Non
 def text(fields: Mapping[str, Any]) -> str:
     """Return a record as text, with schema and digest.
 
-    Numbers that are not finite are a bug of the caller.
+    The caller has encoded numbers that are not finite.
     """
     whole = json.dumps({"schema": SCHEMA, **fields}, indent=2, allow_nan=False, ensure_ascii=False)
     whole = whole.removesuffix("\n}")
@@ -86,13 +86,13 @@ def read(path: Path) -> Record:
     Raises:
         FileNotFoundError: if there is no such file, which may be normal: the caller decides.
         DamagedError: if the file cannot be read, or was changed.
-        StoreError: if it was written by a newer version.
+        StoreError: if the file was written by a newer version.
     """
     try:
         text = files.read_bytes(path, LARGEST)
         data = _DECODER.decode(text.decode())
         if b"\\u" in text:
-            # an escape may be half a character, which no text holds
+            # an escape may be half a surrogate pair, which cannot be encoded
             json.dumps(data, ensure_ascii=False).encode()
     except FileNotFoundError:
         raise

@@ -2,7 +2,7 @@
 
 They are folders or zip archives.
 
-A list of digests, ``manifest.json``, names every file. Files that it does not name are not read.
+A list of digests, ``manifest.json``, names every file. Other files are not read.
 Nothing in a shared model is code: safetensors, JSON, CSV, PNG, arrays of numbers.
 """
 
@@ -42,11 +42,11 @@ def build(
     Failed and unfinished results are left out.
 
     Args:
-        store: that has the fit.
-        fit: to be shared.
-        folder: of the shared model.
-        chains: whether the samples that the training kept are copied. Without them a sampler starts
-            new chains.
+        store: the store that has the fit.
+        fit: the fit to share.
+        folder: receives the shared model.
+        chains: True to copy the samples that the training kept. Without them a sampler starts new
+            chains.
 
     Returns:
         The record of the fit, and the results.
@@ -81,7 +81,7 @@ def build(
 
 
 def _without_chains(record: FitRecord, folder: Path) -> FitRecord:
-    """Rewrite a fit's record beside an empty file of chains."""
+    """Replace a fit's chains by an empty file, and rewrite its record."""
     from jembench.store import checkpoint  # imports torch
 
     sampler = folder / WEIGHTS[1]
@@ -100,7 +100,7 @@ def write_zip(folder: Path, path: Path) -> None:
     """Write a shared model as a zip archive, uncompressed.
 
     Raises:
-        StoreError: if it cannot be written.
+        StoreError: if the archive cannot be written.
     """
 
     def write(stream: IO[bytes]) -> None:
@@ -122,8 +122,8 @@ def unpack(source: Path, folder: Path, name: str = "", within: Path | None = Non
     Args:
         source: a folder or a zip archive.
         folder: the target.
-        name: of the source, for errors.
-        within: the folder that links of the source must not lead out of; by default the source.
+        name: the source's name in errors.
+        within: the folder within which links of the source must stay; by default the source.
 
     Returns:
         The record of its fit.
@@ -161,7 +161,7 @@ def _extract(source: Path, folder: Path) -> None:
         with open_regular(source) as stream, zipfile.ZipFile(stream) as archive:
             limits.check_archive(source, archive)
             _receive(lambda part: archive.extract(part, folder), folder)
-    # RuntimeError: it is encrypted
+    # RuntimeError: the archive is encrypted
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise DamagedError(f"It is no zip archive that can be read ({error}).") from error
 
@@ -171,7 +171,7 @@ def _receive(copy_part: Callable[[str], object], folder: Path) -> None:
 
     def receive(name: str) -> None:
         try:
-            with suppress(KeyError, FileNotFoundError):  # that it is missing is seen below
+            with suppress(KeyError, FileNotFoundError):  # a missing file is detected below
                 copy_part(name)
         except OSError as error:
             raise DamagedError(f"{name} cannot be read ({error.strerror or error}).") from error
@@ -191,11 +191,12 @@ def _check(store: Store) -> FitRecord:
     """Check a shared model's files, and return its record.
 
     Raises:
-        DamagedError: if there is not one trained model, or a file is damaged or of another one.
+        DamagedError: if there is not exactly one trained model, or a file is damaged or of another
+            model.
     """
     homes, trained = listed(store.root / "fits"), store.trained()
     if len(homes) != 1 or not trained or not store.is_trained(trained[0].key):
-        raise DamagedError("It does not hold one trained model.")
+        raise DamagedError("It does not hold exactly one trained model.")
     for finding in verify(store):
         if finding.status != "ok":
             raise DamagedError(f"{finding.file}: {finding.reason}")

@@ -6,11 +6,11 @@ Each file is written whole.
     cells/<slug>-<hash>.json one outcome
     arrays/<slug>-<hash>.npz its per-example values
     readings/               predictions of trained models, which are computed once
-    features/               feature networks made by us
+    features/               feature networks trained here, and features of images
     works/                  units of work that are not done, and their statuses
-    leases/                 fits, cells and others that a process works on
+    leases/                 names of fits, cells and other things that a process works on
 
-Unfinished files are never there, so running the same command again goes on.
+The store never has unfinished files, so that the same command, run again, goes on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from jembench.store.arrays import Arrays
 
 OF_IMAGES = "of-images"
-"""The folder of the features of images, among those of feature networks."""
+"""The folder of images' features, beside the folders of feature networks."""
 
 LEASES = "leases"
 """The folder of leases."""
@@ -49,22 +49,22 @@ LEASES = "leases"
 class _Listing(NamedTuple):
     """The content of a folder when it was last listed."""
 
-    changed: int  # the folder's own time then, in ns
-    names: Mapping[str, str]  # by their ends, which begin with the id
+    changed: int  # the folder's time of change then, in ns
+    names: Mapping[str, str]  # by the ends of the names, which begin with the id
 
 
 class Store:
     """Access to one store.
 
     Raises:
-        StoreError: if it is a file, has links that lead out of it, or cannot be written when
-            something is written.
+        StoreError: if ``root`` is a file or no path, or has links that lead out of it. Methods that
+            write raise it if they cannot.
     """
 
     def __init__(self, root: Path) -> None:
         try:
             is_file = root.exists() and not root.is_dir()
-        except (OSError, ValueError) as error:  # of a name that is too long, or has a null byte
+        except (OSError, ValueError) as error:  # the name is too long, or has a null byte
             reason = getattr(error, "strerror", error)
             raise StoreError(f"{str(root)[:80]!r} is no path of a store: {reason}.") from error
         if is_file:
@@ -73,7 +73,7 @@ class Store:
             )
         check_links(root)
         self.root = root
-        self.features = root / "features"  # networks made by us, and features of images
+        self.features = root / "features"  # networks trained here, and features of images
         self.leases = root / LEASES
         self.works = WorkFiles(root / "works")
         self._held: dict[str, Held] = {}
@@ -91,9 +91,9 @@ class Store:
     def sweep(self) -> None:
         """Remove temporary files and leases of processes that were killed.
 
-        Those of living processes stay.
+        Files and leases of living processes stay.
         """
-        files.sweep(self.root, below=False)  # its other folders may be of other programs
+        files.sweep(self.root, below=False)  # other programs may have folders here
         for folder in (*PARTS, "works"):
             files.sweep(self.root / folder)
         lease.sweep(self.leases)
@@ -112,14 +112,14 @@ class Store:
     def arrays_path(self, cell: AnyCell, *, listed: bool = False) -> Path:
         """Return the file of a cell's per-example values.
 
-        A cell need not have it.
+        The file may be missing.
         """
         return self.place("arrays", f"{slug(cell.name)}-{cell.id}.npz", listed=listed)
 
     def readings_of(self, fit_id: str, weights: str) -> Path:
         """Return the folder of a model's predictions.
 
-        ``weights`` is the digest of its file.
+        ``weights`` is the digest of the model's file.
         """
         name = hashlib.sha256(f"{fit_id} {weights}".encode()).hexdigest()[:16]
         return self.root / "readings" / name
@@ -127,9 +127,10 @@ class Store:
     def place(self, part: str, name: str, *, listed: bool = False) -> Path:
         """Return the path of a file by the id in its name.
 
-        It may have another name in its folder.
+        In its folder, the text before the id may be another one.
 
-        ``listed``: a former listing of the folder is enough, because each write changes the folder.
+        With ``listed``, an earlier listing of the folder is enough: otherwise each write, which
+        changes the folder, would cause a new listing.
         """
         folder = self.root / part
         if (folder / name).exists():
@@ -137,7 +138,7 @@ class Store:
         listing = self._listed.get(part)
         try:
             if listing is None or not (listed or listing.changed == folder.stat().st_mtime_ns):
-                # before it is listed: what comes in meanwhile is listed next time
+                # the time before the listing, so that files that arrive meanwhile cause another one
                 changed = folder.stat().st_mtime_ns
                 entries = os.listdir(folder)  # noqa: PTH208
                 names = {entry.rpartition("-")[2]: entry for entry in entries}
@@ -152,8 +153,8 @@ class Store:
     def read_fit(self, key: FitKey) -> FitRecord | None:
         """Read a fit's record; None if it is unfinished.
 
-        A record that is torn gives a warning and None: the fit goes on from its last checkpoint and
-        writes it again.
+        A damaged record gives a warning and None: the training goes on from its last checkpoint,
+        and writes the record again.
 
         Raises:
             StoreError: if the record was written by a newer version.
@@ -185,7 +186,7 @@ class Store:
         return path
 
     def trained(self) -> list[FitRecord]:
-        """Return the trained fits whose record can be read.
+        """Return the records of trained fits that can be read.
 
         Raises:
             StoreError: if the store cannot be listed.
@@ -214,7 +215,7 @@ class Store:
         """Write a fit's record: from now on the fit is finished.
 
         Raises:
-            StoreError: if it cannot be written, or the lease of the fit was lost.
+            StoreError: if the record cannot be written, or the lease of the fit was lost.
         """
         self.check_lease(record.key.id)
         records.write(self.fit_folder(record.key) / fits.RECORD, outcome.encode(record._asdict()))
@@ -224,10 +225,10 @@ class Store:
     def read_cell(self, cell: AnyCell) -> Cell | None:
         """Read a cell; None if there is none.
 
-        One that is damaged, or whose arrays are, gives a warning and None.
+        A cell that is damaged, or has damaged arrays, gives a warning and None.
 
         Raises:
-            StoreError: if it was written by a newer version.
+            StoreError: if the cell was written by a newer version.
         """
         try:
             record = read_cell(self.cell_path(cell))
@@ -247,10 +248,10 @@ class Store:
     def write_cell(self, cell: Cell, arrays: Arrays) -> None:
         """Write a cell, its arrays first.
 
-        A cell that can be read is complete.
+        A cell that can be read is therefore complete.
 
         Raises:
-            StoreError: if it cannot be written, or the lease of its fit was lost.
+            StoreError: if a file cannot be written, or the lease of the cell or its fit was lost.
         """
         self.check_lease(cell.id)
         self.check_lease(cell.fit.id)
@@ -264,8 +265,8 @@ class Store:
         """Read a cell's per-example values; none without a file.
 
         Raises:
-            DamagedError: if the file is not the one that was written with the cell, holds other
-            than plain arrays, or unpacks to more than the limits allow.
+            DamagedError: if the file is not the one that was written with the cell, has objects
+                other than plain arrays, or unpacks to more than the limits allow.
         """
         if not cell.arrays:
             return {}
@@ -281,7 +282,7 @@ class Store:
         Imports no NumPy.
 
         Raises:
-            DamagedError: if not.
+            DamagedError: if they were not.
         """
         if cell.arrays:
             path = self.arrays_path(cell)
@@ -319,7 +320,7 @@ class Store:
     def lease(self, name: str) -> Iterator[Held | None]:
         """Hold the right to train a fit or to compute a cell.
 
-        Gives None while another process holds it.
+        The context gives None if another process holds the right.
 
         Args:
             name: the id of the fit or of the cell, or the name of another thing that one process at
@@ -342,7 +343,7 @@ class Store:
         """Check that a lease of this object was not lost.
 
         Raises:
-            StoreError: if it has.
+            StoreError: if it was lost.
         """
         if held := self._held.get(name):
             held.check()
@@ -352,9 +353,9 @@ def read_cell(path: Path) -> Cell:
     """Read the cell in a file, which is named after it.
 
     Raises:
-        FileNotFoundError: if there is none.
-        DamagedError: if it is damaged, or of another name.
-        StoreError: if it was written by a newer version.
+        FileNotFoundError: if there is no such file.
+        DamagedError: if the cell is damaged, or is not the cell of the file's name.
+        StoreError: if the cell was written by a newer version.
     """
     cell = outcome.from_json(records.read(path))
     if cell.id != id_of(path):
@@ -373,7 +374,7 @@ def _compare(cell: Cell, present: str) -> None:
 def _explained(path: Path, cell: Cell) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # numpy checks little: damaged bytes make it raise anything
+    except Exception as error:  # NumPy raises errors of any type for damaged bytes
         raise DamagedError(
             f"{path} cannot be read ({error}): it was cut short, edited or exchanged. `jembench "
             f"run` computes the cell {cell.id} again."

@@ -1,13 +1,13 @@
 """Safetensors files with a record and a digest in the header.
 
-The digest is of both, and is checked on every reading.
+The digest covers tensors and record, and is checked on every reading.
 
 The header's metadata has one key. Its value is a JSON object: the record and ``digest``, the
 SHA-256 of the tensors' names, types, shapes and bytes and of the rest of the record. Equal content
-gives equal files. Files of other programs have no digest, and can be read too. Reading one never
+gives equal files. Files of other programs have no digest, and can be read too. Reading a file never
 runs code.
 
-Imports no torch until tensors are asked for.
+Imports no torch until tensors are read or written.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ Tensors = dict[str, "Tensor"]
 """Tensors by their names."""
 
 KEY = "jembench"
-"""The key of the metadata under which the record lies."""
+"""The metadata's key for the record."""
 
 _JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-"""Gives equal values one text."""
+"""The encoder, which gives equal values the same text."""
 
 LARGEST_HEADER = 100_000_000
-"""In bytes; the safetensors library refuses larger ones."""
+"""The largest header in bytes; the safetensors library refuses larger headers."""
 
 
 class Seal(NamedTuple):
     """The record and the digest of a file."""
 
-    record: Mapping[str, Any]  # of a file without a digest: its metadata
-    digest: str  # SHA-256 of tensors and record; "": a file of another program, which carries none
-    number: int  # of its tensors
+    record: Mapping[str, Any]  # for a file without a digest, its metadata
+    digest: str  # SHA-256 of tensors and record; "": another program's file has no digest
+    number: int  # of tensors
 
 
 class Contents(NamedTuple):
@@ -65,9 +65,9 @@ def write(
 
     Args:
         path: of the file.
-        tensors: on any device. Those that share memory are written one by one.
-        record: JSON.
-        placed: True to add the place of the file to the record, which readers compare.
+        tensors: on any device. Tensors that share memory are written separately.
+        record: values for JSON.
+        placed: True to record the file's name and the id of its folder, which readers compare.
 
     Raises:
         StoreError: if the file cannot be written, or a tensor is quantised; the previous file is
@@ -88,7 +88,7 @@ def write(
             )
         own = value.detach().cpu().contiguous()
         memory = own.untyped_storage().data_ptr()
-        if memory in taken:  # the format has no tied weights
+        if memory in taken:  # a copy, since the format has no tied weights
             own = own.clone()
         apart[key] = own
         taken.add(memory)
@@ -127,12 +127,12 @@ def read(path: Path, remedy: str, *, placed: bool = False) -> Contents:
 
     Args:
         path: of the file.
-        remedy: a sentence for the error, for users: how to replace a damaged file.
+        remedy: the error's sentence that tells users how to replace a damaged file.
         placed: True if the file was written with its place.
 
     Raises:
-        CheckpointError: if the file cannot be read, or is not the one that was written, or written
-            there.
+        CheckpointError: if the file cannot be read, was changed or, with ``placed``, was written in
+            another place.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -148,7 +148,7 @@ def check(path: Path, remedy: str = "", *, placed: bool = False) -> Seal:
     """Check a file's digest. Imports no torch.
 
     Raises:
-        CheckpointError: as :func:`read`, and if the file carries none.
+        CheckpointError: as for :func:`read`, and if the file has no digest.
     """
     seal = _checked(path, remedy, placed=placed)[1]
     if not seal.digest:
@@ -173,7 +173,7 @@ def read_seal(path: Path, remedy: str = "") -> Seal:
 def age_of(path: Path) -> int:
     """Return a state's age; -1 for an unreadable file.
 
-    Reads the header alone.
+    Only the header is read.
     """
     try:
         return int(read_seal(path).record.get("age", 0))
@@ -217,7 +217,7 @@ def _header(stream: IO[bytes]) -> tuple[dict[str, Any], Seal]:
     if not isinstance(metadata, dict):
         raise ValueError("its header or its metadata is no object")
     if not all(isinstance(entry, dict) and "data_offsets" in entry for entry in layout.values()):
-        # a damaged key of these
+        # the key of the metadata may be damaged
         raise ValueError("its header has an entry that is neither a tensor nor its metadata")
     if KEY not in metadata:
         return layout, Seal(metadata, "", len(layout))

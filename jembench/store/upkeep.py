@@ -30,8 +30,8 @@ class Inventory(NamedTuple):
     """The contents of a store."""
 
     fits: list[StoredFit]
-    unfinished: list[str]  # folders of trainings without a record that can be read
-    sizes: dict[str, int]  # of the folders of a store, in bytes
+    unfinished: list[str]  # folders of trainings without a readable record
+    sizes: dict[str, int]  # of each part of the store, in bytes
 
 
 def inventory(store: Store) -> Inventory:
@@ -79,18 +79,16 @@ _REASONS = {
     "arrays": "no cell has these arrays",
     "readings": "no model in the store has these weights",
 }
-"""Why files of a kind that have no owner can be removed."""
+"""The reasons why files without an owner can be removed, by the kinds of files."""
 
 
 def garbage(store: Store) -> list[Garbage]:
-    """List the files that nothing in the store needs.
+    """List the files that nothing in the store needs, by name.
 
-    In the order of their names.
-
-    These are checkpoints of trainings that have ended, arrays without a cell, predictions of
+    The files are checkpoints of trainings that have ended, arrays without a cell, predictions of
     weights that no model in the store has, and units of work that ended more than a day ago, which
     the next run of their command writes again. While any process works on the store, only
-    checkpoints and units are listed, and none of those that it works on.
+    checkpoints and units are listed, except those on which a process works.
 
     Raises:
         SpecError: if there is no such folder.
@@ -114,10 +112,10 @@ def garbage(store: Store) -> list[Garbage]:
 def remove(store: Store, needless: Sequence[Garbage]) -> list[Garbage]:
     """Remove the files that :func:`garbage` has listed just before.
 
-    What killed processes left in the store is removed too.
+    Temporary files and leases of killed processes are removed too.
 
     Returns:
-        Those that are left, because a process now works on their models.
+        The files that are left, because a process now works on their models.
 
     Raises:
         StoreError: if a file cannot be removed.
@@ -134,7 +132,7 @@ def remove(store: Store, needless: Sequence[Garbage]) -> list[Garbage]:
                 else:
                     left.append(waste)
             if path.parent.parent == store.root / "readings":
-                with suppress(OSError):  # it has other files
+                with suppress(OSError):  # the folder has other files
                     path.parent.rmdir()
     except OSError as error:
         raise cannot_write(Path(error.filename or store.root), error) from error

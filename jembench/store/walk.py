@@ -1,7 +1,7 @@
 """The walk over a store's files: kinds, owners and checks.
 
 Verification runs the checks, garbage collection removes files without an owner, and a merge copies
-files with one. Writes nothing, and imports no torch.
+files with an owner. A walk writes nothing. Imports no torch.
 """
 
 import re
@@ -23,8 +23,8 @@ from jembench.store.store import LEASES, OF_IMAGES, Store, read_cell
 T = TypeVar("T")
 
 Check = Callable[[], Any]
-"""Raises the error of a damaged file. Returns the content of a cell or of a record, None for other
-files.
+"""The check of a file, which raises the error of a damaged file. It returns the content of a cell
+or of a record, and None for other files.
 """
 
 Kind = Literal[
@@ -39,8 +39,8 @@ Kind = Literal[
     "other",
     "stray",
 ]
-"""``stray``: no file of a store; ``training``: left by a training; ``picture``: of samples, or
-another one.
+"""The kind of a file. ``stray``: not from jembench; ``training``: left by a training; ``picture``:
+of samples, or any other PNG file.
 """
 
 _HASH = re.compile("[0-9a-f]{16}")
@@ -52,7 +52,7 @@ class Item(NamedTuple):
 
     path: Path
     kind: Kind
-    # id of the fit, or name of what else needs the file; "": no result, training or process does
+    # id of the fit, or name of what else needs the file; "": nothing needs it
     owner: str
     check: Check
 
@@ -69,15 +69,15 @@ def walk(store: Store) -> Iterator[Item]:
     store.check_exists()
     root = store.root
     arrays = _list(root / "arrays")
-    # after the arrays and before the cells: a process writes a cell after its arrays
+    # read between arrays and cells: listed arrays without a cell have a process that writes it
     busy = in_work(store.leases)
     cells: dict[str, Cell | None] = {}  # None: it cannot be read
     for path in _list(root / "cells"):
         yield _cell(path, cells)
     yield from _arrays(store, arrays, cells, is_busy=bool(busy))
 
-    owners: dict[Path, str] = {}  # folders of predictions, and the fits that they are of
-    is_known = not busy  # whether these are all owners
+    owners: dict[Path, str] = {}  # folder of predictions -> its fit
+    is_known = not busy  # True if ``owners`` is complete
     for folder in _list(root / "fits"):
         fit = id_of(folder)
         yield from _fit(store, folder, is_busy=fit in busy)
@@ -133,7 +133,7 @@ def _others(root: Path) -> Iterator[Item]:
 def _fit(store: Store, folder: Path, *, is_busy: bool) -> Iterator[Item]:
     """Yield every file in the folder of a fit.
 
-    Files that its record names and that are missing are included.
+    Missing files that the record of the fit names are included.
     """
     if not folder.is_dir():
         yield _stray(folder)
@@ -211,7 +211,7 @@ def _attempt(read: Callable[[], T]) -> tuple[T | None, Callable[[], T]]:
 
 
 class _Stray(StoreError):
-    """The reason why a file belongs to nothing in the store."""
+    """The reason why nothing in the store needs a file."""
 
 
 def _stray(
@@ -243,7 +243,7 @@ def _check_file(path: Path, written: str | None = None, *, placed: bool = False)
 
 
 Status = Literal["ok", "damaged", "stray", "copied", "kept", "busy"]
-"""``stray``: belongs to nothing in the store. The last three are of a merge."""
+"""``stray``: nothing in the store needs the file. Only merges use the last three."""
 
 
 class FileFinding(NamedTuple):
@@ -257,7 +257,7 @@ class FileFinding(NamedTuple):
 def verify(store: Store) -> list[FileFinding]:
     """Check every file of a store.
 
-    ``stray`` are those that belong to nothing in it.
+    Files that nothing in the store needs are ``stray``.
 
     Returns:
         A finding for each file, in the order of their names.

@@ -19,8 +19,7 @@ from jembench.store import outcome, records
 from jembench.store.records import Record
 
 LOGS = "worker-*.log"
-"""Names of the files with the output of workers on this machine; those of workers that failed are
-kept.
+"""The names of files with the output of workers on this machine; files of failed workers are kept.
 """
 
 
@@ -37,11 +36,11 @@ class WorkStatus:
     state: str  # "queued", "running", or how it ended
     worker: str = ""  # host:pid
     since: float = 0.0  # when the worker began, UTC in seconds since 1970
-    time: float = 0.0  # of this status
+    time: float = 0.0  # when this status was written
     done: int = 0  # of ``total``
     total: int = 0  # 0: nothing is counted
     counted: str = ""  # "iterations", "images"
-    text: str = ""  # the work of this moment, or why it has ended or not started
+    text: str = ""  # the present work, or why the unit has ended or not started
     notes: tuple[str, ...] = ()  # divergences and warnings so far
     log: str = ""  # the file with what the worker printed
 
@@ -55,27 +54,27 @@ class WorkFiles:
     def path(self, work: str, kind: str = "") -> Path:
         """Return the file of a unit or of its status.
 
-        The kind of a status is ``.status``.
+        ``kind`` is "" for the unit, and ".status" for its status.
         """
         return self.folder / f"{work}{kind}.json"
 
     def files(self, work: str) -> tuple[Path, Path]:
-        """Return a unit's file and its status, which may be missing."""
+        """Return the paths of a unit's file and of its status file."""
         return self.path(work), self.path(work, ".status")
 
     def read(self, work: str) -> Record:
         """Read a unit, by its id or from a file.
 
         Raises:
-            SpecError: if there is none.
-            DamagedError: if it was changed.
+            SpecError: if there is no such unit.
+            DamagedError: if the file was changed.
         """
         path = Path(work) if work.endswith(".json") else self.path(work)
         try:
             return records.read(path)
         except FileNotFoundError:
             raise SpecError(
-                f"There is no unit of work {path}. `jembench status` lists those of a store; "
+                f"There is no unit of work {path}. `jembench status` lists the units of a store; "
                 "units that are done are removed."
             ) from None
 
@@ -87,22 +86,22 @@ class WorkFiles:
         """Replace the status of a unit.
 
         Raises:
-            StoreError: if it cannot be written.
+            StoreError: if the status cannot be written.
         """
         fields = asdict(dataclasses.replace(status, time=time.time()))
         records.write(self.path(work, ".status"), outcome.encode(fields), durable=False)
 
     def status(self, work: str) -> WorkStatus:
-        """Return the status of a unit; waiting if none is readable."""
+        """Return the status of a unit; "queued" without a readable status."""
         with suppress(FileNotFoundError, DamagedError):
             return records.read(self.path(work, ".status")).read(WorkStatus)
         return WorkStatus(state="queued")
 
     def end(self, work: str, how: Ending, text: str, log: str = "") -> None:
-        """Note how a unit ended; remove it if done.
+        """Note how a unit ended, or remove a unit that is done.
 
         Raises:
-            StoreError: if that cannot be written.
+            StoreError: if the ending cannot be written.
         """
         if how == "done":
             self.remove(work)
@@ -113,7 +112,7 @@ class WorkFiles:
         self.set_status(work, dataclasses.replace(before, state=state, text=text, log=log))
 
     def old(self, busy: Set[str]) -> list[str]:
-        """Return the ids of units that ended more than ``OLD`` ago."""
+        """Return the ids of units that ended before ``OLD``, except ``busy`` ones."""
         old = []
         for work in self.ids():
             status = self.status(work)

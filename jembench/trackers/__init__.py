@@ -1,1 +1,1 @@
-"""Trackers that write the events of a run to TensorBoard, MLflow and Weights & Biases."""
+"""Trackers of events: TensorBoard, MLflow and Weights & Biases."""

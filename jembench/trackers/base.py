@@ -1,6 +1,6 @@
-"""The conversion of events to runs of a tracking library, one per fit.
+"""The conversion of events to a tracking library's runs, one per fit.
 
-Runs have windows, divergences and results.
+A run receives the windows, divergences and results of its fit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,10 @@ About = Mapping[str, str]
 
 
 class TrackerRun(Protocol):
-    """A tracking library's run for one fit. Methods return once values are kept."""
+    """A tracking library's run for one fit.
+
+    Methods return once values are kept.
+    """
 
     def numbers(self, values: Numbers, iteration: int) -> None:
         """Log values of a training window, such as ``train/loss``."""
@@ -35,14 +38,14 @@ class TrackerRun(Protocol):
 
 
 Open = Callable[[str, About], TrackerRun]
-"""The function that opens a new or former run, by its name and what it is about."""
+"""The function that opens a run, new or resumed, with its name and parameters."""
 
 
 class PerFit:
     """A :class:`~jembench.interfaces.Tracker` with a run for each fit.
 
-    After an intervention of the guard, training continues in a new run ``NAME-attempt-1``, since
-    its iterations are repeated. Results of the trained model belong to the first run.
+    An intervention of the guard repeats iterations, so that training continues in a new run,
+    ``NAME-attempt-1``. Results of the trained model go to the first run.
     """
 
     def __init__(self, open_run: Open) -> None:
@@ -84,7 +87,7 @@ class PerFit:
 def _named(
     group: str, values: Mapping[str, float | str], left_out: Sequence[str]
 ) -> dict[str, float]:
-    """Return the numbers among values, under a group's names."""
+    """Return values as numbers, under a group's names, without ``left_out``."""
     names = [name for name in values if name not in left_out]
     return {f"{group}/{name}": float(values[name]) for name in names}
 
@@ -93,7 +96,7 @@ def require(package: str) -> None:
     """Check that the library of a tracker is installed.
 
     Raises:
-        Unavailable: if it is not; the message has the command to install it.
+        Unavailable: if it is not installed; the message has the command that installs it.
     """
     if find_spec(package) is None:
         raise Unavailable(

@@ -7,10 +7,10 @@ from jembench.trackers.base import About, Numbers
 
 
 class TensorBoardRun:
-    """A folder of event files, with results as metrics of HParams as well.
+    """A folder of event files, whose results are metrics of HParams too.
 
     Args:
-        folder: of all runs.
+        folder: the folder of all runs.
         name: of the run's folder.
         about: the hyperparameters.
     """

@@ -7,7 +7,7 @@ from jembench.trackers.base import About, Numbers
 
 
 class WandbRun:
-    """A run whose steps are iterations, and which a resumed fit continues under the same id.
+    """A run with iterations as steps, which a resumed fit continues.
 
     Args:
         project: the name of the project.

@@ -181,7 +181,7 @@ def test_the_remedy_for_a_temperature_fits_the_dataset(
     ]
     arguments += ["--dataset", dataset, "--dry-run"]
     told = jembench(*arguments).out
-    assert f"--set data.validation={images}, or a recipe that does" in told
+    assert f"--set data.validation={images}, or by a recipe that holds some out" in told
     assert (
         "to do: ece:scaling=temperature"
         in jembench(*arguments, "--set", f"data.validation={images}").out

@@ -50,7 +50,8 @@ def test_a_unit_that_is_not_there(jembench, unit):
     done = jembench("work", unit)
     assert done.code == 2
     assert re.search(
-        r"There is no unit of work \S+\.json\. `jembench status` lists those of a store", done.err
+        r"There is no unit of work \S+\.json\. `jembench status` lists the units of a store",
+        done.err,
     )
 
 

@@ -34,8 +34,8 @@ def test_weights_that_have_changed_since_are_refused_and_nothing_is_lost(
     assert (refused.status, refused.reason) == (
         "failed",
         "CheckpointError: The weights of zoo_of_tests:centred have changed since they were first "
-        "measured, and its results would be mixed up. Give the new ones another name or option, "
-        f"use another --store, or remove {place}.",
+        "measured, and old and new results would be mixed. Give the new weights another name or "
+        f"option, use another --store, or remove {place}.",
     )
     assert values(whole, store) == before
     assert (place / "model.safetensors").read_bytes() == kept

@@ -68,6 +68,6 @@ def test_a_metric_that_cannot_be_computed_is_refused_before_training(plan):
 def test_a_metric_without_a_direction_selects_nothing(selecting):
     _, select = selecting("jem", f"selection.metric={FRESH}")
     with pytest.raises(
-        SpecError, match="class-samples, of which neither high nor low values are better"
+        SpecError, match="class-samples, but neither high nor low values of it are better"
     ):
         select()

@@ -171,8 +171,8 @@ def two_fits(shared):
         ),
         (exchanged, "model.safetensors is not the file that the training left"),
         (of_another_fit, "is a result of another model"),
-        (no_weights, "It does not hold one trained model"),
-        (two_fits, "It does not hold one trained model"),
+        (no_weights, "It does not hold exactly one trained model"),
+        (two_fits, "It does not hold exactly one trained model"),
     ],
 )
 def test_what_is_not_as_it_was_shared_is_refused(shared, tmp_path, damage, reason):

@@ -26,7 +26,7 @@ def test_a_unit_is_written_and_removed_with_its_status(works):
 def test_a_unit_that_is_not_there_or_not_what_was_written(works):
     with pytest.raises(
         SpecError,
-        match=r"There is no unit of work .*u1.json. `jembench status` lists those of a store",
+        match=r"There is no unit of work .*u1.json. `jembench status` lists the units of a store",
     ):
         works.read("u1")
     records.write(works.path("u1"), {"kind": "fit"})
