@@ -41,13 +41,13 @@ MEMORY = Limit("JEMBENCH_MAX_GIB", 8, "GiB")
 """The largest memory of the images of a split, or of an archive."""
 
 IMAGES = Limit("JEMBENCH_IMAGES_GIB", 1, "GiB", least=0)
-"""The largest memory of the images of a split that lie in memory; larger ones are read in parts.
+"""The largest size of a split's images in memory; larger splits are read in parts.
 
-No number depends on it.
+No result depends on this limit.
 """
 
 CACHE = Limit("JEMBENCH_CACHE_GIB", 32, "GiB", least=0)
-"""The largest cache of the decoded images of a split; larger ones are decoded at each reading."""
+"""The largest cache of a split's decoded images; larger splits are decoded at each reading."""
 
 UNPACKED = Limit("JEMBENCH_MAX_UNPACKED_GIB", 1, "GiB")
 """The largest size of an unpacked file."""

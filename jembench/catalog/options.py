@@ -120,8 +120,7 @@ def built_from(
     The part, built from these options, is the factory's last positional argument.
 
     Args:
-        part: a factory such as that of a network, called with the positional arguments that it
-            declares.
+        part: a factory, such as a network's, called with the positional arguments that it declares.
         defaults: of options, where they differ from the part's own.
     """
     kinds = [parameter.kind for parameter in inspect.signature(part).parameters.values()]
@@ -194,10 +193,10 @@ def marked(factory: Callable[..., Any], kind: type[Mark]) -> dict[str, Mark]:
 
 
 def stands_alone(factory: Callable[..., Any]) -> bool:
-    """Return whether a factory is a network's class that takes no DataSpec.
+    """Return whether a factory is a network's class without a DataSpec argument.
 
-    A class takes a DataSpec as its first argument if that is annotated as such, or is named after
-    data or a spec, or has neither an annotation nor a default.
+    A class takes a DataSpec if its first argument is annotated as such, or named after data or a
+    spec, or has neither an annotation nor a default.
     """
     if not inspect.isclass(factory):
         return False
@@ -219,8 +218,8 @@ def stands_alone(factory: Callable[..., Any]) -> bool:
 def _option_parameters(factory: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of a factory that are options: keyword-only ones.
 
-    Of a class that stands alone, these are all parameters with numbers and texts as defaults, by
-    whose types they are read if they have no annotation, and all without a default.
+    Of a class that stands alone, options are also all parameters without a default, and all with a
+    number or a text as default, whose type replaces a missing annotation.
     """
     alone, parameters = stands_alone(factory), []
     for parameter in inspect.signature(factory).parameters.values():

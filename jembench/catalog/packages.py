@@ -25,8 +25,8 @@ def files(folder: str = "") -> dict[str, Traversable]:
             stem = file.name.removesuffix(".toml")
             if stem in files:
                 raise SpecError(
-                    f"Two packages have a file of one name: {files[stem]} and {file}. Uninstall "
-                    "one package, or ask its author for another file name."
+                    f"Two packages have a file of the same name: {files[stem]} and {file}. "
+                    "Uninstall one package, or ask its author for another file name."
                 )
             files[stem] = file
     return files

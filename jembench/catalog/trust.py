@@ -52,9 +52,9 @@ def command(texts: Iterable[str] = ()) -> Iterator[None]:
     is not installed.
 
     Args:
-        texts: the words of the command line: specs, lists of specs, settings ``key=value`` and
-            others. The words of all environment variables ``JEMBENCH_...`` count too. The name of
-            an existing file, such as a store ``x:y``, is no import path.
+        texts: the words of the command line: specs, lists of specs, settings ``key=value``, and
+            other words. The words of all environment variables ``JEMBENCH_...`` count too. The name
+            of an existing file, such as a store ``x:y``, is no import path.
     """
     global _named, _of_installed
     before, path = (_named, _of_installed), list(sys.path)
@@ -164,7 +164,7 @@ def code_in(value: Any, depth: int = 0) -> Iterator[str]:
     if depth > _DEEPEST or len(text) > _LONGEST:
         raise SpecError(
             f"{text[:30]!r}... is longer than {_LONGEST} characters, or nested in {_DEEPEST} "
-            "others."
+            "other options."
         )
     try:
         parsed = Spec(text)

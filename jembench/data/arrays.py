@@ -358,7 +358,7 @@ def number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
     first: SplitName = "train" if "train" in labels else "test"
     if first not in texts or len(texts) < len(arrays):
         raise SpecError(
-            "The labels of one part are names, and of the other not. Give both in one form."
+            "Only one part's labels are names. Give the labels of both parts in one form."
         )
     names = np.unique(texts[first])
     for name, array in texts.items():

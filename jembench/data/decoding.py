@@ -51,7 +51,7 @@ _REMARKS = {
 _KINDS = tuple(_REMARKS)
 
 _PART = 256
-"""Images that are decoded at once: beside those asked for, so many lie in memory."""
+"""The number of images decoded at once, in memory beside the images asked for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

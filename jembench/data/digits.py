@@ -16,7 +16,7 @@ from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 TRAIN_IMAGES = 1400
 _WHITE = 16  # the highest of the 17 grey levels
-# hashes of all images and of all labels, those for training first
+# hashes of all images and of all labels, training images first
 _CONTENT = "42c27bf64fbeae38e858c3286e8d93d6"
 
 

@@ -224,7 +224,7 @@ def _check_classes(folder: Path, images: Images) -> None:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Return three names and the number of the others."""
+    """Return three names, and the number of further names."""
     all_names = list(names)
     text, rest = ", ".join(all_names[:3]), len(all_names) - 3
     if rest > 0:
@@ -273,9 +273,9 @@ def imagefolder(
     With test/<class>/* alone, models with weights of their own are measured, and none is trained.
 
     Without train/ and test/, the share ``split`` of each class is for training and the rest for
-    tests, at least one image each. ``seed`` chooses which: an image's place is that of the SHA-256
-    of "seed/class/file" among those of its class, which is the same on every machine; a new image
-    changes the part of few others.
+    tests, at least one image each. ``seed`` chooses which: each class is ordered by the SHA-256 of
+    "seed/class/file", which is the same on every machine; a new image changes the part of few
+    others.
 
     With ``unlabelled=true`` the images have no classes: they lie in root itself, in train/ and
     test/, or in test/ alone, and class folders are ignored.
@@ -420,7 +420,7 @@ def _root_of(name: str, path: Path) -> Path:
 def _remark_on_copies(folder: Path, parts: Mapping[SplitName, Images]) -> None:
     """Remark on test images that are among the training images, byte for byte.
 
-    Files are read only where they have the size of one in the other split.
+    Only files with the size of a file in the other split are read.
     """
     train, test = _sizes(parts["train"]), _sizes(parts["test"])
     shared = {*train.values()} & {*test.values()}

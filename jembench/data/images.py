@@ -97,7 +97,7 @@ class Images(Tensor):
 def by_rows(read: Read, rows: Int[Tensor, " N"], shape: tuple[int, ...]) -> UInt8[Tensor, "N ..."]:
     """Return the images of rows: read now where they are small, or else :class:`Images`.
 
-    The limit ``JEMBENCH_IMAGES_GIB`` says what is small. No number depends on it.
+    The limit ``JEMBENCH_IMAGES_GIB`` says what is small. No result depends on this limit.
     """
     images = Images(read, rows, shape)
     if math.prod(images.shape) <= limits.IMAGES.value * limits.GIB:

@@ -108,9 +108,9 @@ def npz(
     """Your own arrays: an .npz with x_train, y_train, x_test and y_test, or images and labels.
 
     ``file`` is an ``.npz``, an ``.npy`` of images without labels, or a folder of ``.npy`` files
-    with such names (``train_images``, ``X_train`` and ``labels_test`` are understood as well).
-    Images are uint8 (N, C, H, W) or (N, H, W), labels whole numbers from 0 or names of classes;
-    without them the images are unlabelled.
+    with such names (``train_images``, ``X_train`` and ``labels_test`` are understood too). Images
+    are uint8 (N, C, H, W) or (N, H, W), labels whole numbers from 0 or names of classes; without
+    them the images are unlabelled.
 
     With x_test and y_test alone, models with weights of their own are measured, and none is
     trained. Images that are in no part are split: the share ``split`` of each class is for
@@ -244,7 +244,7 @@ def _hold_out(whole: Split, size: int, seed: int) -> dict[SplitName, Split]:
 
 
 def _names(path: Path) -> list[str]:
-    """List the arrays of a file; those of an ``.npy`` are images.
+    """List a file's arrays; an ``.npy`` holds images.
 
     Raises:
         Unavailable: if there is no such file.

@@ -64,7 +64,7 @@ class Density(Protocol):
 
         ``y`` is as for ``energy``.
 
-        The density integrates to 1 over all of R^(C H W), like that of a flow, or over
+        The density integrates to 1 over all of R^(C H W), like a flow's, or over
         ``DataSpec.bounds``. A model whose values are lower bounds of a log density, such as an
         ELBO, sets ``log_prob_is_bound: bool`` to True.
 
@@ -205,7 +205,7 @@ class Phased(Protocol):
     its own, in order, with the same batch and negatives. Only the gradients of the turn's
     parameters are computed. The schedule and the guard's remedies apply to the learning rates of
     all phases. The total of a phase's loss is logged as ``NAME_loss``, and its parts under their
-    own names, which must differ from those of other losses.
+    own names, which must differ from the names of other losses.
     """
 
     def phases(self) -> Mapping[str, Phase]:

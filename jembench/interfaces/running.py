@@ -99,7 +99,7 @@ class Driver:
 class Executor(Protocol):
     """A way to carry out units of work.
 
-    It assigns them to machines, retries those that died, and cancels.
+    It assigns units to machines, retries units whose workers died, and cancels.
 
     ``slots`` is the number of units that run at the same time, as far as it is known. ``here`` is
     True if all units run on this machine; missing data is then an error before anything starts.

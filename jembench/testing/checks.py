@@ -216,8 +216,8 @@ def is_count(number: Any, least: int = 1) -> bool:
 def can_be_made(subject: Subject) -> None:
     """The factory returns a component with every part of the protocol of its kind.
 
-    See jembench.interfaces. The factory is called with the options of the spec; those of models and
-    samplers get the DataSpec first. Raise jembench.plugin.Unavailable, with the remedy, if
+    See jembench.interfaces. The factory is called with the options of the spec; factories of models
+    and samplers get the DataSpec first. Raise jembench.plugin.Unavailable, with the remedy, if
     something is missing on this machine.
     """
     subject.build()

@@ -1,1 +1,1 @@
-"""Out-of-distribution images: changed test images, random images, and those of another dataset."""
+"""Out-of-distribution images: changed test images, random images, and other datasets' images."""

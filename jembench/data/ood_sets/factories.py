@@ -122,7 +122,7 @@ def permuted() -> OODSet:
 
 
 def halves() -> OODSet:
-    """The upper half of each test image over the lower half of one of another class.
+    """The upper half of each test image over another class' lower half.
 
     Each pixel has nearly the distribution that it has in test images, so that neither brightness
     nor empty borders distinguish these images. The second image is drawn at random; without labels

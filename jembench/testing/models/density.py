@@ -34,8 +34,7 @@ PRECISION = 0.005
 
 @promise("models")
 def density_integrates_to_1(subject: ModelSubject) -> None:
-    """exp(log_prob(x)) integrates to 1 over all images of one pixel, or over those within the
-    bounds.
+    """exp(log_prob(x)) integrates to 1 over all images of one pixel, or over all within the bounds.
 
     Add the log-determinant of every transformation of x, the scaling of pixels included, and the
     constant of the prior. If log_prob is the probability of one of the 256 levels of a pixel,

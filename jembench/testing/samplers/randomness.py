@@ -1,6 +1,6 @@
 """Promises of a sampler's randomness.
 
-Chains are independent, and random numbers come from the generator alone.
+Chains are independent, and random numbers come only from the generator.
 
 Legend: n chains, C channels, H height, W width.
 """
