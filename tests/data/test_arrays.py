@@ -141,7 +141,7 @@ def test_the_remedy_is_said(images, labels, message):
     ("test", "message"),
     [
         ((IMAGES[:3], np.array([0, 1, 3])), "labels 3 of test"),
-        ((IMAGES[:2], np.array(["a", "b"])), "names, and of the other not"),
+        ((IMAGES[:2], np.array(["a", "b"])), "Only one part's labels are names"),
         ((IMAGES, LABELS, LABELS), "given as tuple"),
         ({"x": IMAGES}, "has the keys x"),
         (TensorDataset(*[torch.zeros(2)] * 3), "3 tensors"),
