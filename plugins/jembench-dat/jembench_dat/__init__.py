@@ -35,14 +35,14 @@ def dat(
     """A classifier of attacked images whose energies tell data from ascended outliers.
 
     With ``logit="code"``, as in the authors' code, outliers ascend f(x)[y] and the curriculum ranks
-    by it, while the binary cross-entropy is on logsumexp f(x). All are on f(x)[y] with ``joint``,
-    and on logsumexp f(x), as in the paper, with ``marginal``.
+    by f(x)[y], while the binary cross-entropy is on logsumexp f(x). All three are on f(x)[y] with
+    ``joint``, and on logsumexp f(x), as in the paper, with ``marginal``.
 
-    ``marginal`` is the weight of the binary cross-entropy: .5 in the authors' code, 1 in the paper;
-    it rises linearly from 0 over the first ``ramp`` iterations. ``clean`` is the weight of a
-    further cross-entropy, of the images before the attack. The attack takes ``steps`` of
-    ``step_size`` in L2 within ``eps``, in units of a pixel's range. ``freeze`` keeps the statistics
-    of batch norm as they are, for a second stage that starts from a trained fit.
+    The option ``marginal`` is the weight of the binary cross-entropy: .5 in the authors' code, 1 in
+    the paper; the weight rises linearly from 0 over the first ``ramp`` iterations. ``clean`` is the
+    weight of a further cross-entropy, on the images before the attack. The attack takes ``steps``
+    of ``step_size`` in L2 within ``eps``, in units of a pixel's range. ``freeze`` leaves the
+    statistics of batch norm unchanged, for a second stage that starts from a trained fit.
     """
     from jembench.parts import threat
     from jembench_dat.model import DAT
@@ -63,11 +63,9 @@ def ascent_curriculum(
 ) -> Curriculum:
     """The sampler ascent, which grows while training tells samples from data.
 
-    One step is added after each window in which the mean AUROC reached the threshold.
-
-    Chains have ``steps`` at first, and ``most`` in the end. A step is added if the mean AUROC of
-    the energies of data against samples over a window (``log_every`` iterations) is at least
-    ``auroc``.
+    Chains have ``steps`` steps at first, and at most ``most``. One step is added after each window
+    of ``log_every`` iterations in which the mean AUROC of data against samples, by energy, is at
+    least ``auroc``.
     """
     from jembench.parts import ascent
     from jembench_dat.curriculum import Curriculum

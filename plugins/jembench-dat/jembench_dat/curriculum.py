@@ -1,4 +1,4 @@
-"""The curriculum of DAT: chains grow as long as training tells their ends from data.
+"""DAT's curriculum: chains grow while training tells their ends from data.
 
 Legend: B data or samples of a batch.
 """
@@ -15,11 +15,10 @@ from jembench.parts import ShortRun
 
 
 def auroc(energies: Energies) -> Tensor:
-    """Return the AUROC of energies that tells samples from training images, ().
+    """Return the AUROC by which energies tell samples from training images, ().
 
-    It is the AUROC: the share of pairs of an image and a sample.
-
-    A tie counts as one half.
+    It is the share of pairs of an image and a sample in which the sample's energy is higher; a tie
+    counts as one half.
     """
     above = energies.samples[:, None] - energies.data[None]
     return (above.sign() / 2 + 0.5).mean()
@@ -28,7 +27,7 @@ def auroc(energies: Energies) -> Tensor:
 class Curriculum(ShortRun):
     """Chains from new starts that grow with the AUROC of training.
 
-    They become one step longer after each window in which the mean AUROC reached a threshold.
+    Chains become one step longer after each window in which the mean AUROC reached a threshold.
 
     The sum of the AUROCs lies on the device of training until the window has ended.
 
@@ -64,7 +63,7 @@ class Curriculum(ShortRun):
         self._seen.zero_()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the number of steps, and the AUROCs of the window."""
+        """Return the steps, and the window's sum and number of AUROCs."""
         return {"steps": torch.tensor(self._steps), "seen": self._seen}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:

@@ -1,11 +1,10 @@
-"""Dual adversarial training: a robust classifier whose energies tell data from ascended outliers.
+"""Dual adversarial training: robust classification, and energies that detect ascended outliers.
 
     L = CE(f(x_adv), y) + w (mean softplus(E(x)) + mean softplus(-E(x_neg)))
 
 x_adv are training images that an L2 attack moved, x_neg outliers that ascended -E_c. The second
 term is the binary cross-entropy of the logit -E, with data as the positive class: E need not rank
-images of the data, it only separates their support from outside. E and E_c by the value of
-``logit``:
+training images, but only separate their support from the outside. E and E_c depend on ``logit``:
 
     code        E(x) = -logsumexp f(x)      E_c = E(x, y) = -f(x)[y]    as in the authors' code
     joint       E(x, y)                     E(x, y)
@@ -36,14 +35,15 @@ class DAT(threat.AttackedModel):
     Args:
         net: (B, C, H, W) -> (B, K).
         data: the description of the images.
-        attack: of training, in L2.
+        attack: the attack in training, in L2.
         logit: the energies of the binary cross-entropy and of the chains, see above.
-        marginal: the weight w, .5 in the authors' code, whose binary cross-entropy is the mean over
-            data and outliers.
-        ramp: the first iterations of a training, over which w rises from 0.
-        clean: the weight of a further cross-entropy, of the images before the attack, which then
-            serve both terms; 0 in the paper.
-        freeze: batch norm uses its running statistics in training too, and keeps them.
+        marginal: the weight w; .5 in the authors' code, since its binary cross-entropy is a mean
+            over data and outliers together.
+        ramp: the number of first iterations over which w rises from 0.
+        clean: the weight of a further cross-entropy, on the images before the attack, which then
+            are the data of the second term too; 0 in the paper.
+        freeze: True if batch norm uses its running statistics in training too, and does not update
+            them.
     """
 
     joint_pass = True
@@ -83,7 +83,7 @@ class DAT(threat.AttackedModel):
 
         Its parts have the accuracy on attacked images and the AUROC of data against samples.
 
-        All images pass through the network together. The AUROC is of the energy of the chains.
+        All images pass through the network together. The AUROC is of the energy that chains follow.
         """
         assert negatives is not None
         y = batch.y_labelled
@@ -120,7 +120,7 @@ class DAT(threat.AttackedModel):
         y: Int[Tensor, " B"],
         y_samples: Int[Tensor, " B"] | None,
     ) -> dict[str, Energies]:
-        """Return the energies by name, those of the loss first."""
+        """Return the energies by name, the loss's first."""
         energies = {}
         if self.logit != "joint":
             energies["energy"] = Energies(marginal_energy(data), marginal_energy(samples))

@@ -1,6 +1,6 @@
-"""Checks of a model's density: log Z, long chains, the error for known p(x).
+"""Checks of a model's density: log Z, long chains, errors for known p(x).
 
-The plugin has a kernel density of the training images as well.
+The plugin also has a kernel density of the training images.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ if TYPE_CHECKING:
 
 
 def kde(data: DataSpec) -> KernelDensity:
-    """A kernel density of the training images, with samples without a chain.
+    """A kernel density of the training images, which samples without chains.
 
     The kernels are Gaussian and cut off at the bounds.
 
-    The bandwidth is that of the highest leave-one-out likelihood. There is no training and no
-    p(y|x).
+    The bandwidth maximises the leave-one-out likelihood. There is no training and no p(y|x).
     """
     from jembench_density.kernels import KernelDensity
 

@@ -1,9 +1,10 @@
 """Annealed importance sampling between the uniform density on a box and exp(-E).
 
-The path has the densities proportional to exp(-beta E(x)) on the box, beta from 0 to 1. Along it
-chains move by Hamiltonian Monte Carlo, which keeps each density: leapfrog steps that are reflected
-at the walls, then Metropolis's test. From uniform starts, the mean of exp(log weight) is Z / V, V
-the volume of the box, without bias; from starts that follow exp(-E) / Z, backwards, it is V / Z.
+Densities along the path are proportional to exp(-beta E(x)) on the box, beta from 0 to 1. Chains
+move by Hamiltonian Monte Carlo, which leaves each density invariant: leapfrog steps that are
+reflected at the walls, then Metropolis's test. From uniform starts, the mean of exp(log weight)
+estimates Z / V without bias, V the volume of the box; backwards, from starts that follow exp(-E) /
+Z, it estimates V / Z without bias.
 
 Neal (2001), Statistics and Computing 11, 125-139; Grosse, Ghahramani & Adams (2015),
 arXiv:1511.02543.
@@ -30,12 +31,12 @@ arXiv:1001.4460.
 """
 
 PILOT, TRIES = 40, 4
-"""Inverse temperatures of the pilot run, and its transitions at each."""
+"""The numbers of the pilot run's inverse temperatures, and of its transitions at each."""
 
 SHARPNESS = 4.0
 JITTER = 0.9
-"""Step sizes are multiplied by uniform numbers from 0.1 to 1.9, so that no trajectory is periodic
-and steep places are left.
+"""Step sizes are multiplied by uniform numbers from 0.1 to 1.9, so that no trajectory is periodic,
+and chains leave steep places.
 """
 
 Numbers = NDArray[np.float64]
@@ -66,7 +67,7 @@ class Annealing:
     No random number depends on the size of batches.
 
     Args:
-        grad_energy: E and dE/dx.
+        grad_energy: returns E and dE/dx.
         bounds: of each pixel.
         temperatures: T.
         leapfrog: steps of a transition; 1: the Metropolis-adjusted Langevin algorithm (MALA).
@@ -106,7 +107,7 @@ class Annealing:
     def equilibrate(
         self, x: Float[Tensor, "B C H W"], generator: Generator
     ) -> Float[Tensor, "B C H W"]:
-        """Return the ends of chains on E itself, of T transitions."""
+        """Return the ends of chains of T transitions on E itself."""
         chains = self._at(x)
         count = len(self.places) - 1
         step = self.steps[-1]
@@ -120,8 +121,8 @@ class Annealing:
         """Anneal chains from uniform starts to exp(-E), or back with ``reverse``.
 
         Returns:
-            the log weights in float64, the mean of whose exp is Z / V, or V / Z; and the mean
-            acceptance rate.
+            the log weights in float64, whose exp has the mean Z / V, or V / Z in reverse; and the
+            mean acceptance rate.
         """
         betas = inverse_temperatures(self.places)
         path = list(zip(betas, self.steps, strict=True))

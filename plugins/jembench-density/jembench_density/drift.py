@@ -1,4 +1,4 @@
-"""Long chains: the model's own sampler, continued far beyond the length of a chain in training.
+"""Long chains: the model's sampler, continued far beyond training's number of steps.
 
 Nijkamp et al. (2020), arXiv:1903.12370: short-run chains may look right where long ones do not.
 
@@ -42,15 +42,15 @@ class ChainDrift(Metric):
 
     The model's own sampler continues them from test images, from noise and from the buffer.
 
-    After 10, 30, 100 ... ``steps`` steps (1,000 by default), or those of ``at=5+20+100``, and after
-    as many as in training: the mean energy minus that of the test images (``drift-energy``), FID
-    towards the training images (``drift-fid``), and root mean square distances of pixels, on the
-    scale of -1 to 1, to the nearest training image (``drift-nearest``) and to the start of the
-    chain (``drift-moved``). Values have the start and the number of steps in their labels, after as
-    many as in training and after the longest; the arrays have all. ``images`` is the number of
-    chains of each start, at most that of the test images and of the buffer. Few images raise FID:
-    compare it with that at step 0 of test images. ``start`` chooses one start; ``features``: as for
-    ``is``.
+    After 10, 30, 100 ... ``steps`` steps (1,000 by default), or the steps in ``at=5+20+100``, and
+    after the steps of training, it measures the mean energy minus the test images'
+    (``drift-energy``), FID towards the training images (``drift-fid``), and root mean square
+    distances of pixels, on the scale of -1 to 1, to the nearest training image (``drift-nearest``)
+    and to the start of the chain (``drift-moved``). Values are given after the steps of training
+    and after the most steps, with the start and the number of steps in their labels; the arrays
+    have all. ``images`` is the number of chains per start, at most as many as test images and
+    chains in the buffer. Few images raise FID: compare it with the FID of test images at step 0.
+    ``start`` chooses one start; ``features``: as for ``is``.
     """
 
     start: Literal["all", "data", "noise", "buffer"] = "all"
@@ -78,7 +78,7 @@ class ChainDrift(Metric):
         The length of a chain in training is among them.
 
         Raises:
-            SpecError: if ``at`` is no list of numbers of steps, or ``steps`` is given as well.
+            SpecError: if ``at`` is no list of numbers of steps, or ``steps`` is given too.
         """
         last = self.steps or LONGEST
         if self.at is None:
@@ -126,9 +126,9 @@ class ChainDrift(Metric):
         return self.measurement(evaluation, arrays, estimates=estimates, parts=parts)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the values after a chain of training and the longest one.
+        """Return the values after the steps of training and the most steps.
 
-        FID is not among them.
+        FID is not among these values.
         """
         test = arrays["energy-test"].astype("float64")
         estimates = dict[str, Estimate]()
@@ -152,7 +152,7 @@ class ChainDrift(Metric):
     def _starts(
         self, evaluation: Evaluation, sampler: Sampler
     ) -> Iterator[tuple[Start, ChainState]]:
-        """Yield the starts that are wanted, with as many chains each.
+        """Yield the chosen starts, each with equally many chains.
 
         Raises:
             NotApplicable: if only the buffer is wanted, and the model has none.
@@ -244,14 +244,14 @@ class ChainDrift(Metric):
 
 
 def reported(arrays: Arrays) -> list[int]:
-    """Return the places of the training's length and of the longest."""
+    """Return the places of training's number of steps and of the largest."""
     times = arrays["times"].tolist()
     trained = times.index(int(arrays["trained"]))
     return sorted({trained, len(times) - 1})
 
 
 def _fid(images: Tensor, real: Tensor) -> Estimate:
-    """Return FID of features (N, D), with an interval if they are few."""
+    """Return FID of features (N, D), with an interval for small D."""
     from jembench.metrics.feature_scores import SMALL, fid, resampled_fid
 
     sizes = (len(images), len(real)) if images.shape[1] <= SMALL else (1, 1)

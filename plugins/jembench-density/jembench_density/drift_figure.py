@@ -1,7 +1,7 @@
-"""Long chains: energies and distances against the number of steps, and images of a few chains.
+"""Long chains: energies and distances against steps, and images of some chains.
 
-With ``chain-drift:at=5+10+20+50+100`` it is Figure 3 of the reproducibility report of Grathwohl et
-al. (2020).
+With ``chain-drift:at=5+10+20+50+100`` the figure is Figure 3 of the reproducibility report of
+Grathwohl et al. (2020).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def drift(title: str, arrays: Arrays) -> Drawing:
     places = np.where(times > 0, times, times[1] / 3)
     texts = [f"{time:,}" for time in times]
     strips = -(-len(starts) // 2)
-    # strips of images as high as their images are wide
+    # so high that the strips' images are square
     strip = (drawing.page() / 2 - 0.3) * _CHAINS / len(times) + 0.35
     heights = [1.6, 1.6, *[strip] * strips]
     height = 3.6 + strip * strips
@@ -62,7 +62,7 @@ def drift(title: str, arrays: Arrays) -> Drawing:
                 means = means - arrays["energy-test"].mean()
             style = drawing.line(number)
             axes.plot(places, means, label=_STARTS[start], **style)
-            # noise itself is far away, and its curve comes in from above
+            # limits leave out the start of noise, which is far away: its curve comes in from above
             drawn.append(means[start == "noise" :])
             columns = {"steps": times, "value": means}
             rows += rows_of(columns, quantity=quantity, start=start)
@@ -84,7 +84,7 @@ def drift(title: str, arrays: Arrays) -> Drawing:
 
 
 def _draw_strip(axes: Axes, images: Pixels, texts: list[str]) -> None:
-    """Draw images (T, N, C, H, W) with a row per chain and a column per text."""
+    """Draw images (T, N, C, H, W), a row per chain."""
     by_chain = images.swapaxes(0, 1)
     chains, count, *shape = by_chain.shape
     places = np.arange(chains * count).reshape(chains, count)

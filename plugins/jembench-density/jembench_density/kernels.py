@@ -1,4 +1,4 @@
-"""Kernel density estimation, a density without training to compare others with.
+"""Kernel density estimation, a density without training to compare models with.
 
     p(x) = 1/N sum_i prod_d N(x_d; x_id, h^2) / (Phi((high - x_id) / h) - Phi((low - x_id) / h))
 
@@ -23,16 +23,18 @@ from jembench.parts import dequantisation
 from jembench.plugin import SpecError
 
 LEFT_OUT = 1000
-"""Training images that are left out, one at a time, to choose the bandwidth; random ones of more.
+"""The largest number of random training images that are left out, one at a time, to choose the
+bandwidth.
 """
 
 NEGLIGIBLE = 80.0
-"""The distance of a log kernel to the highest, in nats, from which on it has no weight in the sum.
+"""The distance below the highest log kernel, in nats, from which on a kernel has no weight in the
+sum.
 """
 
 
 class KernelDensity(nn.Module):
-    """The density above with the bandwidth h of the highest leave-one-out likelihood.
+    """The density above, with the bandwidth h that maximises the leave-one-out likelihood.
 
     h lies between half a level and the whole box.
 
@@ -65,7 +67,7 @@ class KernelDensity(nn.Module):
         self.centres = x.flatten(1)
         left = torch.randperm(len(x), generator=generator)[:LEFT_OUT]
         squared = _squared_distances(self.centres[left], self.centres)
-        squared[torch.arange(len(left)), left] = torch.inf  # its own kernel
+        squared[torch.arange(len(left)), left] = torch.inf  # an image's own kernel does not count
 
         def loss(log_bandwidth: float) -> float:
             bandwidth = math.exp(log_bandwidth)
@@ -112,7 +114,7 @@ class KernelDensity(nn.Module):
         masses: Tensor = math.sqrt(2 * math.pi) * self.bandwidth * (above - below)
         log_masses = masses.log().sum(dim=1)
         log_kernels: Tensor = -squared / (2 * self.bandwidth**2) - log_masses
-        # those of no weight are raised: their exp would be subnormal, which takes ten times as long
+        # negligible kernels are raised: their exp would be subnormal, which takes ten times as long
         highest = log_kernels.amax(dim=1, keepdim=True)
         return torch.maximum(log_kernels, highest - NEGLIGIBLE)
 

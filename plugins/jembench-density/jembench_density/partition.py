@@ -1,8 +1,8 @@
-"""Log Z of an energy, and with it the normalised log-likelihood of the test images.
+"""Log Z of an energy, and the normalised log-likelihood of test images.
 
 Neal (2001), Statistics and Computing 11, 125-139: annealed importance sampling. Burda, Grosse &
-Salakhutdinov (2015), arXiv:1412.8566: the reverse from samples. Grosse, Ghahramani & Adams (2015),
-arXiv:1511.02543: both as bounds.
+Salakhutdinov (2015), arXiv:1412.8566: annealing in reverse from samples. Grosse, Ghahramani & Adams
+(2015), arXiv:1511.02543: both directions as bounds.
 
 Legend: B chains, N test images, R resamples, D dimensions.
 """
@@ -39,10 +39,10 @@ BOUNDS = ("log-z-lower", "log-z-upper")
 PILOT_CHAINS = 20
 
 EXACT = "exact"
-"""The source of direct samples of a density that lie inside of the box."""
+"""The name of this source: a density's direct samples that lie inside of the box."""
 
 DRAWS = 10
-"""Direct samples that are drawn for each that is needed, as some lie outside."""
+"""Direct samples drawn per sample needed, since some lie outside of the box."""
 
 Z95 = 1.96
 
@@ -55,17 +55,17 @@ class LogZ(Metric):
 
     ``log-z-lower`` is annealed from uniform noise to the model: on average it is at most log Z.
     ``log-z-upper`` is annealed back from samples of the model: on average it is at least log Z if
-    they are exact. Both hold in expectation only: few chains may exceed them by chance. Direct
-    samples of a model with a density (``log_prob``) are exact, if all pixels lie inside of the box.
-    Otherwise half of the chains start at samples and half at test images, each runs
-    ``temperatures`` transitions on E first, and the upper bound is an estimate: a mode that no
-    chain visits is missing in both bounds.
+    they are exact. Both bounds hold in expectation only: estimates by few chains may violate them
+    by chance. Direct samples of a model with a density (``log_prob``) are exact, if all pixels lie
+    inside of the box. Otherwise half of the chains start at samples and half at test images, each
+    runs ``temperatures`` transitions on E first, and the upper bound is an estimate: a mode that no
+    chain reaches is missing in both bounds.
 
     ``log-z-ess`` is the smaller effective sample size of the two directions, out of ``chains``.
-    Where it is below ``effective``, or the bounds differ by more than their errors, they have not
-    converged. Else ``log-z`` is their mean, whose interval holds those of both, and
-    ``log-likelihood`` the mean of log2 p(x) of the test images per dimension, with p(x) =
-    exp(-E(x)) / Z: minus their bits per dimension, of which noise has 8. For a density that is
+    Where this size is below ``effective``, or the bounds differ by more than their errors, the
+    bounds have not converged. Else ``log-z`` is their mean, whose interval covers both bounds'
+    intervals, and ``log-likelihood`` is the test images' mean of log2 p(x) per dimension, p(x) =
+    exp(-E(x)) / Z: minus the bits per dimension, of which noise has 8. For a density that is
     normalised over all of space, Z is the mass in the box.
 
     Each of ``chains`` chains passes ``temperatures`` temperatures, with a transition of
@@ -188,7 +188,7 @@ class LogZ(Metric):
         # a pilot run sets the steps
         pilot = uniform.draw(PILOT_CHAINS, None, generator).to(device)
         path.adapt(pilot, generator)
-        # forth from uniform images, back from samples
+        # forward from uniform images, in reverse from samples
         noise = uniform.draw(self.chains, None, generator).to(device)
         forward, rate = path.run(noise, generator)
         samples, source = self._samples(evaluation, generator)
@@ -201,10 +201,11 @@ class LogZ(Metric):
         return arrays, details, source
 
     def _samples(self, evaluation: Evaluation, generator: Generator) -> tuple[Tensor, str]:
-        """Return starts of the way back (B, C, H, W) and their source.
+        """Return starts of reverse annealing (B, C, H, W) and their source.
 
-        They are direct samples of a density inside of the box if there are enough. Else half are
-        the model's samples and half test images, whose modes chains from noise may all have missed.
+        Starts are a density's direct samples inside of the box if there are enough. Else half are
+        the model's samples, and half are test images, whose modes chains from noise may all have
+        missed.
         """
         import torch
 
@@ -245,7 +246,7 @@ def log_mean_exp(values: Array) -> Array:
 
 
 def effective_sizes(forward: Array, reverse: Array) -> tuple[float, float]:
-    """Return the effective sample size (sum w)^2 / sum w^2 of each direction."""
+    """Return each direction's effective sample size, (sum w)^2 / sum w^2."""
     from scipy.special import logsumexp
 
     def size(log_weights: Array) -> float:
@@ -255,10 +256,10 @@ def effective_sizes(forward: Array, reverse: Array) -> tuple[float, float]:
 
 
 def not_converged(forward: Array, reverse: Array, least: int) -> str:
-    """Return why the bounds of estimates (B,) have not converged, if so.
+    """Return why the bounds have not converged, or an empty text.
 
-    By the delta method, the variance of a bound is 1 / ESS - 1 / B. It is too small where the
-    largest weights were not drawn, so that a least ESS is required as well.
+    By the delta method, the variance of a bound from B estimates is 1 / ESS - 1 / B. This is too
+    small where the largest weights were not drawn, so that a least ESS is required too.
     """
     low = float(log_mean_exp(forward))
     high = -float(log_mean_exp(-reverse))

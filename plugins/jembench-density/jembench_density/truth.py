@@ -1,4 +1,4 @@
-"""Densities against the truth: the error of a model of synthetic images whose density is known.
+"""Errors of models' densities on synthetic images whose density is known.
 
 Legend: N test images, n samples, M = 256^D cells of images of D <= 2 numbers, K modes.
 """
@@ -43,10 +43,10 @@ class DensityError(Metric):
     KL(data || model) in nats and ``total-variation`` the total variation distance, 0 to 1, both
     exact and so without intervals. Mass of the model outside of the cells does not count.
     ``log-px-error`` is the standard deviation over test images of the model's log p(x) minus the
-    true one, free of the unknown constant. ``mode-mass`` is the total variation distance, 0 to 1,
-    between the probabilities of the modes and the mean of their true posterior over the model's
-    samples; of 1,000 exact samples of 8 modes it is about .03. It is left out for models without
-    samples.
+    true log p(x), so that the unknown constant does not matter. ``mode-mass`` is the total
+    variation distance, 0 to 1, between the probabilities of the modes and the mean of their true
+    posterior over the model's samples; it is about .03 for 1,000 exact samples of 8 modes, and left
+    out for models without samples.
     """
 
     name: ClassVar[str] = "density-error"
@@ -57,7 +57,7 @@ class DensityError(Metric):
         """Check that the density of the dataset is known.
 
         Raises:
-            NotApplicable: if it is not.
+            NotApplicable: if the density is not known.
         """
         known(planned)
 
@@ -116,7 +116,7 @@ def known(data: Data | Planned) -> Truth:
     """Return the density of a dataset.
 
     Raises:
-        NotApplicable: if it is not known.
+        NotApplicable: if the density is not known.
     """
     if data.truth is None:
         raise NotApplicable(

@@ -1,4 +1,4 @@
-"""Densities of the plane: the true one and those of models, with samples of each."""
+"""True and models' densities of the plane, with samples of each."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def densities(results: Sequence[Result]) -> Drawing:
         highest = float(first["true-cells"].max())
         _draw(grid[above], title, cells, highest)
         if samples is not None:
-            # those of classes may come in turns
+            # shuffled, since samples of classes may come in turns
             drawn = np.random.default_rng(0).permutation(samples)[:_DOTS]
             _scatter(grid[above + columns], drawn)
     scale: dict[str, Any] = {"extend": "max", "extendfrac": 0.02, "aspect": 60, "shrink": 0.6}

@@ -32,8 +32,8 @@ _SAMPLES_PER_PASS = 100
 def log_noise_to_signal(schedule: str, timesteps: int) -> Float[Tensor, " T"]:
     """Return gamma of a schedule, float64.
 
-    ``linear`` has the betas of Ho et al. (2020), 1e-4 to .02 at 1,000 timesteps and in proportion
-    at others; ``cosine`` is that of Nichol & Dhariwal (2021), arXiv:2102.09672, equation 17;
+    ``linear`` has the betas of Ho et al. (2020), 1e-4 to .02 at 1,000 timesteps, else times 1,000 /
+    T; ``cosine`` is the schedule of Nichol & Dhariwal (2021), arXiv:2102.09672, equation 17;
     ``log-snr`` goes from -7 to 6 in equal steps.
     """
     if schedule == "log-snr":
@@ -61,11 +61,11 @@ class DiffusionClassifier(nn.Module):
     Args:
         data: the description of the images.
         net: (x_t, t, y) -> eps: (B, C, H, W), int64 (B,) in 0 .. T-1, int64 (B,) -> (B, C, H, W),
-            or to an object with it as ``sample``, as the networks of diffusers return.
+            or to an object whose ``sample`` is eps, as networks of diffusers return.
         timesteps: T.
         schedule: see :func:`log_noise_to_signal`.
         evaluations: M.
-        sampling_steps: of one sample.
+        sampling_steps: the number of steps per sample.
         eta: 0 for DDIM (Song et al., 2021, arXiv:2010.02502), 1 for ancestral sampling.
     """
 
@@ -150,7 +150,7 @@ class DiffusionClassifier(nn.Module):
     def sample(
         self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator
     ) -> Float[Tensor, "N C H W"]:
-        """Draw n images of the classes y, or of random ones."""
+        """Draw n images of the classes y, or of random classes."""
         if y is None:
             size = (n,)
             classes = self.data.num_classes
@@ -194,9 +194,8 @@ class DiffusionClassifier(nn.Module):
 class DiffusionDensity(densities.ByBayes, DiffusionClassifier):
     """A diffusion model whose log p(x|y) is the variational bound.
 
-    M pairs of t and eps estimate it.
-
-    The estimate is unbiased over the pairs; for one image, that of few pairs may exceed the bound.
+    M pairs of t and eps estimate the bound, without bias over the pairs; for one image, an estimate
+    by few pairs may exceed the bound.
     """
 
     log_prob_is_bound = True

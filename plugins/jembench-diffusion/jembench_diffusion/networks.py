@@ -25,7 +25,7 @@ def build(text: str, data: DataSpec, timesteps: int) -> nn.Module:
     ``text`` is mlp-WIDTH, unet-WIDTH, or the import path of a function of the DataSpec.
 
     Raises:
-        SpecError: if there is none, or a U-Net cannot have the width or the images.
+        SpecError: if there is no such network, or a U-Net cannot have the width or take the images.
     """
     if match := _NAMED.fullmatch(text):
         kind = match[1]
@@ -36,7 +36,7 @@ def build(text: str, data: DataSpec, timesteps: int) -> nn.Module:
         if width % _GROUPS or not is_divisible:
             raise SpecError(
                 f"{text} for images of {data.name} cannot be built: the width must be a multiple "
-                f"of {_GROUPS}, and height and width of the images of 4. Write mlp-256, which "
+                f"of {_GROUPS}, and the images' height and width of 4. Write mlp-256, which "
                 "takes any images."
             )
         return UNet(data, width, timesteps)
@@ -106,7 +106,7 @@ class Perceptron(nn.Module):
 class Block(nn.Module):
     """Two 3x3 convolutions, each after group norm and SiLU.
 
-    The condition scales and shifts the second one.
+    The condition scales and shifts the output of the second group norm.
     """
 
     def __init__(self, inside: int, outside: int, condition: int) -> None:
@@ -130,7 +130,7 @@ class Block(nn.Module):
 
 
 class UNet(nn.Module):
-    """A U-Net without attention, with two to three blocks at each of three scales."""
+    """A U-Net without attention, of two or three blocks per scale."""
 
     def __init__(self, data: DataSpec, width: int, timesteps: int) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class UNet(nn.Module):
 
 
 def _zero(layer: nn.Module) -> nn.Module:
-    """Set a layer to zero, so that its block begins as the identity."""
+    """Set a layer to zero: its block begins as the identity."""
     for weight in layer.parameters():
         nn.init.zeros_(weight)
     return layer

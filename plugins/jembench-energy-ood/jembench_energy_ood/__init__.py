@@ -31,12 +31,11 @@ def energy_finetuned(
 ) -> EnergyFinetuned:
     """A classifier with low energies of images and high energies of outliers.
 
-    Energies are moved below one margin for images, and above another one for outliers.
-
-    It trains on from another fit (``--set start_from=FIT``), with outliers as the starts of its
-    chains. ``m_in`` and ``m_out`` are the margins in nats, -25 and -7 in the authors' code. By
-    default they are quantiles of the energies of the training images when training starts.
-    ``weight`` is that of the squared distances beyond the margins.
+    Training moves energies below a margin for images, and above another margin for outliers. It
+    continues another fit (``--set start_from=FIT``), with outliers as the starts of chains.
+    ``m_in`` and ``m_out`` are the margins in nats, -25 and -7 in the authors' code. By default they
+    are quantiles of the energies of the training images when training starts. ``weight`` is the
+    weight of the squared distances beyond the margins.
     """
     from jembench_energy_ood.model import EnergyFinetuned, Margins
 

@@ -1,6 +1,6 @@
 """Log p(x) within and between predicted classes.
 
-One metric is the share of its variance between classes, one score is log p(x) without their means.
+The metric is the share of the variance between classes, the score is log p(x) minus class means.
 
 Legend: N images, K classes, R resamples.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassOffset(Metric):
-    """Share of the variance of log p(x) that lies between predicted classes, 0 to 1.
+    """Share of log p(x)'s variance between predicted classes, 0 to 1.
 
     It is eta squared of a one-way analysis of variance. Near 1, log p(x) is mostly a constant of
     the predicted class, and ranks images by their classes; the score ``log-px-given-class``
@@ -57,7 +57,7 @@ class GivenClass(NamedTuple):
     """Log p(x) minus its mean over held-out images of the predicted class.
 
     A :class:`~jembench.interfaces.metrics.FittedScore`. A class that is predicted for no held-out
-    image has the mean of all of them.
+    image has the mean over all held-out images.
     """
 
     offsets: Tensor | None = None  # float64 (K,): the mean of each class; None: not fitted
@@ -75,7 +75,7 @@ class GivenClass(NamedTuple):
         log_px = -energy.double()
         predicted = logits.argmax(dim=1)
         size = (evaluation.data.spec.num_classes,)
-        # a class without images has the mean of all
+        # a class without images has the mean over all images
         offsets = torch.full(size, float(log_px.mean()), dtype=torch.float64)
         offsets.scatter_reduce_(0, predicted, log_px, "mean", include_self=False)
         parts = {"fitted_on": images, "fitted_images": len(log_px)}
@@ -106,6 +106,6 @@ def held_out(evaluation: Evaluation) -> Literal["validation", "train"]:
 def log_px_given_class() -> GivenClass:
     """Log p(x) minus its mean over held-out images of the predicted class.
 
-    Those are validation images or, without any, training images.
+    Held-out images are validation images or, without any, training images.
     """
     return GivenClass()

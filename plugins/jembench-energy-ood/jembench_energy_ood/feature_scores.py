@@ -1,9 +1,8 @@
 """Scores for out-of-distribution detection from the features of a classifier.
 
-Features are the input (N, D) of its last layer.
-
-All are higher for images that the model takes to be in-distribution, and are computed in float64.
-Parameters are estimated on the training images, without augmentation, as in the papers.
+Features are the input (N, D) of the classifier's last layer. All scores are higher for images that
+the model takes to be in-distribution, and are computed in float64. Parameters are estimated on the
+training images, without augmentation, as in the papers.
 
 Legend: N images, D features, K classes.
 """
@@ -24,7 +23,7 @@ Percentile = Annotated[float, Range(above=0, below=100)]
 
 
 class LastLayer(NamedTuple):
-    """The last layer of a classifier: logits = features W^T + b, in float64."""
+    """A classifier's last layer, in float64: logits = features W^T + b."""
 
     weight: Tensor  # (K, D)
     bias: Tensor  # (K,)
@@ -42,7 +41,7 @@ class FeatureScore(NamedTuple):
     """A score of features and the last layer."""
 
     function: Function | None = None  # None: not fitted
-    # of training images: features, labels
+    # from the last layer, and features and labels of training images
     estimate: Callable[[LastLayer, Tensor, Tensor], Function] | None = None
     requires: frozenset[Need] = frozenset({"logits"})
     reads: frozenset[Quantity] = frozenset()
@@ -72,7 +71,7 @@ class FeatureScore(NamedTuple):
 
 
 def features_of(evaluation: Evaluation, images: str, noise: float) -> tuple[LastLayer, Tensor]:
-    """Return a model's last layer and the features of images, float64 (N, D).
+    """Return a model's last layer, and images' features, float64 (N, D).
 
     Raises:
         NotApplicable: if the logits are not the output of a linear layer.
@@ -111,7 +110,7 @@ def layer_and_input(model: Any, x: Tensor) -> tuple[nn.Linear, Tensor]:
     """Return the last linear layer, and its input (N, D) for images.
 
     Raises:
-        NotApplicable: if there is none.
+        NotApplicable: if the logits are not the output of a linear layer.
     """
     import torch
     from torch.nn.modules.module import register_module_forward_hook
@@ -132,9 +131,7 @@ def layer_and_input(model: Any, x: Tensor) -> tuple[nn.Linear, Tensor]:
 
 
 def knn(*, k: Count = 50) -> FeatureScore:
-    """Minus the distance of normalised features to the ``k``-th nearest.
-
-    Features of training images are compared.
+    """Minus the distance of normalised features to the ``k``-th nearest training image.
 
     Sun et al. (2022), arXiv:2204.06507, section 3. The authors' code takes k = 50 on CIFAR-10 and
     200 on CIFAR-100, and squared distances, which rank images alike.
@@ -171,9 +168,9 @@ def vim(*, dim: OptionalCount = None) -> FeatureScore:
 
     Wang et al. (2022), arXiv:2203.10807, section 4: logsumexp f(x) - alpha |P (h - o)|, o = -W^+ b,
     P projects onto all but the ``dim`` leading eigenvectors of the training features, and alpha is
-    their mean largest logit over their mean residual. By default ``dim`` is 1,000 for 2,048
-    features or more and else 512, as in the authors' code, but half of 512 features or fewer. The
-    logits of an energy-based model have a free constant, on which alpha depends.
+    the mean largest logit of training images over their mean residual. By default ``dim`` is 1,000
+    for 2,048 features or more and else 512, as in the authors' code, but half of 512 features or
+    fewer. The logits of an energy-based model have a free constant, on which alpha depends.
     """
 
     def estimate(layer: LastLayer, train: Tensor, labels: Tensor) -> Function:
@@ -214,7 +211,7 @@ def mahalanobis() -> FeatureScore:
 
     All classes share one covariance.
 
-    Lee et al. (2018), arXiv:1807.03888, equations 1 and 2, of the last layer's input alone, without
+    Lee et al. (2018), arXiv:1807.03888, equations 1 and 2, on the last layer's input only, without
     the perturbation of the image and the ensemble of layers.
     """
 
@@ -242,7 +239,7 @@ def mahalanobis() -> FeatureScore:
 
 
 def react(*, percentile: Percentile = 90.0) -> FeatureScore:
-    """The energy score of features clipped from above at a percentile of all training features.
+    """The energy score of features clipped at a percentile of training features.
 
     Sun et al. (2021), arXiv:2111.12797, section 3; the authors choose the 90th percentile.
     """
@@ -269,8 +266,8 @@ def ash(*, percentile: Percentile = 90.0) -> FeatureScore:
 
     The largest 100 - ``percentile`` percent of an image's features are kept.
 
-    Djurisic et al. (2023), arXiv:2209.09858, algorithm 3: the kept ones are multiplied by exp(s1 /
-    s2), the sum of all features over that of the kept.
+    Djurisic et al. (2023), arXiv:2209.09858, algorithm 3: kept features are multiplied by exp(s1 /
+    s2), s1 the sum of all features and s2 the sum of the kept features.
     """
 
     def score(layer: LastLayer, features: Tensor) -> Tensor:
@@ -293,8 +290,8 @@ def kl_grad_norm() -> FeatureScore:
     The gradient is that of KL(uniform || p(y|x)).
 
     Huang et al. (2021), arXiv:2110.00218, section 3; in closed form, section 5, it is the product
-    of the L1 norms of the features and of p(y|x) - 1 / K. The score ``grad-norm`` is another: the
-    gradient of log p(x) with respect to x.
+    of the L1 norms of the features and of p(y|x) - 1 / K. The score ``grad-norm`` is a different
+    one, from the gradient of log p(x) with respect to x.
     """
 
     def score(layer: LastLayer, features: Tensor) -> Tensor:

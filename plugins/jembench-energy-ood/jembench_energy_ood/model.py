@@ -38,7 +38,7 @@ class EnergyFinetuned(LogitModel):
 
     Args:
         net: (B, C, H, W) -> (B, K).
-        margins: given, or measured when training starts; then they are buffers.
+        margins: given, or measured when training starts.
         weight: of the hinge losses.
     """
 
@@ -67,7 +67,7 @@ class EnergyFinetuned(LogitModel):
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return the loss of images and outliers in one pass.
 
-        Batch norm sees both together.
+        Batch norm normalises both together.
         """
         assert negatives is not None
         sizes = [len(batch.x_labelled), len(negatives.x)]

@@ -1,4 +1,4 @@
-"""Selective prediction: the errors that are left when the least confident images are withdrawn.
+"""Selective prediction: errors that are left without the least confident images.
 
 Legend: N images, U distinct confidences, R resamples.
 """
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 class Selective(ScoredClasses):
     """Selective prediction by a score: areas under risk-coverage curves, and a risk.
 
-    The risk is that at a ``coverage``, in %.
+    The risk, in %, is the selective risk at ``coverage``.
 
-    Images are withdrawn in ascending order of ``score``, a name of `jembench list scores`; those of
-    equal score together. The coverage is the share of images that are kept. ``aurc`` is the area
+    Images are withdrawn in ascending order of ``score``, a name of `jembench list scores`; images
+    of equal score together. The coverage is the share of images that are kept. ``aurc`` is the area
     under the selective risk, errors among the kept images (Geifman & El-Yaniv, 2017,
-    arXiv:1705.08500); ``augrc`` that under the generalised risk, errors kept among all images
-    (Traub et al., 2024, arXiv:2407.01032). ``excess-`` is the difference to the area of a score
-    that withdraws all errors first. ``selective-risk`` is that at the smallest coverage of at least
-    ``coverage``.
+    arXiv:1705.08500); ``augrc`` is the area under the generalised risk, errors kept among all
+    images (Traub et al., 2024, arXiv:2407.01032). ``excess-`` is the difference to the area of a
+    score that withdraws all errors first. ``selective-risk`` is the selective risk at the smallest
+    coverage of at least ``coverage``.
     """
 
     score: Annotated[str, Names("scores")] = "max-py"
@@ -52,7 +52,7 @@ class Selective(ScoredClasses):
         return self.measurement(evaluation, arrays, parts=parts)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the areas, their excess, and the risk at the coverage, in %."""
+        """Return the areas, excess areas and risk at the coverage, in %."""
         ranks = ranks_of(arrays["score"])
         wrong = ~arrays["correct"].astype(bool)
         n = len(ranks)
@@ -72,7 +72,7 @@ class Selective(ScoredClasses):
             return Estimate(resampling, "%", "lower")
 
         risk = of(lambda risks: risks.selective_at(self.coverage))
-        # images, each of which is an error or not
+        # trials are the kept images, each of which is an error or not
         trials = math.ceil(self.coverage * n)
         kept = risk.resampling._replace(trials=trials)
         return {

@@ -1,4 +1,4 @@
-"""Risk-coverage curves: the errors that are left when the least confident images are withdrawn.
+"""Risk-coverage curves: errors that are left without the least confident images.
 
 Traub et al. (2024), arXiv:2407.01032, Figure 1.
 """

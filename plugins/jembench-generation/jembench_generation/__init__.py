@@ -1,4 +1,4 @@
 """Further metrics of generated images.
 
-They are precision, recall, density, coverage, memorisation, and FID at infinity.
+The metrics are precision, recall, density, coverage, memorisation, and FID at infinity.
 """

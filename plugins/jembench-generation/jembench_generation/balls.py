@@ -1,9 +1,7 @@
 """Balls around images up to their nearest neighbours, and the points inside.
 
-They give precision, recall, density and coverage.
-
-torch-fidelity computes the values of precision and recall, and the classes here the statistics of
-resamples.
+They give precision, recall, density and coverage. torch-fidelity computes the values of precision
+and recall, and the classes here compute the values of resamples.
 
 Legend: N points, M centres, D features, R resamples.
 """
@@ -25,13 +23,13 @@ Matrix = NDArray[Any]
 _BLOCK = 1024
 
 _ROUNDING = 1e-6
-"""The relative error of distances between float32 features; one on the border of an open ball is
-outside.
+"""The relative error of distances between float32 features; a point on the border of an open ball
+is outside.
 """
 
 _KEPT_PER_NEIGHBOUR = 12
 """Neighbours kept per neighbour needed: a resample holds 63 % of the images, and fewer than k of
-the 12 k nearest once in a million or less.
+the 12 k nearest at most once in a million.
 """
 
 
@@ -40,7 +38,7 @@ def precision_recall(
 ) -> tuple[float, float]:
     """Return precision and recall.
 
-    They are the shares of images of one set inside a k-nearest-neighbour ball of the other.
+    Each is the share of one set's images inside a k-nearest-neighbour ball of the other set.
     """
     from torch_fidelity.metric_prc import (
         KEY_METRIC_PRECISION,
@@ -54,16 +52,15 @@ def precision_recall(
 
 
 class Balls:
-    """Balls around M images up to their k-th nearest, and N points.
+    """Balls around M images up to the k-th nearest image, and points.
 
     A resample holds copies, at distance 0, which would shrink the balls around their neighbours.
-    The k-th neighbour is therefore the k-th nearest *other image* that was drawn. The spread of the
-    resamples is then that of independent sets of images (checked by simulation), and their mean is
-    nearly the same.
+    The k-th neighbour is therefore the k-th nearest *other image* that was drawn. Resamples then
+    spread like independent sets of images (checked by simulation), about nearly the same mean.
 
-    A radius is at least the distance of the k-th other image, drawn or not, and at most that of the
-    last one kept. So most pairs of a point and a ball are inside or outside in every resample, and
-    few distances are compared again.
+    A radius is at least the distance of the k-th other image, drawn or not, and at most the
+    distance of the last image kept. So most points are inside or outside of a ball in every
+    resample, and few distances are compared again.
     """
 
     def __init__(self, points: Tensor, centres: Tensor, neighbours: int) -> None:
@@ -71,7 +68,7 @@ class Balls:
         self.others, self.indices = nearest_others(centres, _KEPT_PER_NEIGHBOUR * neighbours)
         smallest = self.others[:, neighbours - 1]
         largest = self.others[:, -1]
-        # inside in every resample
+        # True: the point is inside of the ball in every resample
         self.always = np.empty((len(points), len(centres)), dtype=bool)
         undecided = []
         for rows in self._blocks():
@@ -106,15 +103,16 @@ class Balls:
         return self.statistic(precision)
 
     def statistic(self, value: Callable[[Matrix, Matrix], Matrix]) -> Statistic:
-        """Return a value of index matrices (R, N) and (R, M).
+        """Return a value as a statistic of indices (R, N) and (R, M).
 
         Args:
-            value: of how often each point (R, N) and each ball (R, M) was drawn; (R,).
+            value: the function from how often each point (R, N) and each ball (R, M) was drawn to
+                values (R,).
         """
 
         def values(drawn_points: Indices, drawn_centres: Indices) -> Matrix:
             points, balls = map(multiplicities, (drawn_points, drawn_centres), self.always.shape)
-            # exact up to 2^24
+            # float32 counts exactly up to 2^24
             return value(points.astype(np.float32), balls.astype(np.float32))
 
         return values
@@ -152,14 +150,14 @@ class Balls:
     def radii(self, drawn: NDArray[np.bool_]) -> Matrix:
         """Return the radius of each ball (M,) that was drawn, else -1."""
         reached = drawn[self.indices].cumsum(axis=1) >= self.neighbours
-        # -1: the last one kept, if fewer are drawn
+        # -1: the last image kept, if fewer than k were drawn
         position = np.where(reached[:, -1], reached.argmax(axis=1), -1)
         radius = self.others[np.arange(len(position)), position]
         return np.where(drawn, radius, -1.0)
 
 
 class OpenBalls(Balls):
-    """Balls without their borders, as in the code of Naeem et al. (2020)."""
+    """Balls without borders, as in the code of Naeem et al. (2020)."""
 
     def within(self, distance: Matrix, radius: Matrix) -> Matrix:
         """Return whether points at these distances are inside balls of these radii."""
@@ -195,7 +193,7 @@ class OpenBalls(Balls):
 
 
 def nearest_others(features: Float[Tensor, "M D"], count: int) -> tuple[Matrix, Matrix]:
-    """Return distances and indices (M, T) of images nearest to each image.
+    """Return distances and indices (M, T) of each image's nearest other images.
 
     T is ``count``, or M - 1 if that is smaller.
     """
@@ -205,7 +203,7 @@ def nearest_others(features: Float[Tensor, "M D"], count: int) -> tuple[Matrix, 
     for start in range(0, len(features), _BLOCK):
         block = torch.cdist(features[start : start + _BLOCK], features)
         itself = torch.arange(len(block))
-        # first in the order despite rounding, then left out
+        # the image itself comes first despite rounding, and is then left out
         block[itself, start + itself] = -torch.inf
         distance, index = block.topk(kept, largest=False)
         distances.append(distance[:, 1:])

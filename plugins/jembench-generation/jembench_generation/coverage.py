@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class PRC(ReferenceMetric):
     """Precision and recall of samples among features of the dataset, in %.
 
-    torch-fidelity computes them.
+    torch-fidelity computes both.
 
     ``features``: as for ``is``.
     """
@@ -39,7 +39,7 @@ class PRC(ReferenceMetric):
         return self.neighbours + 1, f"each with {self.neighbours} neighbours"
 
     def scores(self, sample: Generated, real: Tensor) -> Scores:
-        """Return precision, of generated images, and recall, of real ones."""
+        """Return precision, of generated images, and recall, of real images."""
         from jembench_generation.balls import Balls, precision_recall
 
         def inside(value: float, judged: Tensor, manifold: Tensor) -> Estimate:
@@ -62,10 +62,11 @@ class DensityCoverage(PRC):
 
     Naeem et al. (2020).
 
-    Each image of the dataset has a ball up to its k-th nearest other one, k = ``neighbours``.
+    Each image of the dataset has a ball up to its k-th nearest other image, k = ``neighbours``.
     ``density`` is the mean number of balls that hold a sample, divided by k: 1 is expected of
-    images like those of the dataset. ``coverage`` is the share of balls, in %, that hold a sample:
-    of as many images like those of the dataset, nearly 1 - 2^-k. ``features``: as for ``is``.
+    samples distributed like the dataset. ``coverage`` is the share of balls, in %, that hold a
+    sample: nearly 1 - 2^-k is expected of as many such samples as images. ``features``: as for
+    ``is``.
     """
 
     neighbours: Count = 5
@@ -73,7 +74,7 @@ class DensityCoverage(PRC):
     name: ClassVar[str] = "density-coverage"
 
     def scores(self, sample: Generated, real: Tensor) -> Scores:
-        """Return density, of generated images, and coverage, of real ones."""
+        """Return density, of generated images, and coverage, of real images."""
         from jembench_generation.balls import OpenBalls
 
         sizes = n, m = sample.n, len(real)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jembench.stats.intervals import Indices, Statistic
 
 PARTS = (1, 2, 3)
-"""Numbers of equal parts of the sets, whose mean FIDs are extrapolated."""
+"""Numbers of equal parts into which both sets are split; their mean FIDs are extrapolated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class FIDInfinity(FID):
     """Fréchet distance extrapolated to infinitely many images, along 1 / n.
 
     The line goes through the FID of all images and the mean FIDs of halves and of thirds of both
-    sets. Chong & Forsyth (2020), arXiv:1911.07023, reduce the generated images alone. ``features``
+    sets. Chong & Forsyth (2020), arXiv:1911.07023, reduce only the generated images. ``features``
     and ``resamples``: as for ``fid``.
     """
 
@@ -44,7 +44,7 @@ class FIDInfinity(FID):
     def scores(self, sample: Generated, real: Tensor) -> Scores:
         """Return the distance at infinitely many images.
 
-        Both sets are shuffled first: their own order is not random.
+        Both sets are shuffled first, since their own order is not random.
         """
         import numpy as np
 
@@ -61,9 +61,9 @@ class FIDInfinity(FID):
 def extrapolated_fid(generated: Tensor, reference: Tensor) -> Statistic:
     """Return FID at infinitely many images as a statistic of index matrices.
 
-    The bias of FID is nearly a / N + b / M, so it is k times as large for a k-th of both sets. A
-    line in k is fitted to the mean FIDs of both sets divided into k parts in their order, and
-    evaluated at k = 0.
+    The bias of FID is nearly a / N + b / M, so it is k times as large if both sets are 1 / k as
+    large. Both sets are divided into k parts in their order; a line in k is fitted to the parts'
+    mean FIDs, and evaluated at k = 0.
     """
     import numpy as np
 

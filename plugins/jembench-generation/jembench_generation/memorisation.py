@@ -1,6 +1,6 @@
 """Memorisation by tests on distances to the training images.
 
-Distances of generated images are compared with those of test images.
+Distances of generated images are compared with distances of test images.
 
 Legend: N generated images, M test images, T training images, D features, R resamples.
 """
@@ -23,21 +23,22 @@ if TYPE_CHECKING:
     from jembench.stats.intervals import Indices, Statistic
 
 FEW = 20
-"""A cell of at most as many samples is left out of C_T."""
+"""The number of samples up to which a cell is left out of C_T."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memorisation(FeatureMetric):
     """Two tests of memorisation, on distances of samples to training images.
 
-    Distances are those of features.
+    Distances are between features.
 
     ``ct`` is C_T of Meehan et al. (2020), arXiv:2004.05675: the score of the Mann-Whitney test that
     samples are further from the training images of their cell than test images are, averaged over
-    ``cells`` of k-means by their number of test images; standard normal for samples as new as test
-    images, far below 0 for copies, far above 0 for samples unlike the dataset. Cells of at most 20
-    samples are left out. Cells and distances are of the first ``components`` principal components
-    of the training images' features, as in the code of Stein et al. (2023), arXiv:2306.04675.
+    ``cells`` cells of k-means, weighted by their number of test images; standard normal for samples
+    as new as test images, far below 0 for copies, far above 0 for samples unlike the dataset. Cells
+    of at most 20 samples are left out. Cells and distances are in the first ``components``
+    principal components of the training images' features, as in the code of Stein et al. (2023),
+    arXiv:2306.04675.
 
     ``authentic`` is AuthPct of Alaa et al. (2022), arXiv:2102.08921: the share of samples, in %,
     that are further from their nearest training image than another training image is, in all
@@ -51,7 +52,7 @@ class Memorisation(FeatureMetric):
     name: ClassVar[str] = "memorisation"
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return more images than all cells may have when left out."""
+        """Return the least number of samples, with which some cell exceeds ``FEW``."""
         return FEW * self.cells + 1, f"more than {FEW} in one of {self.cells} cells"
 
     def compute(self, evaluation: Evaluation) -> Measurement:
@@ -97,7 +98,7 @@ class Memorisation(FeatureMetric):
 
 
 class InCells(NamedTuple):
-    """The cell of each image, and its distance to the training images there."""
+    """Each image's cell, and distance to the cell's nearest training image."""
 
     distance: Array  # float64 (N,)
     cell: Array  # int (N,)
@@ -110,18 +111,19 @@ def distances_in_cells(
 
     Args:
         train: features of training images (T, D), which make the components and the cells.
-        samples: those of samples (N, D).
-        test: those of test images (M, D).
+        samples: features of samples (N, D).
+        test: features of test images (M, D).
         cells: number of cells of k-means.
-        components: largest number of features; more are projected to their principal components.
-        device: of the distances.
+        components: largest number of features; beyond it, features are projected onto principal
+            components.
+        device: where distances are computed.
     """
     import numpy as np
     import torch
     from sklearn.cluster import KMeans
     from sklearn.decomposition import PCA
 
-    # fewer training images than components span fewer directions
+    # at most as many components as training images, which span no more directions
     sets = [features.double().numpy() for features in (train, samples, test)]
     if train.shape[1] > components:
         kept = min(components, len(train))
@@ -146,15 +148,14 @@ def distances_in_cells(
 def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array) -> Statistic:
     """Return C_T, the mean score of the cells, as a statistic.
 
-    The matrices are (R, N) and (R, M); cells are weighted by their test images.
-
-    A resample without any of these cells scores 0, as new samples do on average.
+    The index matrices are (R, N) and (R, M); cells are weighted by their test images. A resample
+    without images in the large cells scores 0, as new samples do on average.
 
     Args:
         distance: of each sample to the nearest training image (N,).
         cell: of each sample (N,).
         of_test: the distances of test images (M,).
-        test_cell: their cells (M,).
+        test_cell: the cells of test images (M,).
     """
     import numpy as np
 
@@ -186,7 +187,8 @@ def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array)
 def rank_score(samples: Array, test: Array) -> float:
     """Return the score of the Mann-Whitney test.
 
-    It is normal for samples like the test values, and below 0 for smaller ones.
+    The score is standard normal for samples distributed like the test values, and below 0 for
+    smaller samples.
 
     As in the code of Meehan et al., it has a continuity correction and no correction for ties.
     """

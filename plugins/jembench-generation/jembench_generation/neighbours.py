@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from jembench.stats.intervals import Indices, Statistic
 
 PERCENTILE = 1
-"""The percentile of the test images' distances that is the threshold, so the share of new images
-below it, in %.
+"""The percentile of the test images' distances that is the threshold: the share of new images
+expected below, in %.
 """
 
 SHOWN = 32
@@ -41,9 +41,9 @@ class Neighbours(FeatureMetric):
 
     ``memorised`` is the share of samples, in %, that are as near to a training image as the nearest
     1 % of test images: 1 is expected of samples as new as test images, 100 of copies.
-    ``nearest-ratio`` is the ratio of the median distances: near 0 for copies, above 1 for images
-    that are unlike the dataset. ``features``: as for ``is``; both values are given for distances in
-    pixels as well.
+    ``nearest-ratio`` is the median distance of samples divided by that of test images: near 0 for
+    copies, above 1 for images that are unlike the dataset. ``features``: as for ``is``; both values
+    are given for distances in pixels too.
     """
 
     resamples: Resamples = 200
@@ -51,7 +51,7 @@ class Neighbours(FeatureMetric):
     name: ClassVar[str] = "neighbours"
 
     def check(self, planned: Planned) -> None:
-        """Check that features are available, and that test images are enough."""
+        """Check that features are available, and that there are enough test images."""
         foresee(planned, self.features, self)
         self.require_test_images(planned.count("test"))
 
@@ -61,7 +61,7 @@ class Neighbours(FeatureMetric):
         require_images(n, least, "test images", self.name, "whose nearest 1 % set its threshold")
 
     def compute(self, evaluation: Evaluation) -> Measurement:
-        """Measure generated images; the arrays hold the nearest pairs as well."""
+        """Measure generated images; the arrays hold the nearest pairs too."""
         import torch
 
         sample = generated(evaluation, self.features, self)
@@ -129,18 +129,18 @@ class Nearest(NamedTuple):
     """The training image nearest to each image."""
 
     distance: Tensor  # float64 (N,), exactly 0 for a copy
-    position: Tensor  # int64 (N,), the first of equally near ones
+    position: Tensor  # int64 (N,), the first of equally near images
 
 
 def nearest(images: Tensor, train: Tensor, device: torch.device) -> Nearest:
     """Find the nearest training image of each image in L2.
 
-    It computes in float64, where sums of squares of pixels are exact.
+    Distances are in float64, where sums of squares of pixels are exact.
 
     Args:
         images: features or uint8 pixels (N, D).
-        train: those of training images (T, D).
-        device: of the computation, if it is a GPU.
+        train: features or pixels of training images (T, D).
+        device: used if it is a GPU, else the CPU.
     """
     import torch
 
@@ -154,7 +154,7 @@ def nearest(images: Tensor, train: Tensor, device: torch.device) -> Nearest:
     for start in progress.track(starts, "", "blocks of training images"):
         part = train[start : start + _BLOCK].to(device)
         block = torch.cdist(x, part.double())
-        within = block.argmin(dim=1)  # the first of equals, unlike that of min
+        within = block.argmin(dim=1)  # argmin returns the first of equals, min does not
         distance = block.gather(1, within[:, None])[:, 0]
         nearer = distance < lowest
         lowest = lowest.where(~nearer, distance)
@@ -191,9 +191,7 @@ def memorised(distance: Array, of_test: Array) -> Statistic:
 def median_ratio(distance: Array, of_test: Array) -> Statistic:
     """Return the ratio of the median distances of samples and test images.
 
-    It is about 1 for new images.
-
-    It is a statistic of index matrices (R, N) and (R, M).
+    About 1 for new images; a statistic of index matrices (R, N) and (R, M).
     """
     import numpy as np
 

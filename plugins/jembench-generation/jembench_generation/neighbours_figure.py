@@ -1,4 +1,4 @@
-"""Samples beside the training images nearest to them, and the distances of all samples."""
+"""Samples beside their nearest training images, and distances of all samples."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,9 +23,9 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def pairs(title: str, arrays: Arrays) -> Drawing:
-    """Draw the samples nearest to a training image, each left of it.
+    """Draw the samples nearest to training images, each beside its neighbour.
 
-    Nearest by the distance of features.
+    Samples are ranked by their distance in features.
     """
     spaces = _spaces(arrays)
     of_networks = [space for space in spaces if space != _PIXELS]

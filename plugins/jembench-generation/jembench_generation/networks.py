@@ -116,7 +116,7 @@ class DinoV2Features(Pretrained):
 
 @dataclass(kw_only=True)
 class ClipFeatures(Pretrained):
-    """CLIP's ViT-B/32 as in Kynkäänniemi et al. (2023), of 354 MB.
+    """CLIP's ViT-B/32, as in Kynkäänniemi et al. (2023); 354 MB of weights.
 
     Its 512 features are the image embedding. ``weights`` and ``download``: as for ``inception``.
     """

@@ -21,12 +21,12 @@ def glow(
     steps: Count = 32,
     hidden: Annotated[int, Range(least=1, most=10_000)] = 512,
 ) -> Glow | ConditionalGlow:
-    """A normalising flow with exact log p(x|y), or with log p(x) alone.
+    """A normalising flow with exact log p(x|y), or with log p(x) only.
 
     Bayes' rule gives p(y|x) from log p(x|y).
 
-    It has ``steps`` of flow in each of ``levels``, each of which halves height and width, and
-    ``hidden`` channels in the network of each coupling.
+    It has ``levels`` levels, each of which halves height and width, ``steps`` steps of flow at each
+    level, and ``hidden`` channels in the network of each coupling.
     """
     from jembench_glow.model import ConditionalGlow, Glow
     from jembench_glow.network import multiscale_flow

@@ -3,8 +3,8 @@
     log p(x|y) = log p(z|y) + log |det dz/dx|,   log p(x) = logsumexp_y log p(x|y) - log K,
     p(y|x) = softmax_y log p(x|y): Bayes' rule under a uniform prior over the classes.
 
-The flow's density integrates to 1 over all of R^D, so that mass outside of the bounds reduces that
-of images.
+The flow's density integrates to 1 over all of R^D, so that mass outside of the bounds lowers the
+density of images.
 
 Legend: B batch, N samples, C channels, H height, W width, K classes (1 in the plain model).
 """
@@ -27,7 +27,7 @@ _SAMPLES_PER_PASS = 100
 class Glow(nn.Module):
     """A flow with exact log p(x), trained by maximum likelihood.
 
-    Images are dequantised.
+    Training images are dequantised.
 
     Only the first training batch initialises the actnorms; evaluation does not change them.
 
@@ -96,7 +96,7 @@ class Glow(nn.Module):
         return log_prob
 
     def draw(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
-        """Draw an image from each component of k, clamped to the bounds.
+        """Draw an image from each component in k, clamped to the bounds.
 
         Raises:
             Diverged: if an image is not finite.

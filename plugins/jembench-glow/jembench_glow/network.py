@@ -1,4 +1,4 @@
-"""The flow: steps of actnorm, invertible 1x1 convolution and affine coupling, on several scales.
+"""A multiscale flow of actnorms, invertible 1x1 convolutions and affine couplings.
 
 The layers are those of normflows, whose ``inverse`` maps images to latents and whose ``forward``
 maps latents to images.
@@ -37,10 +37,8 @@ _CONSTANT = 1e-6
 class ActNorm(AffineConstFlow):  # type: ignore[misc]
     """A scale and a shift of each channel.
 
-    One batch initialises them, and only while ``fitting`` is True.
-
-    The class of normflows initialises them from the first batch of any kind, in evaluation mode
-    too.
+    A batch initialises scale and shift only while ``fitting`` is True. In normflows the first batch
+    of any kind does so, in evaluation mode too.
     """
 
     fitting = False
@@ -71,7 +69,7 @@ class BoundedScales(nn.Module):
 
     Log scales lie within +-MAX_LOG_SCALE.
 
-    Glow's sigmoid scales can be near 0, so that the division by them from latents to images
+    Glow's sigmoid scales can be near 0, so that dividing by these scales, from latents to images,
     overflows: one of 1,000 samples of a well-trained model was not finite.
     """
 
@@ -114,7 +112,7 @@ def multiscale_flow(
         shape: (C, H, W); 2^levels divides H and W.
         levels: the number of scales.
         steps: the number of steps of flow per level.
-        hidden: the number of channels within the network of a coupling.
+        hidden: the number of channels within each coupling's network.
         components: the number of classes, or 1.
     """
     channels, height, width = shape

@@ -27,13 +27,12 @@ def igebm(
     width: Annotated[int | None, Range(least=1, most=10_000)] = None,
     l2: NotNegative = 1.0,
 ) -> IGEBM | ConditionalIGEBM:
-    """A residual network with the energy E(x, y), or with E(x) alone.
+    """A residual network with the energy E(x, y), or with E(x) only.
 
     E(x, y) of all classes gives p(y|x).
 
-    ``l2`` weights the mean squared energies in the loss. ``auto`` is ``small`` below 32 pixels,
-    otherwise the networks that were published for CIFAR-10: ``base`` if conditional, else
-    ``large``.
+    ``l2`` weights the mean squared energies in the loss. ``net=auto`` is ``small`` below 32 pixels,
+    else a network published for CIFAR-10: ``base`` if conditional, ``large`` if not.
     """
     from jembench_igebm.model import IGEBM, ConditionalIGEBM
     from jembench_igebm.network import EnergyNet, architecture
@@ -61,10 +60,8 @@ def igebm_langevin(
 ) -> SharedBufferChains:
     """Persistent chains of IGEBM: noise, then a clipped step, within the bounds.
 
-    Step sizes are in units of x in [0, 1].
-
-    In [0, 1], x' = clamp(z - step_size clamp(dE/dz, -clip, clip), 0, 1) with z = x + noise N(0, I).
-    Chains on E(x, y) continue any chain of the buffer, of any class.
+    Constants are for x in [0, 1], where x' = clamp(z - step_size clamp(dE/dz, -clip, clip), 0, 1)
+    with z = x + noise N(0, I). Chains on E(x, y) continue any chain of the buffer, of any class.
     """
     from jembench_igebm.sampler import SharedBufferChains, from_unit
 

@@ -26,7 +26,7 @@ class Layer(NamedTuple):
     """The options of a residual block, and its published name."""
 
     name: str
-    factor: int  # number of its maps, in units of the width
+    factor: int  # number of maps, in units of the width
     pool: bool  # True to halve height and width
 
 
@@ -59,7 +59,7 @@ ARCHITECTURES = {
     "larger": Architecture(128, 128, _layers(_LARGER), leaky_end=True),
     "wider": Architecture(192, 128, _layers(_LARGE)),
 }
-"""The published networks for images of 32 x 32, and one for smaller ones."""
+"""The published networks for images of 32 x 32, and one for smaller images."""
 
 
 def architecture(
@@ -67,7 +67,7 @@ def architecture(
 ) -> Architecture:
     """Return the architecture of a name, with another ``width`` if given.
 
-    ``auto`` selects one for ``data``.
+    ``auto`` selects an architecture for ``data``.
     """
     if name == "auto" and min(data.shape[1:]) < SMALLEST_FOR_PUBLISHED:
         name = "small"
@@ -160,7 +160,7 @@ class EnergyNet(nn.Module):
     def every_class(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return E(x, y) for all y.
 
-        K times the images pass through the blocks, and once through the stem, which has no classes.
+        Images pass K times through the blocks, but once through the stem, which has no classes.
         """
         maps = self._stem(x).repeat_interleave(self.classes, 0)
         classes = torch.arange(self.classes, device=x.device)

@@ -1,4 +1,4 @@
-"""The chains of IGEBM, with noise before the gradient and one replay buffer for all classes.
+"""IGEBM's chains: noise before the gradient, one replay buffer for all classes.
 
 Legend: B chains, N slots, C channels, H height, W width.
 """
@@ -24,8 +24,7 @@ class NoiseFirst(Langevin):
 
     z = x + noise N(0, I), then x' = clamp(z - step_size clamp(dE/dz, -clip, clip), low, high).
 
-    It is that of the code of Du & Mordatch (2019): the energy and gradient of a step are those of
-    z.
+    As in the code of Du & Mordatch (2019), the energy and gradient of a step are taken at z.
     """
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> ChainState:
@@ -42,10 +41,10 @@ class NoiseFirst(Langevin):
 def from_unit(
     bounds: tuple[float, float], *, steps: int, step_size: float, noise: float, clip: float
 ) -> NoiseFirst:
-    """Return the update within ``bounds`` by constants for [0, 1].
+    """Return the update within ``bounds``, from constants for [0, 1].
 
-    With u = (x - low) / s and s = high - low, dE/du = s dE/dx: a step of size a in u is one of size
-    a s^2 in x, and a gradient clipped at c in u is clipped at c / s in x.
+    With u = (x - low) / s and s = high - low, dE/du = s dE/dx: a step of size a in u is a step of
+    size a s^2 in x, and a gradient clipped at c in u is clipped at c / s in x.
     """
     span = bounds[1] - bounds[0]
     return NoiseFirst(
@@ -58,11 +57,11 @@ def from_unit(
 
 
 class SharedBufferChains(PersistentChains):
-    """Persistent chains with one buffer for all classes, which they may change.
+    """Persistent chains that share one buffer and may change their class.
 
     A chain on E(x, y) starts from any slot of the buffer, as in the code of Du & Mordatch (2019):
-    an image of one class is then a sample with another label, which training distinguishes. Each
-    slot keeps the last class of its chain.
+    an image of one class can become a sample with another label, which teaches the energies to tell
+    classes apart. Each slot keeps the last class of its chain.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class SharedBufferChains(PersistentChains):
         """Check that n chains of any classes can be drawn at once.
 
         Raises:
-            SpecError: if the buffer has fewer.
+            SpecError: if the buffer has fewer chains.
         """
         super().check_batch(n, conditional=False)
 
@@ -93,7 +92,7 @@ class SharedBufferChains(PersistentChains):
         self.labels[state.slots] = NO_CLASS if state.y is None else state.y
 
     def kept(self) -> ChainState | None:
-        """Return a copy of chains, ages and last classes; None before the first."""
+        """Return copies of chains, ages and last classes; None without any chain."""
         kept = super().kept()
         if kept is None or bool((self.labels == NO_CLASS).any()):
             return kept
@@ -108,7 +107,7 @@ class SharedBufferChains(PersistentChains):
         """Restore a buffer that :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: if the state is that of another kind of sampler, or its buffer has
+            CheckpointError: if the state comes from another kind of sampler, or its buffer has
                 another size or shape.
         """
         super().load_state_dict(state)

@@ -35,13 +35,13 @@ def eb_jdat(
 ) -> EBJDAT:
     """EB-JDAT: JEM with a gap between energies of images and adversarial images.
 
-    It also minimises the cross-entropy of the latter.
+    It also minimises the cross-entropy of adversarial images.
 
-    The ``paper`` lowers E(x~) - E(x), x~ raising E(x) within L-inf ``eps``. The authors' ``code``
-    lowers E(x) - E(x~), x~ raising f(x)[y] and the change of the logits, from a start within
-    ``eps`` and without a projection. Lengths are in units of a pixel's range. The four weights are
-    those of the energies of data and samples, of the gap, and of the cross-entropies of images and
-    of adversarial images.
+    ``version=paper`` lowers E(x~) - E(x), where x~ raises E(x~) within L-inf ``eps``.
+    ``version=code``, the authors' code, lowers E(x) - E(x~), where x~ raises f(x~)[y] and the
+    change of the logits, from a start within ``eps`` and without a projection. Lengths are in units
+    of a pixel's range. Weights are ``marginal`` of E(data) - E(samples), ``gap`` of the gap, and
+    ``clean`` and ``adversarial`` of the cross-entropies of images and of adversarial images.
     """
     from jembench.parts import threat
     from jembench_jdat.model import EBJDAT, TermWeights

@@ -1,6 +1,6 @@
 """EB-JDAT: a JEM that is also trained on adversarial images x~.
 
-They are those of its labelled images, and are trained by energy and class.
+They are made from labelled images, and trained by energy and by class.
 
     paper  L = w_1 (E(x_p) - E(x_q)) + w_2 (E(x~) - E(x)) + w_3 CE(x) + w_4 CE(x~)
     code   L = w_1 (E(x_p) - E(x_q)) + w_2 (E(x_p) - E(x~)) + w_3 CE(x) + w_4 CE(x~)
@@ -11,7 +11,7 @@ They are those of its labelled images, and are trained by energy and class.
 The attack of the code lowers E(x~, y), and only its start is within eps.
 
 Energies and cross-entropies are means over a batch, x_p images of p(x), x_q samples, x labelled
-images. The signs of the paper and of its code are opposite.
+images. The gap has opposite signs in the paper and in its code.
 
 Legend: B batch, C channels, H height, W width, K classes.
 """
@@ -48,7 +48,7 @@ class EBJDAT(threat.AttackedModel):
     Args:
         net: (B, C, H, W) -> (B, K).
         data: the description of the images.
-        attack: of training, in L-inf.
+        attack: the attack in training, in L-inf.
         weights: of the terms.
         of_code: True for the signs and the attack of the code.
     """

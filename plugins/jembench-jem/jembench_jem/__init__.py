@@ -48,7 +48,8 @@ def jem(
     network together. ``outliers`` is the weight of a binary cross-entropy that tells data from the
     recipe's outliers by E(x). ``attacked`` is the share of labelled images that one L2 step moves
     within ``radius``, in units of a pixel's range. ``scaled`` learns a scale s: p(y|x) and log p(x)
-    are of s f(x), chains follow the energy of f(x). With ``marginal=0`` there are no chains.
+    are computed from s f(x), but chains follow the energy of f(x). With ``marginal=0`` there are no
+    chains.
     """
     if passes == "each" and marginal and not (outliers or attacked or scaled):
         from jembench_jem.model import JEM
@@ -70,7 +71,7 @@ def jem(
 
 @built_from(network, momentum=0.9)
 def jem_factored(data: DataSpec, net: Module) -> FactoredJEM:
-    """JEM's ablation trained on p(x|y) alone; p(y|x) follows by Bayes' rule."""
+    """JEM's ablation trained on p(x|y) only; p(y|x) follows by Bayes' rule."""
     from jembench_jem.model import FactoredJEM
 
     return FactoredJEM(net)
@@ -86,7 +87,7 @@ def jem_tamed(
 ) -> TamedJEM:
     """JEM whose loss clips or drops the energies of outlying samples.
 
-    It did not stabilise the training (Appendix H.3).
+    It did not stabilise the authors' training (Appendix H.3).
 
     A sample is an outlier if its energy is more than ``limit`` robust standard deviations from the
     median of the batch.
@@ -109,10 +110,8 @@ def proper_sgld(
 ) -> PersistentChains:
     """Persistent chains of proper SGLD, with steps that decay polynomially.
 
-    The variance of the noise is twice the step (Appendix H.1).
-
-    Step t of an iteration has the size step_size (1 + t / offset) ** -decay, and noise of twice
-    that variance, times ``temperature``.
+    Step t of an iteration has the size step_size (1 + t / offset) ** -decay, and noise whose
+    variance is twice this size times ``temperature`` (Appendix H.1).
     """
     from jembench.parts import PersistentChains
     from jembench_jem.heuristics import ProperLangevin

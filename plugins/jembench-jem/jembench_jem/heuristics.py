@@ -40,9 +40,9 @@ class TamedJEM(JEM):
         self.energies, self.limit = energies, limit
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return JEM's loss with another mean E(x_q).
+        """Return JEM's loss with the tamed mean of E(x_q).
 
-        The guard and the history see all energies.
+        The guard and the history receive all energies unchanged.
         """
         loss = hybrid_loss(self, batch, negatives, self.weights)
         assert loss.energies is not None
@@ -65,7 +65,7 @@ class TamedJEM(JEM):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProperLangevin(Langevin):
-    """SGLD whose noise has the variance of twice the step times the temperature.
+    """SGLD whose noise has a variance of twice step times temperature.
 
     Welling and Teh (2011).
 

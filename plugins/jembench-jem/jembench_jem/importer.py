@@ -35,8 +35,8 @@ class AuthorsCheckpoint:
         Without a model, depth, width and norm follow from the weights.
 
         Raises:
-            CheckpointError: if it is no such checkpoint, or its replay buffer does not hold chains
-                in the model's range.
+            CheckpointError: if the file is no such checkpoint, or its replay buffer does not hold
+                chains in the model's range.
         """
         content = importing.read(path)
         entry = (
@@ -100,7 +100,7 @@ def _chains(content: Any, data: DataSpec, path: Path) -> dict[str, Tensor]:
         )
     return {
         "images": images.float().contiguous(),
-        "ages": torch.zeros(len(images), dtype=torch.int64),  # unknown
+        "ages": torch.zeros(len(images), dtype=torch.int64),  # the file does not tell them
         "filled": torch.tensor(True),
         "conditional": torch.tensor(False),
     }

@@ -6,10 +6,10 @@ Some labelled images are attacked, and the scale of the logits is learnt.
     softplus(-E(x_o)))
 
 with E = -logsumexp f, x_q the samples of the chains and x_o outliers. In the joint pass, batch norm
-normalises all images by common statistics, which are those that evaluation uses: apart, images of
-each kind have statistics of their own, and E in evaluation is not the energy that was trained. The
-scale s keeps p(y|x) sharp while the second term moves the mean of the logits, to which p(y|x) is
-blind. These are ours; arXiv:1912.03263 has w = 1, v = 0, s = 1 and a pass for each.
+normalises all images by common statistics, as evaluation does; in separate passes, each kind of
+image has its own statistics, and E in evaluation is not the energy that was trained. The scale s
+keeps p(y|x) sharp while the second term moves the mean of the logits, on which p(y|x) does not
+depend. All of this is ours; arXiv:1912.03263 has w = 1, v = 0, s = 1 and a pass for each kind.
 
 Legend: B labelled images, C channels, H height, W width, K classes.
 """
@@ -27,8 +27,8 @@ from jembench.interfaces import Batch, Chains, DataSpec, Energies, Loss, Negativ
 from jembench.parts import execution, marginal_energy, threat
 
 SPEED = 3.0
-"""The scale is exp(SPEED t) with t learnt from 0, so that t is learnt by the rate of the other
-weights.
+"""The scale is exp(SPEED t), t learnt from 0: the factor lets t share the learning rate of the
+other weights.
 """
 
 
@@ -37,7 +37,7 @@ class Terms:
     """The terms of the loss and the form of the pass."""
 
     marginal: float  # w; 0: no chains
-    ramp: int  # the first iterations of a training, over which w and v rise from 0
+    ramp: int  # the number of first iterations over which w and v rise from 0
     outliers: float  # v; 0: no outliers
     attacked: float  # share of the labelled images that are attacked before the pass
     radius: float  # of the attack in L2, in units of a pixel's range
@@ -48,7 +48,7 @@ class Terms:
 class JointPassJEM(threat.AttackedModel):
     """A classifier and energy trained by the loss above.
 
-    ``logits`` and ``energy`` are of s f, chains follow the energy of f.
+    ``logits`` and ``energy`` are computed from s f; chains follow the energy of f.
 
     Args:
         net: (B, C, H, W) -> (B, K).
@@ -120,9 +120,9 @@ class JointPassJEM(threat.AttackedModel):
         return Loss(total, detached, of_chains)
 
     def _images(self, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
-        """Return the images of each kind, the labelled ones last.
+        """Return the images of each kind, labelled images last.
 
-        The last ones count most in running statistics.
+        In separate passes, the last images count most in running statistics.
         """
         images = {}
         if negatives is not None:

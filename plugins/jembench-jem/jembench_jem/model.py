@@ -1,4 +1,4 @@
-"""JEM and its factored ablation: classifiers whose logits are also trained as energies."""
+"""JEM and its factored ablation: classifiers whose logits give trained energies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class JEM(LogitModel):
     Args:
         net: see :class:`~jembench.parts.LogitModel`.
         marginal: the weight of log p(x), 1 in JEM.
-        ramp: the first iterations of a training, over which the weight rises from 0.
+        ramp: the number of first iterations over which the weight rises from 0.
     """
 
     chains: Chains = "marginal"

@@ -22,12 +22,12 @@ def ray(
 ) -> RayExecutor:
     """Tasks of a Ray cluster: one for each unit of work.
 
-    ``address`` is ``host:port`` of a cluster, or ``auto`` for one that runs on this machine.
-    Without it, it is the cluster that RAY_ADDRESS names; if there is none, a Ray is started on this
-    machine for the time of the run, as ``local`` always does. A unit takes ``gpus`` GPUs (``0.5``:
-    two units share one) and ``cpus`` cores, and one that N processes train N times as many; on a
-    cluster without GPUs it takes the cores alone. A unit whose worker or node died is tried again,
-    up to ``retries`` times.
+    ``address`` is ``host:port`` of a cluster, or ``auto`` for a cluster that runs on this machine.
+    The default is the cluster that RAY_ADDRESS names; without RAY_ADDRESS, as with ``local``, a Ray
+    is started on this machine for the time of the run. A unit takes ``gpus`` GPUs (``0.5``: two
+    units share one GPU) and ``cpus`` cores, and a unit that N processes train takes N times as
+    many; on a cluster without GPUs a unit takes only cores. A unit whose worker or node died is
+    tried again, up to ``retries`` times.
 
     Raises:
         SpecError: if an option is out of range.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ray import ObjectRef
 
 AGAIN = 3.0
-"""Seconds after which tasks are cancelled again: Ray may lose the request for one that is just
+"""Seconds after which tasks are cancelled again: Ray may lose the request for a task that is just
 starting.
 """
 
@@ -40,18 +40,18 @@ starting.
 class RayExecutor:
     """Units of work as tasks of Ray.
 
-    Ray queues and places them, and repeats those of lost nodes.
+    Ray queues and places the units, and repeats units of lost nodes.
 
     Args:
         address: of the cluster: ``host:port``, ``auto`` or ``local``; "": RAY_ADDRESS, or
             ``local``.
         gpus: of each process of a unit, where the cluster has GPUs.
         cpus: cores of each process of a unit.
-        retries: how often a unit is tried again whose worker or node died.
+        retries: how often a unit whose worker or node died is tried again.
     """
 
     in_process = False
-    _sends_files = False  # a node was seen that does not reach the store
+    _sends_files = False  # True once a node did not reach the store
 
     def __init__(self, address: str, *, gpus: float, cpus: float, retries: int) -> None:
         self._address = address or os.environ.get("RAY_ADDRESS") or "local"
@@ -60,7 +60,7 @@ class RayExecutor:
         self._retries = retries
         self._running: dict[ObjectRef, Job] = {}
         self._refused: list[Ended] = []  # units for which no node has room
-        self._is_ours = False  # the connection to Ray
+        self._is_ours = False  # True if this executor connected to Ray
         self._cancelled = 0.0  # when units were last asked to stop, by time.monotonic()
 
     @cached_property
@@ -73,7 +73,7 @@ class RayExecutor:
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        # it listens on loopback alone: whoever reaches a Ray can run code
+        # a local Ray listens on loopback only: whoever reaches a Ray can run code
         if self._address == "local":
             # otherwise Ray replaces 127.0.0.1
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -128,9 +128,9 @@ class RayExecutor:
         return max(1, self._room(self._needs(1)))
 
     def _needs(self, processes: int) -> dict[str, float]:
-        """Return what a unit takes of a node."""
+        """Return the resources that a unit takes of a node."""
         has_gpus = any(node["Resources"].get("GPU") for node in self._nodes)
-        # each has its own
+        # each of several processes has whole GPUs of its own
         gpus = self._gpus if processes == 1 else math.ceil(self._gpus) * processes
         needs = {"CPU": self._cpus * processes}
         return needs | {"GPU": gpus} if gpus and has_gpus else needs
@@ -147,7 +147,7 @@ class RayExecutor:
         """Connect to Ray, or start it.
 
         Raises:
-            Unavailable: if that is not possible.
+            Unavailable: if Ray cannot be reached or started.
         """
         self._driver = driver
         options = {"max_retries": self._retries, "retry_exceptions": [task.Died]}
@@ -169,7 +169,7 @@ class RayExecutor:
                 continue
             environment = {"OMP_NUM_THREADS": str(math.ceil(self._cpus))}
             environment |= self._driver.environment
-            if "GPU" not in needs:  # Ray would show it all of the node
+            if "GPU" not in needs:  # else Ray would show the unit all GPUs of the node
                 environment["CUDA_VISIBLE_DEVICES"] = ""
             unit = task.Unit(
                 id=job.id,
@@ -198,7 +198,7 @@ class RayExecutor:
         with _as_raised():
             refs = list(self._running)
             ready, _ = self._ray.wait(refs, timeout=seconds)
-            if ready:  # with all others that have ended
+            if ready:  # all units that have ended, not only the first
                 ready, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
             endings = [self._ending(ref, self._running.pop(ref)) for ref in ready]
             return [ended for ended in endings if ended]
@@ -214,7 +214,7 @@ class RayExecutor:
                 return Ended(id=job.id, how="stopped")
             cause = getattr(error, "cause", error)
             reason, *host = cause.args or [type(error).__name__]
-            text = f"{' '.join(str(reason).split())}. It was tried {self._retries + 1} times."
+            text = f"{' '.join(str(reason).split())}. The unit was tried {self._retries + 1} times."
             lost = Ended(id=job.id, how="lost", text=text, host="".join(host))
             return self._with_log(lost)
         if ended is None:
@@ -232,7 +232,7 @@ class RayExecutor:
         return ended
 
     def _receive(self, ended: Ended, left: bytes) -> Ended:
-        """Merge the store that a unit has left into the run's."""
+        """Merge the store that a unit has left into the run's store."""
         with tempfile.TemporaryDirectory(prefix="jembench-") as folder:
             task.unpack(left, Path(folder))
             for log in Path(folder, "works").glob(LOGS):
@@ -253,7 +253,7 @@ class RayExecutor:
             self._ray.cancel(ref)
 
     def close(self) -> None:
-        """End all workers, and a Ray of our own."""
+        """End all workers, and the connection to Ray if it is ours."""
         for ref in self._running:
             self._ray.cancel(ref, force=True)
         self._running.clear()
@@ -268,7 +268,7 @@ def files_of(store: Store, text: str) -> list[Path]:
     These are the files of its fit, its cells, and those that all fits share.
 
     Args:
-        store: of the run.
+        store: the store of the run.
         text: the unit as JSON.
     """
     work = json.loads(text)
@@ -289,15 +289,15 @@ def files_of(store: Store, text: str) -> list[Path]:
 def copy_caches(left: Path, root: Path) -> None:
     """Copy predictions, attacks and feature networks that ``root`` lacks.
 
-    Some units have no other result, and units without a GPU read them. They are checked when they
-    are read.
+    Some units have no other result, and units without a GPU read these files, which are checked
+    when they are read.
     """
     caches = [*left.glob("readings/*/*"), *left.glob("features/*/*")]
     for path in caches:
         to = root / path.relative_to(left)
         if path.is_file() and not to.exists():
             to.parent.mkdir(parents=True, exist_ok=True)
-            # removed by the next run if this one is killed
+            # a temporary name, which the next run removes if this run is killed
             new = to.with_name(f".jembench-{os.urandom(8).hex()}.tmp")
             shutil.copy(path, new)
             new.replace(to)
@@ -314,7 +314,7 @@ def _as_raised() -> Iterator[None]:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Keep this process's handler of SIGTERM: Ray replaces it."""
+    """Keep this process's handler of SIGTERM, which Ray replaces."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The task of a Ray worker: it starts the process of a unit and waits for it."""
+"""A Ray worker's task: start the process of a unit, and wait."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Died(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """A unit of work, as a Ray worker sees it."""
+    """A unit of work, as a Ray worker receives it."""
 
     id: str
     text: str  # as JSON
@@ -44,15 +44,15 @@ class Unit:
 
 
 def carry_out(unit: Unit, files: bytes | None) -> tuple[Ended | None, bytes]:
-    """Carry out a unit in the driver's store or its own.
+    """Carry out a unit in the driver's store or a temporary store.
 
     Args:
         unit: the unit.
-        files: a zip of what the driver's store has of it; None: the driver's store is used.
+        files: a zip of the unit's files in the driver's store; None: the driver's store is used.
 
     Returns:
-        the ending, and a zip of the store of its own. The ending is None if the driver's store is
-        out of reach: then the unit is to be submitted again with its files.
+        the ending, and a zip of the temporary store, or nothing. The ending is None if the driver's
+        store is out of reach: the unit must be submitted again with its files.
 
     Raises:
         Died: if the worker process dies.

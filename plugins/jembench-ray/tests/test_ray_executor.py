@@ -140,7 +140,7 @@ def test_what_is_killed_is_tried_again(session, killed):
 def test_a_lost_unit_and_a_refused_one_are_told_with_their_host_and_log(session):
     lost, refused = session.submit("dies", "refused for it has other code")
     endings_by_unit = session.endings([lost, refused])
-    assert "with SIGKILL. It was tried 2 times." in endings_by_unit[lost.id].text
+    assert "with SIGKILL. The unit was tried 2 times." in endings_by_unit[lost.id].text
     assert endings_by_unit[lost.id].host
     log = Path(endings_by_unit[lost.id].log).read_text()
     assert log.splitlines() == [f"{lost.id} begins"] * 2

@@ -27,14 +27,14 @@ def residual_flow(
     terms: Annotated[int, Range(least=0)] = 20,
     probes: Count = 1,
 ) -> ResidualFlow | ConditionalResidualFlow:
-    """A normalising flow of residual blocks, with log p(x|y) or with log p(x) alone.
+    """A normalising flow of residual blocks, with log p(x|y) or only log p(x).
 
     Bayes' rule gives p(y|x) from log p(x|y).
 
-    It has ``blocks`` at each of ``levels``, between which height and width are halved, and
-    ``hidden`` channels in the network of each block, whose convolutions are bounded by
-    ``lipschitz``. Evaluation computes ``terms`` of each determinant's power series, averaged over
-    ``probes``, or with ``terms=0`` the determinant itself, for small images.
+    It has ``blocks`` blocks at each of ``levels`` levels, between which height and width are
+    halved, and ``hidden`` channels in the network of each block, whose convolutions have norms of
+    at most ``lipschitz``. Evaluation computes ``terms`` terms of each determinant's power series,
+    averaged over ``probes`` probes, or with ``terms=0`` the determinant itself, for small images.
     """
     from jembench_residual_flow.flow import Flow
     from jembench_residual_flow.model import ConditionalResidualFlow, ResidualFlow

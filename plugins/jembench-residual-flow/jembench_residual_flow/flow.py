@@ -87,7 +87,7 @@ class Block(nn.Module):
 
     def __init__(self, shape: tuple[int, int, int], *, hidden: int, lipschitz: float) -> None:
         super().__init__()
-        # around a single pixel there is nothing
+        # a single pixel has no neighbours
         channels = shape[0]
         outer = 3 if max(shape[1:]) > 1 else 1
         channels_of_net = [channels, hidden, hidden, channels]
@@ -98,13 +98,13 @@ class Block(nn.Module):
         with torch.no_grad():
             self.net(torch.zeros(1, *shape))  # the first pass initialises the singular vectors
         for layer in self._convolutions():
-            # normflows stores the norm in every pass, in evaluation too; it is not read
+            # not saved: normflows writes the norm in every pass, and never reads it
             layer.register_buffer("scale", layer.scale, persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Block:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for layer in self._convolutions():
-            weight = layer.weight.data  # normflows flattens their outputs with .view
+            weight = layer.weight.data  # contiguous, since normflows flattens outputs by .view
             layer.weight.data = weight.clone(memory_format=torch.contiguous_format)
         return self
 
@@ -128,7 +128,7 @@ class Block(nn.Module):
         """Find the fixed point of x = z - g(x).
 
         Raises:
-            Diverged: if it is not found.
+            Diverged: if no fixed point is found.
         """
         x = z.clone()
         left = torch.ones(len(z), dtype=torch.bool, device=z.device)
@@ -163,7 +163,7 @@ class Flow(nn.Module):
         levels: the number of scales.
         blocks: the number of blocks per scale.
         hidden: the number of channels within the network of a block.
-        lipschitz: the bound of each of its convolutions, below 1.
+        lipschitz: the bound of each convolution in a block, below 1.
     """
 
     def __init__(

@@ -1,12 +1,13 @@
 """The log determinant log |det (I + J)| of a residual block.
 
-J = dg/dx has a norm below 1. It is computed exactly or by a power series.
+J = dg/dx has a norm below 1. The log determinant is computed exactly or by a power series.
 
     log det (I + J) = sum over k >= 1 of (-1)^(k+1) / k tr J^k
     tr J^k = E[v' J^k v] for probes v of covariance I
 
-Chen et al. (2019), arXiv:1906.02735, sections 3.1 and 3.2. The estimators of normflows use the
-global generators, also in evaluation, where they differ from call to call and have no gradient.
+Chen et al. (2019), arXiv:1906.02735, sections 3.1 and 3.2. The estimators of normflows are not
+used: in evaluation they draw from the global generators, so that calls differ, and have no
+gradient.
 
 Legend: B batch, C channels, H height, W width, D dimensions.
 """
@@ -40,7 +41,7 @@ class LogDet(Protocol):
     ) -> Change:
         """Return g = net(x) and the log determinant, with gradients if ``differentiable``.
 
-        x requires a gradient.
+        ``x`` must require a gradient.
         """
         ...
 
@@ -71,8 +72,8 @@ def omitted(net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool
 class Truncated:
     """The first terms of the series, averaged over common probes.
 
-    So an image has the same value in every call. But the error of the probes does not average out
-    over images, and is not part of intervals over images.
+    All images share the probes, so that an image has the same value in every call. But the error of
+    the probes does not average out over images, and intervals over images do not include it.
     """
 
     terms: int
@@ -128,7 +129,7 @@ class Unbiased:
         return Change(g, value + surrogate - surrogate.detach())
 
     def _heads(self) -> int:
-        """Draw a number, at least k with probability 2^-k, on the host."""
+        """Draw the number of heads before the first tails, on the CPU."""
         uniform = 1 - torch.rand((), dtype=torch.float64)
         return int(-uniform.log2())
 

@@ -3,8 +3,8 @@
     log p(x|y) = log p(z|y) + log |det dz/dx|,   log p(x) = logsumexp_y log p(x|y) - log K,
     p(y|x) = softmax_y log p(x|y): Bayes' rule under a uniform prior over the classes.
 
-The flow's density integrates to 1 over all of R^D, so that mass outside of the bounds reduces that
-of images.
+The flow's density integrates to 1 over all of R^D, so that mass outside of the bounds lowers the
+density of images.
 
 Legend: B batch, N samples, C channels, H height, W width, K classes (1 in the plain model).
 """
@@ -118,7 +118,7 @@ class ResidualFlow(nn.Module):
 
     @torch.no_grad()
     def draw(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
-        """Draw an image from each component of k, clamped to the bounds.
+        """Draw an image from each component in k, clamped to the bounds.
 
         Raises:
             Diverged: if an image is not finite, or a block cannot be inverted.
@@ -156,7 +156,7 @@ class ConditionalResidualFlow(densities.ByBayes, ResidualFlow):
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return log p(x|y) of each class without the determinants.
 
-        All classes share them, so that the softmax is p(y|x).
+        All classes share the determinants, so that the softmax is p(y|x).
         """
         return self._log_prob_by_component(x, omitted)
 

@@ -19,11 +19,10 @@ def pca_start(
 ) -> PCAStart:
     """The mean of a class, moved along its principal directions (WEAT).
 
-    It moves by ``scale`` times the singular values.
-
-    The directions are those of the largest variance, up to the share ``variance`` of it. A singular
-    value is sqrt(N - 1) standard deviations of N images: .005 is .35 of one for the 5,000 of a
-    class of CIFAR-10.
+    Moves are normal numbers times ``scale`` times the singular values, along the directions of
+    largest variance, up to the share ``variance`` of the total. For N images, a singular value is
+    sqrt(N - 1) standard deviations: with 5,000 images in a class of CIFAR-10, ``scale=0.005`` is
+    .35 standard deviations.
     """
     from jembench_robustness.pca import PCAStart
 

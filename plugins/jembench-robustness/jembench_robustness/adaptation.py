@@ -1,7 +1,7 @@
 """Test-time adaptation of batch norm to shifted images without labels.
 
-Images come in random order and in batches; what a batch has taught stays for the next one of the
-same shift. Networks without batch norm have nothing to adapt.
+Images come in random order, in batches; a network that adapted to one batch goes on with the next
+batch of the same shift. Networks without batch norm have nothing to adapt.
 
 Legend: N images, B images a batch, C channels, H height, W width, K classes.
 """
@@ -26,8 +26,8 @@ Classify = Callable[["Tensor"], "Tensor"]
 class BatchStatistics:
     """Batch norm with the statistics of each test batch; no weight changes.
 
-    Schneider et al. (2020), arXiv:2006.16971. Batches are of at most ``batch`` images, and of equal
-    sizes.
+    Schneider et al. (2020), arXiv:2006.16971. Batches have equal sizes, of at most ``batch``
+    images.
     """
 
     batch: Annotated[int, Range(least=2, most=100_000)] = 200
@@ -47,10 +47,10 @@ class BatchStatistics:
         norms = [module for module in model.modules() if isinstance(module, kind)]
         if not norms:
             raise NotApplicable(
-                "The network has no batch norm, whose scales and shifts are what is adapted. "
+                "The network has no batch norm, the kind of layer that is adapted. "
                 "Train one that has: baseline:norm=batch or jem:norm=batch."
             )
-        # without running statistics, those of the batch are used in evaluation mode too
+        # without running statistics, batch norm uses the batch's in evaluation mode too
         for norm in norms:
             norm.track_running_stats = False
             norm.running_mean = None
@@ -65,7 +65,7 @@ class BatchStatistics:
     def classifier(
         self, model: Any, norms: list[nn.Module], data: DataSpec, generator: Generator
     ) -> Classify:
-        """Return the function that returns the logits of a batch."""
+        """Return the function from a batch to its logits."""
         classify: Classify = model.logits
         return classify
 
@@ -74,7 +74,7 @@ class BatchStatistics:
 class Tent(BatchStatistics):
     """Tent: a step of Adam on the mean entropy of p(y|x).
 
-    It changes the scales and shifts of batch norm.
+    The step changes the scales and shifts of batch norm.
 
     Wang et al. (2021), arXiv:2006.10726. A batch is classified by the pass that gives the gradient,
     before the step.
@@ -103,10 +103,10 @@ class TEA(Tent):
 
     Everything else is as in Tent.
 
-    Yuan et al. (2024), arXiv:2311.14402. A batch is classified after the step. As many samples as
-    the batch has images are drawn by ``sampler``, whose buffer outlives the batch: 20 steps of size
-    .1 with noise .01, restarts of 5 % of the chains. The published code draws slots of the buffer
-    with replacement, and runs its chains on images of [0, 1].
+    Yuan et al. (2024), arXiv:2311.14402. A batch is classified after the step. ``sampler`` draws as
+    many samples as the batch has images, and its buffer outlives the batch; by default chains take
+    20 steps of size .1 with noise .01, and 5 % restart. The published code draws slots of the
+    buffer with replacement, and runs its chains on images of [0, 1].
     """
 
     sampler: Annotated[str, Names("samplers")] = (
@@ -143,12 +143,10 @@ class TEA(Tent):
 
 
 def _steps(norms: list[nn.Module], learning_rate: float) -> Callable[[Tensor], None]:
-    """Return a function that takes a step on batch norm's weights.
-
-    These are its scales and shifts.
+    """Return a function that steps on batch norm's scales and shifts.
 
     Raises:
-        NotApplicable: if there are none.
+        NotApplicable: if batch norm has neither scales nor shifts.
     """
     import torch
 
@@ -159,8 +157,7 @@ def _steps(norms: list[nn.Module], learning_rate: float) -> Callable[[Tensor], N
         weight.requires_grad_()
     if not weights:
         raise NotApplicable(
-            "The batch norm of the network has neither scales nor shifts, which are what is "
-            "adapted."
+            "The network's batch norm has neither scales nor shifts, which would be adapted."
         )
     optimizer = torch.optim.Adam(weights, lr=learning_rate)
 

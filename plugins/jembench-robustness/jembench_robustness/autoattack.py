@@ -29,35 +29,32 @@ MEMBERS: Mapping[Version, tuple[str, ...]] = {
     "standard": ("apgd-ce", "apgd-t", "fab-t", "square"),
     "rand": ("apgd-ce", "apgd-dlr"),
 }
-"""The attacks of a version, in order; each attacks the images that the former ones have not broken.
-"""
+"""The attacks of a version, in order; each attacks the images that no earlier attack has broken."""
 
 CLASSES: Mapping[Version, int] = {"standard": 4, "rand": 3}
-"""The least number of classes: the loss has the third and, if targeted, the fourth largest logit in
-its denominator.
+"""The least number of classes, since the loss has the third and, if targeted, the fourth largest
+logit in its denominator.
 """
 
 STEPS: Mapping[Version, int] = {"standard": 3_877, "rand": 4_040}
-"""The cost for an image that withstands, in passes forward and backward: standard 101, 909 and 900
-of these and 5,900 passes forward, each at a third, rand 2 times 101 for 20 draws.
+"""The cost of an image that withstands, in passes forward and backward: for ``standard`` 101 + 909
++ 900, and 5,900 forward passes that cost a third each; for ``rand`` 2 x 101 x 20 draws.
 """
 
 MISCLASSIFIED, STANDING = -1, -2
 """Values of the array ``by`` for images that no attack has broken."""
 
 MASKED = 0.002
-"""The largest unsuspicious share of images that the square attack breaks after the attacks by
-gradients.
-"""
+"""The share of images that only the square attack breaks, above which gradients are suspicious."""
 
 LEAST_SIDE = 5
-"""The square attack in L2 divides images into five parts."""
+"""The least height and width for the square attack in L2, which divides images into five parts."""
 
 
 class Check(NamedTuple):
     """A warning of pyautoattack."""
 
-    said: str  # a part of its words
+    said: str  # a part of the warning's text
     verdict: str
 
 
@@ -69,7 +66,7 @@ CHECKS: Mapping[str, Check] = {
     ),
     "dynamic": Check(
         "dynamic defense",
-        f"The model takes gradients to classify, for which AutoAttack is not enough. {EXCLUDED}",
+        f"The model takes gradients to classify: AutoAttack is then not enough. {EXCLUDED}",
     ),
     "zero-gradients": Check(
         "zero gradient", f"The gradient of the loss is 0 at some images. {EXCLUDED}"
@@ -85,19 +82,20 @@ CHECKS: Mapping[str, Check] = {
 class AutoAttack(attacks.Attack):
     """Accuracy in % under AutoAttack within ``eps``, by its authors' code.
 
-    The package is pyautoattack.
+    The code is the package pyautoattack.
 
-    ``version`` is ``standard``, for models that predict an image always alike: automatic PGD on the
-    cross-entropy and, for 9 target classes, on the difference of logits ratio, FAB for these
-    targets, and the square attack with 5,000 queries; or ``rand``: automatic PGD on two losses with
-    gradients averaged over 20 draws. By default it is ``rand`` with refinement, data noise or
-    smoothing. With K < 10 classes there are K - 1 targets. Misclassified images count as broken.
-    Results are those of ``run_standard_evaluation`` for a shard of images, with a seed derived from
-    the shard's number. The details give the number of images that each attack broke first;
-    pyautoattack's checks are reported as suspicious. Croce & Hein (2020), arXiv:2003.01690.
+    ``version=standard``, for models whose prediction for an image never varies, runs automatic PGD
+    on the cross-entropy and, for 9 target classes, on the difference of logits ratio, FAB for the
+    same targets, and the square attack with 5,000 queries. ``version=rand`` runs automatic PGD on
+    two losses with gradients averaged over 20 draws. The default is ``rand`` with refinement, data
+    noise or smoothing, else ``standard``. With K < 10 classes there are K - 1 targets.
+    Misclassified images count as broken. Results are those of ``run_standard_evaluation`` for a
+    shard of images, with a seed derived from the shard's number. The details give the number of
+    images that each attack broke first; pyautoattack's checks are reported as suspicious. Croce &
+    Hein (2020), arXiv:2003.01690.
     """
 
-    eps: str = field()  # it must be given
+    eps: str = field()  # required
     norm: eps.Norm = "linf"
     version: Version | None = None
     grad: attacks.Gradient = "through"
@@ -110,8 +108,8 @@ class AutoAttack(attacks.Attack):
         eps.parse_eps(self.eps)
         if self.version == "standard" and self.is_random:
             raise SpecError(
-                "version of autoattack is standard, which is for models that predict an image "
-                "always alike; with refine, data_noise or smooth predictions are random. Leave it "
+                "version of autoattack is standard, for models whose prediction for an image "
+                "never varies; with refine, data_noise or smooth predictions are random. Leave it "
                 "out, or write version=rand."
             )
 
@@ -122,7 +120,7 @@ class AutoAttack(attacks.Attack):
 
     @property
     def chosen(self) -> Version:
-        """The version."""
+        """The version that runs."""
         return self.version or ("rand" if self.is_random else "standard")
 
     @property
@@ -137,17 +135,15 @@ class AutoAttack(attacks.Attack):
 
     @property
     def passes(self) -> int:
-        """The network passes within eps."""
+        """The number of passes through the network."""
         return self.spent.images * STEPS[self.chosen] * self.passes_each
 
     def check(self, planned: Planned) -> None:
         """Check that eps and the attacks are possible for the images.
 
-        It must not exceed the largest distance of two images.
-
         Raises:
-            SpecError: if eps is larger.
-            NotApplicable: if there are too few classes or pixels.
+            SpecError: if eps exceeds the largest distance between two images.
+            NotApplicable: if there are too few classes or pixels for the attacks.
         """
         eps.check_eps(self.eps, self.norm, planned.spec.dimensions)
         if planned.spec.num_classes < CLASSES[self.chosen]:
@@ -196,7 +192,7 @@ class AutoAttack(attacks.Attack):
             raise ValueError(
                 f"pyautoattack returned an image at a distance of {farthest:g}, beyond eps {size:g}"
             )
-        # a check of the shard is repeated for each of its images
+        # each image holds the checks of its shard
         arrays = {"by": by}
         for name, check in CHECKS.items():
             failed = any(check.said in warning for warning in warnings)
@@ -213,7 +209,7 @@ class AutoAttack(attacks.Attack):
         norm = {"linf": "Linf", "l2": "L2"}[self.norm]
         options = {"version": self.chosen, "device": shard.x.device}
         attack = pyautoattack.AutoAttack(target.logits, norm=norm, eps=size, seed=seed, **options)
-        # no more targets than other classes
+        # an image has at most K - 1 target classes
         targets = min(attack.fab.n_target_classes, target.data.num_classes - 1)
         attack.fab.n_target_classes = attack.apgd_targeted.n_target_classes = targets
         attack.verbose = False
@@ -228,7 +224,7 @@ class AutoAttack(attacks.Attack):
         suspicious = [check.verdict for check in failed]
         if first.get("square", 0) > MASKED * len(arrays["by"]):
             suspicious.append(
-                f"The square attack, which sees no gradient, broke {first['square']} images that "
+                f"The square attack, which uses no gradient, broke {first['square']} images that "
                 "the attacks by gradients did not."
             )
         broken = {f"broken-by-{member}": count for member, count in first.items()}
@@ -244,10 +240,8 @@ class AutoAttack(attacks.Attack):
 def _contained(attack: Any) -> Iterator[list[str]]:
     """Yield the warnings of pyautoattack, then restore the global state.
 
-    These are the random generators and the tracer.
-
-    It logs, seeds the global generators, and counts calls of gradients by a tracer and in a global
-    table.
+    The package logs, seeds the global random generators, and counts calls of gradients by a tracer
+    and in a global table.
     """
     import torch
     from pyautoattack import checks

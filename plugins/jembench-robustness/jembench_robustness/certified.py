@@ -37,7 +37,7 @@ _BLOCK = 1000  # noisy copies per pass; results do not depend on it
 
 
 class Counted(NamedTuple):
-    """The most frequent class of an image, and its count."""
+    """The selected class of an image, and its count among noisy copies."""
 
     predicted: int
     frequent: int
@@ -48,12 +48,12 @@ class Certified(Metric):
     """Randomised smoothing: certified accuracy in % within L2 radii, and the mean radius.
 
     ``sigma`` is the standard deviation of the noise, on [0, 1], and ``copies`` the number of noisy
-    copies per image: 100,000, quick 1,000. The class is the most frequent of 100 predictions; its
-    probability is at least p with confidence 1 - ``alpha``, by Clopper and Pearson from ``copies``
-    further predictions. The radius is sigma * Phi^-1(p) if p is above one half; else the classifier
-    abstains, which counts as wrong. Sizes are in units of a pixel's range. An image whose class is
-    wrong counts with the radius 0 in the mean. Cohen et al. (2019), arXiv:1902.02918, Theorem 1 and
-    the procedure Certify.
+    copies per image: 100,000, or 1,000 with ``budget=quick``. The class is the most frequent of 100
+    predictions; its probability is at least p with confidence 1 - ``alpha``, by Clopper and Pearson
+    from ``copies`` further predictions. The radius is sigma * Phi^-1(p) if p is above one half;
+    else the classifier abstains, which counts as wrong. Sizes are in units of a pixel's range. An
+    image whose class is wrong counts with the radius 0 in the mean. Cohen et al. (2019),
+    arXiv:1902.02918, Theorem 1 and the procedure Certify.
     """
 
     budget: Literal["paper", "quick"] = "paper"
@@ -92,7 +92,7 @@ class Certified(Metric):
     def shard_size(self, device: str) -> int:
         """Return the number of images per shard, equal on every device.
 
-        The noisy copies of one image fill a GPU, so that it needs no larger shards.
+        The noisy copies of one image fill a GPU, so that a GPU needs no larger shards.
         """
         return attacks.SHARD
 
@@ -125,7 +125,7 @@ class Certified(Metric):
         return self.measurement(evaluation, done.arrays, parts=parts, details=done.details)
 
     def _count(self, target: Target, x: Tensor, index: int) -> Counted:
-        """Return the most frequent class under noise, and its count."""
+        """Return the selected class, and its count among the noisy copies."""
         from jembench.parts import seeds
 
         generator = seeds.generator(0, f"robustness/certified {index}")
@@ -135,7 +135,7 @@ class Certified(Metric):
         return Counted(predicted, int(answers[predicted]))
 
     def _answers(self, target: Target, x: Tensor, copies: int, generator: Generator) -> Tensor:
-        """Return the predictions of each class for noisy copies: int64 (K,)."""
+        """Count the predictions of each class for noisy copies: int64 (K,)."""
         import torch
 
         counts = torch.zeros(target.data.num_classes, dtype=torch.int64)
@@ -147,9 +147,9 @@ class Certified(Metric):
         return counts
 
     def radius(self, frequent: Tensor) -> Tensor:
-        """Return the radii of classes with ``frequent`` predictions, float64 (N,).
+        """Return the radii of classes predicted ``frequent`` times, float64 (N,).
 
-        0: the classifier abstains.
+        A radius of 0 means that the classifier abstains.
         """
         import torch
         from scipy.stats import beta

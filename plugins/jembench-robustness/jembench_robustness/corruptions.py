@@ -3,13 +3,13 @@
 Hendrycks and Dietterich (2019), arXiv:1903.12261.
 
 The parameters of the five severities are those of ``make_cifar_c.py`` of the authors' code. Lengths
-in pixels are for images of 32 pixels: they grow in proportion with the height of larger images, and
-are the same for smaller ones, since a quarter of a disc's radius is less than a pixel of a digit.
-All other sizes are relative to the image. Given the same random numbers, levels are those of the
-authors' code to within one, and those of ``snow`` to within three, since layers are not rounded to
-256 levels, and the result is rounded to the nearest level, not down. ``frost`` draws ridges of a
-fractal, not photographs. Points of the affine map of ``elastic_transform`` are (row, column), in
-OpenCV (x, y).
+in pixels are for images of 32 pixels: they grow in proportion with the height of larger images, but
+do not shrink for smaller images, since a quarter of a disc's radius is less than a pixel of a
+digit. All other sizes are relative to the image. Given the same random numbers, levels differ from
+the authors' code by at most one, for ``snow`` by at most three, since layers are not rounded to 256
+levels, and the result is rounded to the nearest level, not down. ``frost`` draws ridges of a
+fractal in place of photographs. The affine map of ``elastic_transform`` takes points as (row,
+column), OpenCV as (x, y).
 
 Images are float64 (N, H, W, C) in [0, 1]. The generator of random numbers is seeded by the
 corruption and severity.
@@ -91,7 +91,7 @@ def _glass_blur(x: Images, rng: Generator, std: float, passes: int) -> Images:
 
 
 def _smeared(x: Images, degrees: NDArray[np.float64], radius: float, std: float) -> Images:
-    """Return one-sided Gaussian means along a direction of each image (N,).
+    """Blur each image by one-sided Gaussian means along its direction (N,).
 
     ImageMagick's motion blur does the same.
     """
@@ -177,7 +177,7 @@ def _fog(x: Images, rng: Generator, cover: float, decay: float) -> Images:
 
 
 def _plasma(x: Images, rng: Generator, decay: float) -> Images:
-    """Return fractals (N, H, W, 1) of diamonds and squares."""
+    """Return fractals (N, H, W, 1) by the diamond-square algorithm."""
     n, height, width, _ = x.shape
     size = 1 << (max(height, width) - 1).bit_length()
     plane = np.zeros((n, size, size))
@@ -226,7 +226,7 @@ def _contrast(x: Images, rng: Generator, keep: float) -> Images:
 def _elastic_transform(x: Images, rng: Generator, reach: float, std: float, shear: float) -> Images:
     """Move images by an affine map, then by a smooth field.
 
-    Both are random; lengths are in heights.
+    Map and field are random; lengths are in units of the height.
     """
     n, height, width, _ = x.shape
     side = min(height, width) // 3
@@ -314,8 +314,8 @@ CORRUPTIONS: Mapping[str, tuple[Callable[..., Images], tuple[tuple[float, ...], 
     "pixelate": (_by_pillow(_pixelated), ((0.95,), (0.9,), (0.85,), (0.75,), (0.65,))),
     "jpeg_compression": (_by_pillow(_as_jpeg), ((80,), (65,), (58,), (50,), (40,))),
 }
-"""The function of each corruption, by the names of CIFAR-10-C's files, and its parameters at
-severities 1 to 5.
+"""Each corruption's function and parameters at severities 1 to 5, by the names of CIFAR-10-C's
+files.
 """
 
 

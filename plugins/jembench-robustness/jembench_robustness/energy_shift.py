@@ -2,9 +2,9 @@
 
 They show how attacks and chains change log p(x) of a classifier.
 
-Mirza et al. (2024), arXiv:2407.06315, section 3: of robust classifiers, PGD lowers E(x) and APGD-T
-raises it. PGD within less than about twice the distance to the boundary raises it: of two classes
-with logits s and -s of a linear s, E(x) = -log 2 cosh s.
+Mirza et al. (2024), arXiv:2407.06315, section 3: for robust classifiers, PGD lowers E(x) and APGD-T
+raises E(x). PGD within less than about twice the distance to the boundary raises E(x) too: for two
+classes with logits s and -s, s linear in x, E(x) = -log 2 cosh s.
 
 Legend: N images, C channels, H height, W width.
 """
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from jembench.interfaces import Evaluation, Measurement, Planned
 
 ATTACKS = ("pgd", "apgd-t", "cw")
-"""The attacks, by the ends of labels."""
+"""The names of the attacks, with which labels end."""
 
 Count = Annotated[int, Range(least=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyShift(Metric):
-    """Mean energy of images minus that of their adversarial images, in nats.
+    """Mean E(x) - E(x~) of images x and adversarial images x~, in nats.
 
     Three attacks find adversarial images.
 
@@ -49,9 +49,9 @@ class EnergyShift(Metric):
     - ``cw``: the nearest image in L2 that the attack of Carlini & Wagner (2017) finds, at any
       distance, by foolbox.
 
-    An image that ``apgd-t`` or ``cw`` does not break stays as it is, and counts with 0; the details
-    say how many images each breaks. ``sampler`` draws generated images for the figure, as for `is`;
-    without it they are the model's own.
+    An image that ``apgd-t`` or ``cw`` does not break stays unchanged and counts with 0; the details
+    say how many images each attack breaks. ``sampler`` draws generated images for the figure, as
+    for `is`; without ``sampler``, the model draws them.
     """
 
     images: Count = 100
@@ -77,7 +77,7 @@ class EnergyShift(Metric):
         """Check that the attacks are defined, and that the sampler gives samples.
 
         Raises:
-            SpecError: if eps is larger than the largest distance of two images.
+            SpecError: if eps exceeds the largest distance between two images.
             NotApplicable: for fewer than four classes.
         """
         eps.check_eps(self.eps, self.norm, planned.spec.dimensions)
@@ -123,7 +123,7 @@ class EnergyShift(Metric):
         }
 
     def _energies(self, target: Target, shard: shards.Shard) -> dict[str, Tensor]:
-        """Return the energies of images and adversarial images, and their successes.
+        """Return the energies of images and adversarial images, and attacks' successes.
 
         An attack succeeds if its image is misclassified.
         """
@@ -170,7 +170,7 @@ class EnergyShift(Metric):
         import torch
         from pyautoattack.autopgd_base import APGDAttack_targeted
 
-        silent = logging.Logger(self.name)  # of warnings of vanishing gradients
+        silent = logging.Logger(self.name)  # drops warnings of vanishing gradients
         silent.addHandler(logging.NullHandler())
         attack = APGDAttack_targeted(
             target.logits,
@@ -197,9 +197,9 @@ class EnergyShift(Metric):
         criterion = foolbox.criteria.Misclassification(shard.y)
         model = foolbox_bridge.wrapped(target.logits, shard.x.device)
         _, moved, succeeded = attack(model, shard.x, criterion, epsilons=None)
-        # foolbox returns a black image without success
+        # where the attack fails, foolbox returns a black image
         return torch.where(succeeded[:, None, None, None], moved, shard.x)
 
 
 CW = {"binary_search_steps": 5, "steps": 100, "stepsize": 0.1, "initial_const": 1.0}
-"""The search of Carlini & Wagner's attack, shorter than foolbox's own."""
+"""The search of Carlini & Wagner's attack, shorter than foolbox's default."""

@@ -1,7 +1,7 @@
 """Checks of attacks by gradients, which fail for models with masked gradients.
 
-They are those of Athalye et al. (2018), arXiv:1802.00420, section 3.1, and Carlini et al. (2019),
-arXiv:1902.06705.
+The checks are those of Athalye et al. (2018), arXiv:1802.00420, section 3.1, and Carlini et al.
+(2019), arXiv:1902.06705.
 
 Legend: N images, S settings of an attack, R resamples.
 """
@@ -32,16 +32,16 @@ CHECKED = 100
 """The number of images of the paper's budget on which gradients are checked."""
 
 UNBROKEN, FLAT = 0.01, 0.01
-"""The largest unsuspicious shares of images that no change breaks, and of images without a
-gradient.
+"""The shares of images that no change breaks, and of images without a gradient, above which a check
+fails.
 """
 
 LEVEL = 0.05
 """The probability of a false alarm among all pairs of settings whose accuracies are compared."""
 
 NEARER, OUTDONE = 0.95, 0.05
-"""The boundary attack outdoes PGD at less than ``NEARER`` times its distance, without suspicion up
-to ``OUTDONE`` of the images.
+"""The boundary attack outdoes PGD at less than ``NEARER`` times PGD's distance; up to a share
+``OUTDONE`` of such images is no failure.
 """
 
 BY_STEPS, BY_EPS = (0, 1, 2, 3), (4, 2, 5)
@@ -51,7 +51,7 @@ eps, ascending.
 
 
 class Setting(NamedTuple):
-    """A setting of PGD."""
+    """PGD's eps and number of steps."""
 
     eps: float
     steps: int
@@ -63,19 +63,19 @@ class Rise(NamedTuple):
     weaker: int
     stronger: int
     points: float  # of accuracy, in %
-    p: float  # McNemar's, after Holm's correction for the number of pairs
+    p: float  # of McNemar's test, after Holm's correction for the number of pairs
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientChecks(attacks.GradientAttack):
-    """Checks that gradients do not mislead attacks: rates of failure in %, 0 in the best case.
+    """Checks that gradients do not mislead attacks: failures in %, best 0.
 
     A failed check is reported as suspicious, with the reason. The first 100 of the paper's 300
-    images are used. Each is a share of the images in %, or a rise in points:
+    images are used. Each value is a share of the images in %, or a rise in points:
 
-    - ``unlimited``: images that PGD does not break at any distance, within which there are images
-      of all classes. It starts from the image only, since other points of so large a ball are
-      noise. Suspicious if the lower end of Wilson's 95 % interval is above 1 %.
+    - ``unlimited``: images that PGD does not break within the largest distance, where there are
+      images of all classes. PGD starts from the image only, since other points of so large a ball
+      are noise. Suspicious if the lower end of Wilson's 95 % interval is above 1 %.
     - ``steps`` and ``larger-eps``: the largest rise in accuracy with more steps, or a larger eps,
       from the same starts; eps is about the median distance of PGD's images. Suspicious if a rise
       is significant.
@@ -111,7 +111,7 @@ class GradientChecks(attacks.GradientAttack):
         return {**super().protocol_options, **own}
 
     def pgd(self, norm: eps.Norm, setting: Setting | None = None, **changed: Any) -> PGD:
-        """Return the attack under check: its search, or one setting."""
+        """Return the checked attack: a search, or PGD in one setting."""
         if setting:
             of_setting = {"eps": repr(setting.eps), "steps": setting.steps}
         else:
@@ -150,7 +150,7 @@ class GradientChecks(attacks.GradientAttack):
         import numpy as np
 
         norm = self.norm
-        # attacks whose steps and eps vary about the median distance
+        # searches, and attacks whose steps and eps vary about the median distance
         largest = eps.largest_distance(self.norm, evaluation.data.spec.dimensions)
         searched = self.pgd(norm).attack(evaluation)
         white = searched if norm == "l2" else self.pgd("l2").attack(evaluation)
@@ -166,7 +166,7 @@ class GradientChecks(attacks.GradientAttack):
             target = self.attacked_model(evaluation, f"{self.name} {norm} {shard.number}")
             return {"flat": flat(target, shard, norm)}
 
-        # a run may have ended early: only images that all attacks have
+        # a run may have ended early: keep only images that all attacks reached
         results = (searched, white, black, *fixed, unlimited)
         done = min(attacked.images for attacked in results)
         chosen = shards.choose(evaluation, done)
@@ -197,7 +197,7 @@ class GradientChecks(attacks.GradientAttack):
         }
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
-        """Return the values, of images."""
+        """Return the values over images."""
         n = len(arrays["standing"])
         failing = _failing(arrays)
         estimates = {label: share(fails, "lower") for label, fails in failing.items()}
@@ -216,8 +216,8 @@ class GradientChecks(attacks.GradientAttack):
         sentences = []
         if _low(hits["unlimited"], n) > UNBROKEN:
             sentences.append(
-                f"{hits['unlimited']} of {n} images withstand PGD at any distance, where there "
-                "are all classes."
+                f"{hits['unlimited']} of {n} images withstand PGD at any distance, even where "
+                "there are all classes."
             )
         for columns, text in (
             (BY_STEPS, "{0.steps} to {1.steps} steps"),
@@ -232,7 +232,7 @@ class GradientChecks(attacks.GradientAttack):
                 )
         if _low(hits["white-box"], n) > OUTDONE:
             sentences.append(
-                f"To {hits['white-box']} of {n} images the boundary attack, which sees no "
+                f"To {hits['white-box']} of {n} images the boundary attack, which uses no "
                 f"gradient, comes more than {100 * (1 - NEARER):.0f} % nearer than PGD."
             )
         if hits["zero-gradients"] / n > FLAT:
@@ -299,7 +299,7 @@ def _failing(arrays: Mapping[str, Any]) -> dict[str, NDArray[np.bool_]]:
 def _median(arrays: Mapping[str, Any], norm: eps.Norm, largest: float) -> float:
     """Return the median distance of adversarial images that differ from the image.
 
-    It is the largest possible distance if there are none.
+    Without any such image it is ``largest``.
     """
     import numpy as np
 
@@ -312,7 +312,7 @@ def _median(arrays: Mapping[str, Any], norm: eps.Norm, largest: float) -> float:
 def flat(target: Target, shard: shards.Shard, norm: eps.Norm) -> Tensor:
     """Return whether each image's gradient vanishes or is infinite, bool (N,).
 
-    A step along it then does not have its length.
+    The steepest direction then does not have length 1.
     """
     import torch
 

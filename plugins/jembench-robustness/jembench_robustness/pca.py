@@ -17,15 +17,15 @@ from jembench.sampling.starts import ClassGaussianStart
 class PCAStart(ClassGaussianStart):
     """Draws near the mean of a class along its principal directions.
 
-    They are clamped to the bounds (Mirza et al., 2024).
+    Draws are clamped to the bounds (Mirza et al., 2024).
 
     With the mean m of a class's images, the singular values s_i of the images minus m, and their
     right singular vectors v_i, a start is
 
         m + scale sum_i z_i s_i v_i,   z_i independent and standard normal,
 
-    over the directions before the first with which the share of the variance reaches ``variance``,
-    as in their code.
+    over the leading directions whose cumulative share of the variance is below ``variance``, as in
+    the authors' code.
     """
 
     name = "pca"
@@ -34,7 +34,7 @@ class PCAStart(ClassGaussianStart):
         super().__init__(data)
         self.variance = variance
         self.scale = scale
-        # (1, D) mean and (I, D) s_i v_i of classes drawn so far
+        # by class drawn so far: the mean (1, D) and s_i v_i (I, D)
         self._directions: dict[int, tuple[Tensor, Tensor]] = {}
 
     def noise(self, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:

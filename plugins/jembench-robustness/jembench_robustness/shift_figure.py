@@ -56,7 +56,7 @@ def curves(results: Sequence[Result]) -> Drawing:
         group = sorted(group, key=lambda result: int(_options(result)["severity"]))
         severities = [int(_options(result)["severity"]) for result in group]
         model = _line(group[0])
-        # there is no AUROC with an adaptation
+        # an adapted model has no AUROC, and leaves that panel out
         for axes, label in zip(panels, group[0].values, strict=False):
             values = [result.values[label] for result in group]
             style = {"elinewidth": 0.8, "label": model, "yerr": error_bars(values)}

@@ -29,16 +29,16 @@ class Shift(ScoredClasses):
     """Accuracy and ECE in % on shifted images, and AUROC of test images against them.
 
     ``set`` is an OOD set with labels, such as corrupted, cifar10-c and cifar10.1, or a dataset
-    whose classes have the same names. Each corruption at each severity that a set stands for is
-    measured on all images, and the values are means over them: of corrupted:severity=3 over fifteen
-    corruptions, of corrupted:by=fog over five severities. The mean corruption error of Hendrycks &
-    Dietterich (2019), arXiv:1903.12261, is 100 % - accuracy here, since no error is divided by that
-    of AlexNet. Intervals draw an image with all of its corruptions, and the test images
+    whose classes have the same names. Each variant of a set, a corruption at a severity, is
+    measured on all images, and the values are means over the variants: over fifteen corruptions for
+    corrupted:severity=3, over five severities for corrupted:by=fog. The mean corruption error of
+    Hendrycks & Dietterich (2019), arXiv:1903.12261, is 100 % - accuracy here, since errors are not
+    divided by AlexNet's. Intervals draw an image with all of its corruptions, and draw test images
     independently.
 
     ``adapt`` is a test-time adaptation: each corruption at each severity is classified by a copy of
-    the trained model that is adapted to its images, without their labels. The trained model stays
-    as it is, and there is no AUROC.
+    the trained model that is adapted to its images, without their labels. The trained model is not
+    changed, and there is no AUROC.
     """
 
     set: Annotated[str, Names("ood_sets", "datasets")]
@@ -62,7 +62,7 @@ class Shift(ScoredClasses):
 
     @property
     def reads(self) -> frozenset[Quantity]:
-        """The logits and what the score reads, of the trained model alone."""
+        """The trained model's logits and what the score reads; nothing if adapted."""
         return super().reads if self.adaptation is None else frozenset()
 
     @property
@@ -80,7 +80,7 @@ class Shift(ScoredClasses):
 
         Raises:
             Unavailable: if shifted images are missing.
-            NotApplicable: if they have no labels, or the model has nothing to adapt.
+            NotApplicable: if shifted images have no labels, or the model has nothing to adapt.
             Diverged: if a logit or a score is not finite.
         """
         import numpy as np
@@ -146,7 +146,7 @@ class Shift(ScoredClasses):
 
 
 def _mean_auroc(inside: Array, shifted: Array) -> Estimate:
-    """Return the mean AUROC of scores (M,) against each variant's (N, V)."""
+    """Return the AUROC of scores (M,) against scores (N, V), averaged over variants."""
     import numpy as np
 
     from jembench.stats import ranking
@@ -165,7 +165,7 @@ def _mean_auroc(inside: Array, shifted: Array) -> Estimate:
 def adapted_logits(
     adaptation: Resolved, evaluation: Evaluation, images: str, noise: float
 ) -> Tensor:
-    """Return the logits (N, K) of a copy adapted to images.
+    """Return the logits (N, K) of a model's copy adapted to images.
 
     Raises:
         NotApplicable: if the model has nothing that the adaptation could change.

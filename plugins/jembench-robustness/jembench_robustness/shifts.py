@@ -1,6 +1,6 @@
 """OOD sets of shifted test images with labels.
 
-They are fifteen corruptions, CIFAR-10-C and CIFAR-10.1.
+The sets are fifteen corruptions, CIFAR-10-C and CIFAR-10.1.
 
 Legend: N test images, M images of a file, K pairs of a corruption and a severity.
 """
@@ -44,9 +44,9 @@ def corrupted(*, by: By = "all", severity: Severity = 0) -> OODSet:
     """Test images with one of CIFAR-10-C's corruptions at a severity of 1 to 5.
 
     Hendrycks & Dietterich (2019), arXiv:1903.12261, for grey or RGB images of at least 8x8 pixels;
-    the module ``jembench_robustness.corruptions`` has the parameters. ``all`` corruptions and
-    ``severity=0``, all severities, take turns over the images; the metric ``shift`` measures each
-    pair of them on all images.
+    the module ``jembench_robustness.corruptions`` has the parameters. With ``by=all`` corruptions,
+    and with ``severity=0`` all severities, take turns over the images; the metric ``shift``
+    measures each pair on all images.
     """
     pairs = _pairs(by, severity)
 
@@ -59,7 +59,7 @@ def corrupted(*, by: By = "all", severity: Severity = 0) -> OODSet:
         if data.shape[0] not in (1, 3) or min(data.shape[1:]) < 8:
             size = "x".join(map(str, data.shape))
             raise NotApplicable(
-                f"corrupted takes grey or RGB images of at least 8x8; those of {data.name} are "
+                f"corrupted takes grey or RGB images of at least 8x8; images of {data.name} are "
                 f"{size}."
             )
         levels = test.images.permute(0, 2, 3, 1).numpy()
@@ -93,8 +93,8 @@ def cifar10_c(*, by: By = "all", severity: Severity = 0, root: Root = "") -> OOD
         size, rest = divmod(len(labels), 5)  # severities, one after another
         if rest:
             raise Unavailable(
-                f"CIFAR-10-C's labels.npy has {len(labels)} labels, no multiple of 5. Get it from "
-                f"{where[1]}."
+                f"CIFAR-10-C's labels.npy has {len(labels)} labels, not a multiple of 5. Get it "
+                f"from {where[1]}."
             )
         index = _chosen(size, test)
 
@@ -111,9 +111,7 @@ def cifar10_c(*, by: By = "all", severity: Severity = 0, root: Root = "") -> OOD
 
 
 def cifar10_1(*, version: Literal["v6", "v4"] = "v6", root: Root = "") -> OODSet:
-    """CIFAR-10.1: 2,000 (v6) or 2,021 (v4) images that were collected later.
-
-    Their classes are those of CIFAR-10.
+    """CIFAR-10.1: 2,000 (v6) or 2,021 (v4) later images of CIFAR-10's classes.
 
     ``root`` is the folder of ``cifar10.1_v6_data.npy`` and ``cifar10.1_v6_labels.npy``
     ($JEMBENCH_DATA/CIFAR-10.1 or ~/.cache/jembench/data/CIFAR-10.1 by default), from
@@ -132,7 +130,7 @@ def cifar10_1(*, version: Literal["v6", "v4"] = "v6", root: Root = "") -> OODSet
 
 
 def _pairs(by: str, severity: int) -> Pairs:
-    """Return the pairs of a corruption and a severity of a set."""
+    """Return a set's pairs of a corruption and a severity."""
     corruptions = get_args(By)[1:] if by == "all" else [by]
     severities = [severity] if severity else range(1, 6)
     return list(itertools.product(corruptions, severities))
@@ -162,7 +160,7 @@ def _channels_first(images: Levels) -> Tensor:
 def _chosen(size: int, test: Split) -> Tensor:
     """Return the places of as many images as there are test images.
 
-    They are in the order of the test images, or of all images.
+    Where a limit drew the test images, these are the places that it drew; else all.
     """
     import torch
 
@@ -188,7 +186,7 @@ def _read(
 
     if data.shape != (3, 32, 32) or data.num_classes != 10:
         raise NotApplicable(
-            f"{name} has images of 3x32x32 of CIFAR-10's classes, and those of {data.name} are "
+            f"{name} has 3x32x32 images of CIFAR-10's classes, and images of {data.name} are "
             "others."
         )
     folder = data_folder(root) if root else data_folder() / name
@@ -206,7 +204,7 @@ def _read(
         except (OSError, ValueError, EOFError) as error:
             raise Unavailable(f"{path} cannot be read: {error}. {remedy}") from error
     pixels, classes = arrays
-    # np.load reads archives too, which have no arrays' attributes
+    # np.load reads archives too, which lack an array's attributes
     are_arrays = all(isinstance(array, np.ndarray) for array in arrays)
     if not (are_arrays and _are_levels(pixels, classes.size) and _are_classes(classes)):
         what = "N images of 32x32x3 levels and N labels from 0 to 9"

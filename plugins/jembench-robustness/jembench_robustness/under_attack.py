@@ -75,14 +75,15 @@ class UnderAttack(Metric):
 class Attacked(UnderAttack):
     """Accuracy or calibration on images of an attack.
 
-    Images on which the attack fails count as they are.
+    Images on which the attack fails count unattacked.
 
     ``metric`` is a metric of classification or calibration with its options, and ``attack`` an
-    attack with its eps: pgd@8/255, or pgd:norm=l2@0.5. It is the attack of the same metric, made
-    once for all metrics.
+    attack with its eps: pgd@8/255, or pgd:norm=l2@0.5. The attack runs once for all metrics,
+    including the metric of its own name.
 
     Raises:
-        SpecError: if there is no such attack, or ``metric`` is another one or has ``data_noise``.
+        SpecError: if there is no such attack, or ``metric`` is of another kind or has
+            ``data_noise``.
     """
 
     metric: Annotated[str, Names("metrics")] = "accuracy"
@@ -98,8 +99,8 @@ class Attacked(UnderAttack):
         made = resolve("metrics", self.metric).make()
         if not isinstance(made, Classification) or made.data_noise:
             raise SpecError(
-                f"metric of {self.name} is {self.metric!r}; it must be one of classification or "
-                "calibration, without data_noise, which is an option of the attack."
+                f"metric of {self.name} is {self.metric!r}; it must be a metric of classification "
+                "or calibration, without data_noise, which is an option of the attack."
             )
         return replace(made, resamples=self.resamples)
 
@@ -136,15 +137,15 @@ class Attacked(UnderAttack):
 class OutliersUnderAttack(UnderAttack, OutOfDistribution):
     """OOD detection of outliers that an attack moves within eps.
 
-    The attack ascends the score, until they look in-distribution.
+    The attack ascends the score, so that outliers look in-distribution.
 
     The values and other options are those of ``ood``. ``attack``, such as pgd@8/255 or
-    pgd:norm=l2,restarts=1@0.5, is projected gradient ascent on the score from each outlier, which
-    has the highest score found. Test images stay as they are. The attack's ``images`` is the number
-    of outliers, which are drawn with a seed.
+    pgd:norm=l2,restarts=1@0.5, is projected gradient ascent on the score from each outlier; the
+    highest score on the way counts. Test images are not attacked. The attack's ``images`` is the
+    number of outliers, which are drawn with a seed.
 
     Raises:
-        SpecError: if ``attack`` is another one, or a model that refines or smooths.
+        SpecError: if ``attack`` is not pgd, or has refine, data_noise or smooth.
     """
 
     name: ClassVar[str] = "ood-attacked"
@@ -226,14 +227,14 @@ def highest(
 ) -> Tensor:
     """Return the highest score within eps of each image, (M,).
 
-    It is at least that of the starts.
+    The scores of the starts count too.
 
     Args:
-        attack: its norm, steps and eps.
+        attack: gives the norm, the steps and eps.
         scores: the function from images (M, C, H, W) in [0, 1] to the sum of their scores, and the
             scores (M,).
         x: images in [0, 1].
-        starts: of restarts relative to each image, in units of eps, (M, R, C, H, W).
+        starts: one per restart, relative to each image in units of eps, (M, R, C, H, W).
     """
     import torch
 

@@ -169,7 +169,7 @@ def test_the_boundary_attack_outdoes_gradients_that_are_hidden(measured):
     nearer = arrays["black-box"] < 0.95 * arrays["white-box"]
     assert measurement.values["white-box"].value == pytest.approx(100 * nearer.mean())
     assert nearer.mean() > 0.5
-    assert "which sees no gradient" in " ".join(measurement.details["suspicious"])
+    assert "which uses no gradient" in " ".join(measurement.details["suspicious"])
 
 
 def test_steps_that_help_the_defender_are_found_out(measured):

@@ -71,7 +71,7 @@ def test_all_of_a_set_take_turns_and_are_its_parts():
     shape = (1, 1, 2)
     plane = DataSpec(name="plane", shape=shape, num_classes=2)
     with pytest.raises(
-        NotApplicable, match="grey or RGB images of at least 8x8; those of plane are 1x1x2"
+        NotApplicable, match="grey or RGB images of at least 8x8; images of plane are 1x1x2"
     ):
         shifts.corrupted().draw(split(plane), plane)
 
@@ -239,7 +239,7 @@ def test_what_is_no_such_file_says_where_it_comes_from(outliers, options, messag
     Path(folder, "fog.npy").write_bytes(b"text")
     with pytest.raises(Unavailable, match=message):
         outliers(**options, root=folder).draw(split(CIFAR), CIFAR)
-    with pytest.raises(NotApplicable, match="CIFAR-10's classes, and those of grey are others"):
+    with pytest.raises(NotApplicable, match="CIFAR-10's classes, and images of grey are others"):
         outliers(**options, root=folder).draw(split(GREY), GREY)
 
 
@@ -250,7 +250,7 @@ def test_what_is_no_such_file_says_where_it_comes_from(outliers, options, messag
         (5, np.full(5, 77), "N labels from 0 to 9"),
         (5, np.full(5, -1), "N labels from 0 to 9"),
         (0, np.zeros(0, dtype=int), "N labels from 0 to 9"),
-        (4, np.arange(4), "labels.npy has 4 labels, no multiple of 5. Get it from zenodo"),
+        (4, np.arange(4), "labels.npy has 4 labels, not a multiple of 5. Get it from zenodo"),
         (5, None, "N labels from 0 to 9"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_model_with_chains_in_its_answer_needs_them():
             {"metric": "accuracy:data_noise=0.1"},
             "without data_noise, which is an option of the attack",
         ),
-        ({"metric": "fid"}, "it must be one of classification or calibration"),
+        ({"metric": "fid"}, "it must be a metric of classification or calibration"),
     ],
 )
 def test_what_is_no_attack_within_an_eps_is_refused(options, message):

@@ -1,4 +1,4 @@
-"""Slurm as an executor of jembench: units of work run as jobs of a cluster, by submitit."""
+"""Slurm as an executor of jembench: units run as jobs, by submitit."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def slurm(
 ) -> SlurmExecutor:
     """Jobs of a Slurm cluster, by submitit.
 
-    Arrays continue after a time limit or a preemption.
+    Jobs continue after a time limit or a preemption.
 
     Each unit of work is a job of ``partition`` with ``gpus`` GPUs (``none``: one, if the partition
-    has any), ``cpus`` cores and ``memory`` (``32G``); 0 and the empty text leave that to the
+    has any), ``cpus`` cores and ``memory`` (``32G``); 0 and an empty text leave the choice to the
     cluster. A unit that N processes train gets N times the GPUs and cores. At its time limit,
     ``time`` (``8h``, ``30m``, ``1d12h``), a job saves a checkpoint and is queued again. At most
     ``array`` jobs of one array run at the same time. A unit whose job died is submitted again, up
     to ``retries`` times. ``setup`` is a line of shell that a job runs first: ``module load cuda``.
 
     Raises:
-        SpecError: if an option is out of range or not of that form.
+        SpecError: if an option is out of range or has another form.
     """
     from jembench_slurm.executor import SlurmExecutor
 
-    if not re.fullmatch(r"[\w.,:@+-]*", partition):  # which is a line of the batch script
+    if not re.fullmatch(r"[\w.,:@+-]*", partition):  # it becomes a line of the batch script
         raise SpecError(
             f"partition of slurm is {partition!r}; it must be the name of a partition, or "
             "several: a,b."
@@ -66,7 +66,7 @@ def minutes(time: str) -> int:
     """Return a time limit in minutes, from ``8h``, ``90m`` or ``1d12h``.
 
     Raises:
-        SpecError: if it has another form, or is less than a minute.
+        SpecError: if ``time`` has another form, or is less than a minute.
     """
     match = _DURATION.fullmatch(time)
     if not match:

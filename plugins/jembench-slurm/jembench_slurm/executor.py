@@ -1,4 +1,4 @@
-"""The executor ``slurm``: submits units of work as jobs, and finds out how they have ended."""
+"""The executor ``slurm``: submits units as jobs, and collects their endings."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import submitit
 
 HELD = "launch failed requeued held"
-"""The reason for which Slurm holds a job back that a node could not start: until somebody releases
-it.
+"""The reason with which Slurm holds back a job that a node could not start, until somebody releases
+the job.
 """
 
 NEVER = re.compile(
@@ -35,7 +35,7 @@ NEVER = re.compile(
     r"|(Account|QOS)NotAllowed|account not known|(Assoc|QOS)(Max\w+Per(Job|Node)|Min\w+)"
     r"|[Ii]nvalid|node configuration|cannot be satisfied|can not be satisfied"
 )
-"""Reasons for which a job waits for ever, as squeue and sbatch say them. Nodes that are down have
+"""Reasons for which a job waits forever, as squeue and sbatch print them; nodes that are down give
 other reasons.
 """
 
@@ -56,11 +56,11 @@ OVER = {
     "TIMEOUT",
     "UNKNOWN",
 }
-"""States with which a job does not run again. Slurm has forgotten a job that is UNKNOWN."""
+"""States after which a job does not run again. UNKNOWN is a job that Slurm has forgotten."""
 
 ABANDONED = 3600.0
-"""Seconds after which a folder that its driver no longer looks into, every half second, is one of a
-killed driver.
+"""Seconds after which an untouched folder belongs to a killed driver; a living driver touches its
+folder every half second.
 """
 
 MAX_TIMEOUTS = 1000
@@ -84,7 +84,7 @@ class JobState(NamedTuple):
 class SlurmExecutor:
     """Units of work as jobs of Slurm.
 
-    Their files are in ``works/slurm`` of the store, in a folder for each driver.
+    The jobs' files are in ``works/slurm`` of the store, in a folder for each driver.
 
     Args:
         parameters: of submitit, for all jobs.
@@ -129,7 +129,7 @@ class SlurmExecutor:
         if self._gpus is not None:
             return self._gpus
         name = self._parameters["partition"]
-        # one line a partition, with a star at the default one
+        # a line for each partition, with a star after the default partition's name
         text = _slurm("sinfo", "--noheader", "--format=%P|%G")
         has_gpu = False
         for line in text.splitlines():
@@ -158,10 +158,10 @@ class SlurmExecutor:
         self._folder.mkdir(parents=True)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Submit units in arrays; what Slurm does not take now, later.
+        """Submit units in arrays; keep those that Slurm does not take now.
 
         Raises:
-            Unavailable: if it has not taken anything yet.
+            Unavailable: if Slurm refuses units and has not taken any before.
         """
         from submitit.core.utils import FailedJobError
 
@@ -175,7 +175,7 @@ class SlurmExecutor:
                     if not self._changed:
                         raise Unavailable(f"Slurm refuses the jobs: {text}. {REMEDY}") from error
                     if NEVER.search(text):
-                        refusal = f"Slurm refuses its job: {text}."
+                        refusal = f"Slurm refuses the job: {text}."
                         self._endings += [_refused(job, refusal) for job in array]
                     else:
                         warnings.warn(
@@ -196,7 +196,7 @@ class SlurmExecutor:
             **self._parameters,
             gpus_per_node=self._gpus_each * processes or None,
             cpus_per_task=cpus or None,
-            # Slurm 22.05 does not take it from the job
+            # Slurm 22.05 does not pass it on from the job
             srun_args=["--cpus-per-task", str(cpus)] if cpus else None,
             job_name=self._name,
             array_parallelism=self.slots,
@@ -209,7 +209,7 @@ class SlurmExecutor:
                 kept[name] = value
         environment = dict(self._driver.environment)
         workers = [UnitJob(self._driver.command([unit]), environment) for unit in units]
-        # The driver itself may run in a job, and submitit prints the message that it raises.
+        # the driver may itself run in a job, and submitit also prints the errors that it raises
         with submitit.helpers.clean_env(), redirect_stderr(io.StringIO()):
             os.environ.update(kept)
             jobs = engine.submit_array(workers)
@@ -230,19 +230,19 @@ class SlurmExecutor:
     def _collect(self) -> list[Ended]:
         """Return the endings of units whose job has a result or is gone.
 
-        Results are found by one listing of the folder. Slurm is asked about all jobs at once, more
-        and more rarely.
+        Results are found by one listing of the folder. Slurm is asked about all jobs at once, the
+        more rarely the longer nothing has changed.
         """
         from submitit.core.utils import pickle_load
 
-        # about which Slurm was asked: a job that is submitted after that is not in its answer
+        # jobs that Slurm was asked about: its answer lacks jobs that are submitted later
         asked: list[str] = []
         states: Mapping[str, JobState] = {}
         now = time.monotonic()
         # the longer nothing has changed, the rarer
         pause = min(60, max(2, (now - self._changed) / 2))
         if now - self._looked > pause:
-            with suppress(Unavailable):  # it may be starting again
+            with suppress(Unavailable):  # Slurm may be restarting
                 states = self._states()
                 asked = list(self._running)
             self._looked = time.monotonic()
@@ -266,7 +266,7 @@ class SlurmExecutor:
         return endings
 
     def _cancel_waiting(self, states: Mapping[str, JobState]) -> None:
-        """Cancel jobs that wait and whose unit has ended."""
+        """Cancel waiting jobs whose unit has ended."""
         running = {job.job_id for job, _ in self._running.values()}
         waiting = [job for job, seen in states.items() if seen.state == "PENDING"]
         if stuck := [job for job in waiting if job not in running]:
@@ -287,7 +287,7 @@ class SlurmExecutor:
         return states
 
     def _judge(self, name: str, state: str, host: str, reason: str) -> None:
-        """Act on what Slurm says of a job that has no result."""
+        """Act on Slurm's state of a job that has no result."""
         job, unit = self._running[name]
         never = state == "PENDING" and NEVER.search(reason)
         self._never[name] = self._never[name] + 1 if never else 0
@@ -303,7 +303,7 @@ class SlurmExecutor:
             self._driver.waits(unit.id, f"Slurm says {reason}")
 
     def _died(self, name: str, why: str, host: str = "") -> None:
-        """Submit the unit of a dead job again, unless too often."""
+        """Submit a dead job's unit again, unless it died too often."""
         job, unit = self._running[name]
         self._deaths[unit.id] += 1
         if self._cancelled:
@@ -321,7 +321,7 @@ class SlurmExecutor:
             self.submit([unit])
 
     def _settle(self, name: str, ended: Ended) -> None:
-        """Note how the unit of a job ended; keep the log of a problem."""
+        """Note how a job's unit ended; keep the log of a problem."""
         log = self._running[name][0].paths.stdout
         is_kept = ended.how in ("refused", "failed", "lost") and log.exists()
         self._forget(name, keep_log=is_kept)
@@ -354,7 +354,7 @@ class SlurmExecutor:
         """
         if not self._name:
             return
-        # what does not end by itself is killed by Slurm, usually after 30 s
+        # Slurm kills jobs that do not end by themselves, usually after 30 s
         until = time.monotonic() + 60
         with suppress(Unavailable):
             _slurm("scancel", f"--name={self._name}")
@@ -365,7 +365,7 @@ class SlurmExecutor:
         for file in self._folder.iterdir():
             if file.suffix != ".out":
                 file.unlink()
-        with suppress(OSError):  # it holds logs of units that failed
+        with suppress(OSError):  # the folder stays if it holds logs of failed units
             self._folder.rmdir()
         with suppress(Unavailable, OSError):  # the next run removes what stays
             self._sweep()
@@ -377,7 +377,7 @@ class SlurmExecutor:
     def _sweep(self) -> None:
         """Remove the folders of drivers and jobs that have ended.
 
-        Folders with a log that the status of a unit names stay.
+        Folders stay if a unit's status names a log in them.
         """
         units = list(self._folder.parents[1].glob("*.json"))
         living = _slurm("squeue", "--me", "--noheader", "--format=%j").split()

@@ -1,4 +1,4 @@
-"""The code of a Slurm job: a worker, and its clean stop at submitit's signal.
+"""A Slurm job: a worker, and its clean stop at submitit's signal.
 
 It is pickled as plain data.
 """
@@ -22,14 +22,15 @@ from submitit.helpers import DelayedSubmission
 _LIBC = ctypes.CDLL(None)
 
 _TIME_IS_UP = {signal.SIGUSR1, signal.SIGUSR2}
-"""Slurm sends it to every process of a job; a worker, which does not expect it, would end at once.
+"""The signals of the time limit. Slurm sends one to every process of a job, which would end a
+worker at once: it handles neither.
 """
 
 
 def _end_with_parent() -> None:
     """Have this process stopped when its parent dies.
 
-    Not all clusters find it then.
+    Not all clusters find a process without its parent.
     """
     _LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
@@ -38,8 +39,8 @@ def _end_with_parent() -> None:
 class UnitJob:
     """A unit of work as a job of Slurm.
 
-    Called, it runs a worker and returns the fields of the
-    :class:`jembench.interfaces.running.Ended` that the worker printed, or its exit code if it died.
+    A call runs a worker and returns the fields of the :class:`jembench.interfaces.running.Ended`
+    that the worker printed, or its exit code if it died.
     """
 
     command: Sequence[str]
@@ -50,7 +51,7 @@ class UnitJob:
 
     def __call__(self) -> dict[str, Any] | int:
         """Run the worker to its end."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, _TIME_IS_UP)  # the worker inherits it
+        signal.pthread_sigmask(signal.SIG_BLOCK, _TIME_IS_UP)  # the worker inherits the mask
         command = [sys.executable, *self.command[1:]]
         environment = {**os.environ, **self.environment}
         self._worker = subprocess.Popen(

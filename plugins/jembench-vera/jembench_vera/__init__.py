@@ -38,9 +38,9 @@ def vera(
 ) -> VERA:
     """JEM's network, trained on p(y|x) and p(x) with samples of a generator.
 
-    The gradient of the generator's entropy is estimated.
+    The generator learns by an estimated gradient of its entropy.
 
-    The defaults are those of the authors' command for CIFAR-10: weights of the terms of the loss,
+    Defaults are from the authors' command for CIFAR-10: the weights of the loss's terms, and the
     learning rates of the generator and of the posterior's width. ``refinement`` is the number of
     MALA steps of a sample.
     """

@@ -1,4 +1,4 @@
-"""The generator q(x), its entropy gradient, and the local posterior that estimates it.
+"""The generator q(x), its entropy gradient, and the local posterior for it.
 
     z ~ N(0, I),  x = G(z) + sigma eps,  eps ~ N(0, I)
 
@@ -34,8 +34,8 @@ ETA = 0.1
 class UpBlock(nn.Module):
     """A residual block of the generator that doubles height and width.
 
-    Batch norm, ReLU, doubling and convolution, batch norm, ReLU and convolution are added to the
-    doubled input.
+    The result of batch norm, ReLU, doubling, convolution, batch norm, ReLU and convolution is added
+    to the doubled input.
 
     Args:
         width: F.
@@ -62,10 +62,11 @@ def _doubled(x: Tensor) -> Tensor:
 class ImageNet(nn.Module):
     """The mean image G(z).
 
-    It is a linear map to small maps, blocks that double them, and a last convolution with tanh.
+    A linear layer makes small maps, blocks double these, and a last convolution with tanh makes the
+    image.
 
-    Images of 32 x 32 take three blocks. Weights are drawn as Xavier uniform with the gain of a
-    ReLU.
+    Images of 32 x 32 take three blocks. Weights are drawn as Xavier uniform, those of convolutions
+    with the gain of a ReLU.
 
     Args:
         data: the description of the images.
@@ -130,7 +131,7 @@ class Generator(nn.Module):
         self.log_eta = nn.Parameter(log_eta)
 
     def forward(self, z: Float[Tensor, "B L"]) -> Float[Tensor, "B C H W"]:
-        """Return G(z) in float32: bfloat16 resolves no more than sigma."""
+        """Return G(z) in float32, since bfloat16 is no finer than sigma."""
         with torch.autocast(z.device.type, enabled=False):
             mean: Tensor = self.net(z)
         return mean
@@ -148,12 +149,12 @@ class Generator(nn.Module):
     ) -> Float[Tensor, "B C H W"]:
         """Estimate -grad_x log q(x) by self-normalised importance sampling.
 
-        The weights are those of log q(x|z_p) + log N(z_p; 0, I) - log N(z_p; z, diag eta^2),
-        without constants.
+        The log weights are log q(x|z_p) + log N(z_p; 0, I) - log N(z_p; z, diag eta^2), up to
+        constants.
 
         Args:
             x: drawn images.
-            z: their latents.
+            z: the latents of x.
         """
         shape = (self.particles, *z.shape)
         noise = torch.randn(shape, device=z.device, dtype=z.dtype)

@@ -1,4 +1,4 @@
-"""VERA as a jembench model: an energy, a generator and a posterior, which are trained in turns.
+"""VERA as a jembench model: an energy, generator and posterior, trained in turns.
 
 Legend: B batch, N samples, K classes, C channels, H height, W width.
 """
@@ -24,7 +24,7 @@ _SAMPLES_PER_PASS = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terms:
-    """The weights of the terms of the energy's loss, and of the entropy."""
+    """The weights of the energy's loss terms, and of the entropy."""
 
     classification: float = 100.0
     gradient: float = 0.1
@@ -37,14 +37,14 @@ class Terms:
 class VERA(LogitModel):
     """A classifier whose energies are trained against the samples of a generator.
 
-    Each of the three turns of an iteration draws new samples, where the code (wgrathwohl/VERA)
-    draws them once: the generator and the posterior then learn from the samples that the energy
-    has just been trained against.
+    Each of the three turns of an iteration draws new samples, whereas the code (wgrathwohl/VERA)
+    draws once, so that its generator and posterior learn from the samples that the energy has just
+    been trained against.
 
     Args:
         net: (B, C, H, W) -> (B, K), without batch norm.
-        generator: of the samples.
-        terms: the weights.
+        generator: draws the samples.
+        terms: the weights of the loss's terms.
         rates: the learning rates of the phases ``generator`` and ``posterior``.
         refinement: the number of MALA steps of a sample.
     """
@@ -69,7 +69,7 @@ class VERA(LogitModel):
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return the loss of the energy E(x) = -logsumexp f(x).
 
-        Its samples x_g are those of the generator.
+        The generator draws the samples x_g.
 
         L = mean E(x) - mean E(x_g) + gradient mean |dE/dx|^2 / 2 + p_control mean E(x)^2
           + n_control mean E(x_g)^2 + classification CE(f(x_l), y_l) + unlabelled mean H(p(y|x))
@@ -150,10 +150,9 @@ class VERA(LogitModel):
     ) -> Float[Tensor, "N C H W"]:
         """Draw n mean images G(z) on the generator's device.
 
-        With ``refinement`` they are images G(z) + sigma eps.
-
-        These are the ends of chains on (z, eps), whose density is proportional to exp(-E(G(z) +
-        sigma eps)), as in the code: the prior of z and eps is their start alone.
+        With ``refinement`` images are G(z) + sigma eps, at the ends of chains on (z, eps). As in
+        the code, the density of the chains is proportional to exp(-E(G(z) + sigma eps)), and the
+        prior of z and eps only draws their starts.
 
         Raises:
             SpecError: for labels.

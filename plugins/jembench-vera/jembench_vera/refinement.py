@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 TARGET, ADAPTATION = 0.57, 0.02
-"""The share of accepted proposals that the step size is adapted towards, and the rate of it, per
-step.
+"""The share of accepted proposals that the step size is adapted towards, and the rate of adaptation
+per step.
 """
 
 
@@ -34,7 +34,7 @@ def refined(
         log_density: of the variables, up to a constant.
         start: the variables, each of N rows.
         step_size: h of the first step.
-        steps: their number.
+        steps: the number of steps.
         generator: of all random numbers.
     """
 
@@ -56,7 +56,7 @@ def refined(
         for v, g, e in zip(now, slope, noise, strict=True):
             there.append(v + h * g + (2 * h).sqrt() * e)
         new_value, new_slope = slopes(there)
-        # accept it by the ratio of Metropolis and Hastings
+        # accept the step by the ratio of Metropolis and Hastings
         ratio = new_value - value
         ratio = ratio + _log_proposal(now, there, new_slope, h)
         ratio = ratio - _log_proposal(there, now, slope, h)
@@ -74,7 +74,10 @@ def refined(
 def _log_proposal(
     to: Sequence[Tensor], at: Sequence[Tensor], slope: Sequence[Tensor], h: Tensor
 ) -> Tensor:
-    """Return the log density of proposals from variables, up to a constant, (N,)."""
+    """Return the log density (N,) of moves from ``at`` to ``to``.
+
+    A constant is left out.
+    """
     parts = []
     for b, a, g in zip(to, at, slope, strict=True):
         squared = (b - a - h * g).square() / (4 * h)

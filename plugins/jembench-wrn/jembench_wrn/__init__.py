@@ -32,12 +32,12 @@ def attack_within(
     steps: Steps = 10,
     step_size: Annotated[float | None, Range(above=0)] = None,
 ) -> threats.Attack:
-    """Return the attack of a model: a norm and a size.
+    """Return the attack of a model within a threat, such as ``linf@8/255``.
 
-    They are one option, because neither has a meaning alone.
+    Norm and size are one option, since neither has a meaning without the other.
 
     Raises:
-        SpecError: if ``threat`` is no norm and size.
+        SpecError: if ``threat`` is not a norm and a size.
     """
     from jembench.parts import threat as threats
 
@@ -59,11 +59,11 @@ def baseline(
     data: DataSpec,
     net: Module,
 ) -> Baseline:
-    """JEM's network, trained as a classifier, on p(y|x) alone.
+    """JEM's network, trained as a classifier on p(y|x) only.
 
     ``momentum`` is the share of a batch in the running statistics of batch norm. JEM's networks
-    have .9. A plain classifier gets one kind of batch and is more accurate with .1: on digits 98.9
-    % against 98.6 %, the mean of six seeds (small-8, 8 epochs).
+    take .9. A plain classifier gets only one kind of batch and is more accurate with .1: 98.9 %
+    against 98.6 % on digits, means of six seeds (small-8, 8 epochs).
     """
     from jembench_wrn.model import Baseline
 
@@ -81,10 +81,8 @@ def adversarial(
 ) -> Adversarial:
     """JEM's network, trained on p(y|x) of adversarial images within ``threat``.
 
-    ``threat`` is a norm and a radius.
-
-    The size is in units of a pixel's range, 0 to 1, and ``step_size`` in units of that size. By
-    default all steps together have a length of 2.5 sizes.
+    ``threat`` is a norm and a size, in units of a pixel's range, 0 to 1; ``step_size`` is in units
+    of the size. By default all steps together have a length of 2.5 sizes.
     """
     from jembench_wrn import adversarial_training as training
 
@@ -101,12 +99,10 @@ def trades(
     *,
     beta: Positive = 6.0,
 ) -> Adversarial:
-    """TRADES: cross-entropy, and ``beta`` times a divergence from adversarial images.
+    """TRADES: cross-entropy plus ``beta`` times a divergence from adversarial images.
 
-    The divergence is that of p(y|x) of an image and of its adversarial image.
-
-    The attack maximises the divergence. ``threat``, ``steps`` and ``step_size`` are as for
-    `adversarial`.
+    The divergence is KL(p(y|x) || p(y|x~)), which the attack that makes x~ from x maximises.
+    ``threat``, ``steps`` and ``step_size`` are as for `adversarial`.
     """
     from jembench_wrn import adversarial_training as training
 
@@ -124,10 +120,11 @@ def weat(
     variant: Literal["nat", "adv"] = "nat",
     beta: Annotated[float | None, Range(above=0)] = None,
 ) -> Adversarial:
-    """WEAT: the loss of `trades`, in which images of energies near 0 weigh more.
+    """WEAT: the loss of `trades`, where images of energies near 0 weigh more.
 
-    The cross-entropy is that of the image (``variant=nat``, ``beta`` 6) or of the adversarial one
-    (``adv``, 7). ``threat``, ``steps`` and ``step_size`` are as for `adversarial`.
+    The cross-entropy is of the image (``variant=nat``, by default ``beta=6``) or of the adversarial
+    image (``variant=adv``, by default ``beta=7``). ``threat``, ``steps`` and ``step_size`` are as
+    for `adversarial`.
     """
     from jembench_wrn import adversarial_training as training
 
@@ -149,13 +146,12 @@ def ratio(
     outlier_steps: Steps = 20,
     weight: Positive = 1.0,
 ) -> Adversarial:
-    """RATIO: `adversarial`, and uniform p(y|x) of attacked outliers.
+    """RATIO: the loss of `adversarial`, and uniform p(y|x) of attacked outliers.
 
-    An attack within ``outlier_threat`` makes outliers confident.
-
-    The outliers are the ends of the recipe's chains: of no steps, from starts that are not images
-    of the classes. Their attack goes as many sizes far as that on images. ``threat``, ``steps`` and
-    ``step_size`` are as for `adversarial`.
+    The attack within ``outlier_threat`` makes p(y|x) of outliers confident. In units of its size,
+    it goes as far as the attack on images. Outliers are the recipe's chains, of no steps, from
+    starts that are not images of the classes. ``threat``, ``steps`` and ``step_size`` are as for
+    `adversarial`.
     """
     from jembench_wrn import adversarial_training as training
 
@@ -179,7 +175,7 @@ def smoothadv(
 ) -> Adversarial:
     """SmoothAdv: adversarial training of a classifier that will be smoothed.
 
-    Attacks are on the mean of p(y|x) over ``draws`` of noise.
+    Attacks are on the mean p(y|x) over ``draws`` draws of noise.
 
     ``sigma`` is the standard deviation of the noise in units of a pixel's range; measure the model
     with the same noise: the metric `certified:sigma=...`, and `smooth=...` of attacks. ``threat``,
@@ -198,8 +194,8 @@ def one_cycle(
 
     The rise takes a share ``rise`` of the training.
 
-    This is the learning rate of ``torch.optim.lr_scheduler.OneCycleLR``, whose momentum falls and
-    rises as well.
+    This is the learning rate of ``torch.optim.lr_scheduler.OneCycleLR``, without the cycle of the
+    momentum.
     """
 
     def factor(i: int, per_epoch: int, total: int) -> float:

@@ -33,14 +33,14 @@ Images = Float[Tensor, "B C H W"]
 Classes = Int[Tensor, " B"]
 Outliers = Float[Tensor, "O C H W"]
 NOISE = 1e-3
-"""The noise of the starts of TRADES, without which the gradient of the divergence is 0 at the
-image.
+"""The standard deviation of the noise at TRADES's starts: at the image itself, the divergence has a
+gradient of 0.
 """
 
 
 Objective = Callable[["Adversarial", Tensor, Tensor, Tensor | None], Loss]
-"""A loss of a model, images x and their classes y, and outliers if the loss has some, all images in
-[0, 1].
+"""A loss as a function of the model, images x, their classes y, and outliers or None; all images
+are in [0, 1].
 """
 
 
@@ -50,12 +50,12 @@ class Adversarial(threat.AttackedModel):
     Args:
         net: (B, C, H, W) -> (B, K).
         data: the description of the images.
-        objective: the loss with its attack, which does not depend on attacks in evaluation.
-        chains: ``marginal`` if the ends of chains are the outliers of the loss.
+        objective: the loss with the attack in training.
+        chains: ``marginal`` if the loss takes the ends of chains as outliers.
     """
 
     generates = False
-    joint_pass = True  # attacks, noise or outliers are in its passes
+    joint_pass = True  # its passes hold attacked, noisy or outlying images
 
     def __init__(
         self, net: nn.Module, data: DataSpec, objective: Objective, chains: Chains = "none"
@@ -102,12 +102,12 @@ def trades(
     Args:
         model: the model that is trained by this loss.
         x: the images.
-        y: their classes.
+        y: the classes of the images.
         outliers: not used.
-        attack: on the divergence.
+        attack: maximises the divergence.
         beta: 1 / lambda of the paper.
-        weighted: multiply both terms of an image by 1 / log(1 + e^|E(x)|), without its gradient
-            (WEAT).
+        weighted: multiply both terms of an image by 1 / log(1 + e^|E(x)|), a constant for the
+            gradient (WEAT).
         of_adversarial: take the cross-entropy of x~ in place of x.
     """
     with execution.mode(model, train=False), torch.no_grad():
@@ -181,10 +181,8 @@ def smoothadv(
 ) -> Loss:
     """Return the mean of CE(f(x~ + d_i), y) over M draws of noise.
 
-    The draws d_i are those of N(0, sigma^2 I).
-
-    x~ maximises -log of the mean of p(y|x~ + d_i): the attack goes through the smoothing, with the
-    same draws.
+    The noise d_i is drawn from N(0, sigma^2 I). x~ maximises -log of the mean p(y|x~ + d_i) over
+    the same draws: the attack goes through the smoothing.
     """
     shape = (draws, *x.shape)
     noise = sigma * torch.randn(shape, device=x.device, dtype=x.dtype)
@@ -213,9 +211,9 @@ def _misled(
 
 
 def _loss(adversarial: Float[Tensor, "B K"], y: Classes, **terms: Tensor) -> Loss:
-    """Return the sum of terms.
+    """Return the sum of the terms as a loss.
 
-    Its parts are the terms and the share of adversarial images classified correctly.
+    Its parts are the terms and the share of adversarial images that are classified correctly.
     """
     parts = {name: term.detach() for name, term in terms.items()}
     right = adversarial.argmax(dim=1) == y

@@ -31,9 +31,9 @@ def _weights_file(text: str) -> Mapping[str, Path]:
 
 
 def _files_of(folder: str | Path) -> Mapping[str, Path]:
-    """Return the files of a folder; one alone has no name.
+    """Return a folder's files by name; a single file has no name.
 
-    The names are part of the identity.
+    The names are part of the model's identity.
     """
     place = path_of(str(folder))
     files: list[Path] = []
@@ -107,7 +107,7 @@ def hf(
 ) -> LibraryClassifier:
     """An image classifier of transformers.
 
-    It is a repository in its cache, a folder, or a type of model (``vit``).
+    ``model`` is a repository in Hugging Face's cache, a folder, or a type of model (``vit``).
     """
     from jembench_zoo import networks
 

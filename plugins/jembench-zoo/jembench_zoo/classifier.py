@@ -33,10 +33,12 @@ class LibraryClassifier(LogitModel):
     """A network for colour images, trained by cross-entropy on a dataset.
 
     Args:
-        net: (B, 3, H, W) -> logits of its own classes, or to an object with these as ``logits``.
+        net: (B, 3, H, W) -> logits of its own classes, or to an object that has these as
+            ``logits``.
         data: the description of the images; grey ones are shown as three equal channels.
         preparation: the size, crop and normalisation of the images.
-        outputs: the place of each class of the data among the logits of the network; None: all.
+        outputs: the place of each class of the data among the logits of the network; None: all
+            logits, in order.
     """
 
     chains: Chains = "none"
@@ -74,7 +76,7 @@ class LibraryClassifier(LogitModel):
 
 
 class Pretrained(NamedTuple):
-    """Weights of a file, and what its library says of them."""
+    """A file of weights, and what the library says of the weights."""
 
     file: Path
     names: Sequence[str] = ()  # of the outputs
@@ -90,7 +92,7 @@ def adapted(
     *,
     train: bool,
 ) -> LibraryClassifier:
-    """Return the model of a network, with weights if there are any.
+    """Return the model of a network, with pretrained weights if given.
 
     Args:
         name: of the model, for errors.
@@ -135,7 +137,7 @@ def tried(
     """Return the model of a network that was tried on two images.
 
     Raises:
-        SpecError: if it fails on them, or does not give a logit per class.
+        SpecError: if the network fails on the images, or does not give a logit per class.
     """
     model = LibraryClassifier(net, data, preparation, outputs).eval()
     with fitting(name, preparation.size), torch.no_grad():
@@ -153,13 +155,13 @@ def tried(
 
 
 def _number_of_outputs(net: nn.Module, weights: Mapping[str, Tensor], classes: int) -> int:
-    """Return the number of outputs of weights that differ in their last layer."""
+    """Return the number of outputs of weights, from a differing last layer."""
     own = net.state_dict()
     numbers = set()
     for key in own.keys() & weights.keys():
         expected = own[key].shape
         shape = weights[key].shape
-        # neither of them a single number
+        # neither tensor is a single number
         if expected and shape and shape != expected and shape[1:] == expected[1:]:
             numbers.add(shape[0])
     return numbers.pop() if len(numbers) == 1 else classes
@@ -182,8 +184,8 @@ def check_lacking(
         source: of the weights.
         lacking: names of tensors that are missing, or have another shape.
         net: the network.
-        wider: the same network for one class more, by which the last layer is known.
-        new_head: whether the user knows of the new last layer.
+        wider: the same network for one class more, which shows the tensors of the last layer.
+        new_head: True if the user was already told of a new last layer.
         train: whether the network is trained on.
 
     Raises:
@@ -212,13 +214,13 @@ def check_lacking(
 
 @contextmanager
 def fitting(name: str, size: int) -> Iterator[None]:
-    """Raise errors of images of a wrong size as SpecError."""
+    """Raise errors from images of a wrong size as SpecError."""
     try:
         yield
     except (AssertionError, RuntimeError, ValueError) as error:
         reason = first_sentence(error)
         raise SpecError(
-            f"{name} fails for images of {size} pixels: {reason}. Give another size=, as 224."
+            f"{name} fails for images of {size} pixels: {reason}. Give another size=, such as 224."
         ) from error
 
 

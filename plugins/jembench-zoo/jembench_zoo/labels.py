@@ -1,4 +1,4 @@
-"""The outputs of a pretrained network that are the classes of a dataset, by their names."""
+"""A pretrained network's outputs for the classes of a dataset, by name."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _WORDNET = re.compile(r"n\d{8}")
 def outputs_of_classes(
     name: str, names: Sequence[str], number: int, data: DataSpec
 ) -> tuple[int, ...] | None:
-    """Return the output of each class; None: a new last layer.
+    """Return each class's output; None: the last layer must be new.
 
     Args:
         name: of the network, for errors.
-        names: of its outputs; empty: they are not known.
-        number: of its outputs.
+        names: the names of the outputs; empty: unknown.
+        number: the number of outputs.
         data: the dataset.
 
     Raises:
-        SpecError: if there are as many outputs as classes, and their names agree in part or do not
-            tell them apart.
+        SpecError: if there are as many outputs as classes, and their names agree only in part or do
+            not tell classes apart.
     """
     classes = data.class_names
     made_up = all(map(_NUMBERED.fullmatch, names)) and not set(names) >= set(classes)
@@ -96,7 +96,7 @@ def _places(names: Sequence[str], key: Callable[[str], str]) -> Mapping[str, Seq
 def _wordnet(names: Sequence[str]) -> Mapping[str, str]:
     """Return the descriptions of ImageNet's WordNet ids.
 
-    There are none if no name is one, or without timm.
+    There are none if no name is such an id, or timm is not installed.
     """
     if not any(map(_WORDNET.fullmatch, names)):
         return {}
@@ -109,7 +109,7 @@ def _wordnet(names: Sequence[str]) -> Mapping[str, str]:
 
 
 def _is_of_imagenet(names: Sequence[str], wordnet: Mapping[str, str]) -> bool:
-    """Return whether names are ImageNet's in order, up to 1 %."""
+    """Return whether at least 99 % of names are ImageNet's, in order."""
     if not wordnet or len(names) != len(wordnet):
         return False
     first_names = map(_first, names)

@@ -1,6 +1,6 @@
 """Networks of timm, torchvision and transformers for a dataset.
 
-They are trained by cross-entropy.
+The networks are trained by cross-entropy.
 
 Nothing is downloaded: weights and configurations come from files, or from the caches of the
 libraries.
@@ -52,7 +52,7 @@ _OF_TENSORFLOW = ("googlenet", "inception_v3")
 
 
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
-"""The options of transformers that fetch and run nothing."""
+"""The options by which transformers fetches and runs nothing."""
 
 
 def of_timm(
@@ -83,7 +83,7 @@ def of_timm(
         preparation, size = _sized(preparation, size)
 
     def build(classes: int) -> nn.Module:
-        for options in ({"img_size": size}, {}):  # only networks with positions have the option
+        for options in ({"img_size": size}, {}):  # only networks with position embeddings take it
             with suppress(TypeError), fitting(f"timm:{model}", size):
                 net: nn.Module = timm.create_model(model, num_classes=classes, **options)
                 break
@@ -177,10 +177,10 @@ def of_transformers(
         names = [labelled.id2label[place] for place in range(labelled.num_labels)]
         outputs = outputs_of_classes(name, names, labelled.num_labels, data)
         config.num_labels = labelled.num_labels if outputs else data.num_classes
-        kind = type(factory.from_config(config))  # it renames tensors as it loads them
+        kind = type(factory.from_config(config))  # the class renames tensors as it loads
         options = {"ignore_mismatched_sizes": True, "output_loading_info": True}
         net, report = kind.from_pretrained(source, config=config, local_files_only=True, **options)
-    # the last layer is that of which another number of classes changes the shape
+    # the last layer is the one whose shape depends on the number of classes
     mismatched = {key for key, *_ in report["mismatched_keys"]}
     lacking = mismatched | set(report["missing_keys"])
     more = copy.deepcopy(config)
@@ -197,7 +197,7 @@ def _config(transformers: Any, model: str, folder: Path) -> Any:
         config = transformers.AutoConfig.from_pretrained(str(folder), **_LOCAL)
     else:
         config = transformers.AutoConfig.for_model(model)
-    config.architectures = config.architectures or []  # None is an error of some families
+    config.architectures = config.architectures or []  # some families fail on None
     return config
 
 
@@ -222,9 +222,9 @@ def _errors_of_transformers(model: str) -> Iterator[None]:
 def _of_auto_processor(
     transformers: Any, sources: Sequence[str], config: Any, data: DataSpec
 ) -> tuple[Preparation, Reference | None]:
-    """Return the first preparation of the sources; else halves, with a remark."""
+    """Return the first preparation among sources; else .5, with a remark."""
     for source in sources:
-        with suppress(OSError, ValueError):  # as it has none
+        with suppress(OSError, ValueError):  # this source has none
             processor = transformers.AutoImageProcessor.from_pretrained(source, **_LOCAL)
             return of_processor(processor, data.shape)
     warnings.warn(
@@ -266,7 +266,7 @@ def _sized(preparation: Preparation, size: int | None) -> tuple[Preparation, int
 
 
 def _check_images(data: DataSpec) -> None:
-    """Check that networks of libraries can have the images of a dataset.
+    """Check that networks of libraries can take the images of a dataset.
 
     Raises:
         SpecError: if the images are unlabelled, or neither grey nor coloured.

@@ -2,7 +2,8 @@
 
 A library prepares an image by a function from a picture to a tensor. The normalisation is read off
 its results for pictures of one colour, so that no option is missed; resizing and cropping are read
-from the library's settings. Both are compared with the function itself on one picture.
+from the library's settings. Normalisation and sizes are compared with the function itself on one
+picture.
 
 Legend: B batch, C channels, H height, W width.
 """
@@ -28,7 +29,7 @@ Reference = Callable[["Image"], Tensor]
 """The function of a library from an RGB picture to a tensor (3, H, W)."""
 
 _LEVEL = 1.0
-"""The largest mean difference from the library's own preparation without a remark, in levels of
+"""The largest mean difference from the library's own preparation that needs no remark, in levels of
 255.
 
 Libraries round to whole levels after each pass of a resize; here pixels stay numbers with a
@@ -56,7 +57,7 @@ class Preparation:
         """Resize and crop images in [0, 1]."""
         size = self.resized(*x.shape[-2:])
         if x.shape[-2:] != size:
-            # Pillow filters by its own bicubic kernel, which PyTorch has with antialias alone
+            # Pillow filters by its own bicubic kernel, which PyTorch has only with antialias
             shrinks = max(x.shape[-2:]) > max(size)
             antialias = self.method == "bicubic" or shrinks
             options = {} if self.method == "nearest-exact" else {"antialias": antialias}
@@ -92,7 +93,7 @@ class Preparation:
 
     @property
     def size(self) -> int:
-        """The height that the network sees; 0: the own one."""
+        """The height of the network's input; 0: the height of the images."""
         if self.crop:
             return self.crop[0]
         if isinstance(self.resize, tuple):
@@ -115,10 +116,10 @@ class Preparation:
 
 
 def read_colours(reference: Reference, shape: Sequence[int]) -> Mapping[str, tuple[Any, ...]]:
-    """Return the mean, standard deviation and order of channels of a library.
+    """Return a library's mean, standard deviation and order of channels.
 
     Args:
-        reference: prepares a picture.
+        reference: the library's preparation.
         shape: of the images, (C, H, W).
     """
     primaries = [(0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255)]
@@ -135,12 +136,12 @@ def read_colours(reference: Reference, shape: Sequence[int]) -> Mapping[str, tup
 def remark_on(
     name: str, preparation: Preparation, reference: Reference | None, shape: Sequence[int]
 ) -> None:
-    """Say how images are prepared, and whether the library does it otherwise.
+    """Say how images are prepared, and whether the library prepares otherwise.
 
     Args:
         name: of the model.
         preparation: of its images.
-        reference: of the library; None: it has none, or the user chose another size.
+        reference: the library's preparation; None: there is none, or the user chose another size.
         shape: of the images of the dataset, (C, H, W).
     """
     _, height, width = shape
@@ -192,7 +193,7 @@ def of_processor(processor: Any, shape: Sequence[int]) -> tuple[Preparation, Ref
     share = getattr(processor, "crop_pct", None)
     if not getattr(processor, "do_resize", True) or resize == (0, 0):
         resize = None
-    elif edge and share and not central:  # ConvNeXt's, which crops small images alone
+    elif edge and share and not central:  # ConvNeXt's processor, which crops only small images
         if edge < 384:
             resize, central = int(edge / share), (edge, edge)
         else:

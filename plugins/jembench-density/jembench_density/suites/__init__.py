@@ -1,1 +1,1 @@
-"""The suite of densities that are known."""
+"""The suite of known densities, as TOML."""

@@ -1,1 +1,1 @@
-"""The suite of generated images by further metrics."""
+"""The suite of further metrics of generated images, as TOML."""

@@ -1,1 +1,1 @@
-"""The recipe of jem-factored on digits, as data."""
+"""The recipes of jem-factored on digits and of speedrun, as TOML."""

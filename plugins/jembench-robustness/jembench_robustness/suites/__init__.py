@@ -1,1 +1,1 @@
-"""The suite of the metrics of this plugin, as data."""
+"""The suites of this plugin's metrics, as TOML."""
