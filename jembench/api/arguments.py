@@ -1,6 +1,6 @@
-"""The conversion of arguments for plans and reports.
+"""The conversion of the API's arguments.
 
-They are lists, specs, settings and a selection.
+They become lists, specs, settings and selections.
 """
 
 import functools
@@ -50,9 +50,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def checked(function: Function) -> Function:
-    """Check an API function's arguments by name, before anything is done.
+    """Check an API function's arguments by name, before each call.
 
-    The function raises SpecError for a value of another type or out of range.
+    A value of another type or out of range raises SpecError.
     """
     signature = inspect.signature(function)
 
@@ -74,15 +74,15 @@ def checked(function: Function) -> Function:
 def texts(values: Any, what: str, spec: Callable[[Any], str] | None = None) -> list[str] | None:
     """Return one value or several as a list; None stays None.
 
-    They are specs, names or labels. A text is split at commas between specs.
+    Values are specs, names or labels. A text is split at commas between specs.
 
     Args:
-        values: one or several.
+        values: one value or several.
         what: the name of the argument, for errors.
-        spec: gives the spec of a value that may be an object; None: values are texts.
+        spec: a function from a text or object to a spec; None: values must be texts.
 
     Raises:
-        SpecError: if a value is no text, and may be no object.
+        SpecError: if a value is neither a text nor an object that ``spec`` accepts.
     """
     if values is None:
         return None
@@ -103,10 +103,10 @@ def texts(values: Any, what: str, spec: Callable[[Any], str] | None = None) -> l
 def some_texts(
     values: Any, what: str, spec: Callable[[Any], str] | None = None
 ) -> list[str] | None:
-    """Return values as :func:`texts` does, at least one of them.
+    """Return values as :func:`texts` does, at least one.
 
     Raises:
-        SpecError: if there is none; otherwise as for :func:`texts`.
+        SpecError: if there is no value; otherwise as for :func:`texts`.
     """
     listed = texts(values, what, spec)
     if listed == []:
@@ -120,13 +120,13 @@ def one_text(value: Any, what: str) -> str | None:
     """Return a name, a label or a path as text, or None.
 
     Raises:
-        SpecError: if it is neither.
+        SpecError: if the value is something else.
     """
     if value is None:
         return None
     text = value
     if isinstance(value, os.PathLike):
-        text = os.fspath(value)  # which may be bytes
+        text = os.fspath(value)  # may be bytes
     if not isinstance(text, str) or not text.strip() or "\0" in text or len(text) > 4096:
         raise SpecError(
             f"{what} is {value!r:.80}; it must be a name or the path of a file or folder."
@@ -137,9 +137,9 @@ def one_text(value: Any, what: str) -> str | None:
 def model_specs(
     models: Any, names: Mapping[str, str]
 ) -> tuple[list[str] | None, Mapping[str, str]]:
-    """Return models as specs, and the display names by specs.
+    """Return models as specs, and display names by specs.
 
-    Names include those of a mapping ``{"Mine": model}``.
+    The names include the keys of a mapping ``{"Mine": model}``.
 
     Raises:
         SpecError: if there is no model, a name is no text, or a mapping has a model twice.
@@ -150,8 +150,8 @@ def model_specs(
     named = {model_spec(model): name for name, model in models.items()}
     if len(named) < len(models):
         raise SpecError(
-            f"models has one model under several of the names {', '.join(models)}. Give each its "
-            "own."
+            f"models has one model under several of the names {', '.join(models)}. Give each "
+            "model one name."
         )
     return some_texts(list(named), "models"), {**named, **names}
 
@@ -160,7 +160,7 @@ def seed_numbers(seeds: str | int | Iterable[str | int] | None) -> list[int] | N
     """Return one seed or several as whole numbers; None stays None.
 
     Raises:
-        SpecError: if a value is no seed; PyTorch's have 64 bits, which hold 18 digits.
+        SpecError: if a value is no whole number from 0 on, of 18 digits at most (64 bits).
     """
     if seeds is None:
         return None
@@ -217,22 +217,22 @@ def selection(
 ) -> Selection:
     """Return the selection of a store's results.
 
-    None means all; several are a list, or a text with commas.
+    None selects all; several values are a list, or a text with commas.
 
     Args:
         suite: the name of a suite, to show only its metrics; or the file of an experiment, whose
             models, data, recipes, seeds and names are the defaults of the arguments below.
-        models: specs or modules, in the order of the tables, or a mapping of display names to
-            these; a bare name selects that spec, or else all models of the name, and ``jem*`` those
-            that the pattern matches.
-        dataset: specs or datasets, as models.
+        models: specs or modules, in the order of the tables, or a mapping from display names to
+            them; a bare name selects that spec, or else all models of that name; ``jem*`` is a
+            pattern.
+        dataset: specs or datasets, selected as models are.
         recipe: labels as tables show them, or patterns: ``digits+epochs=5``, ``digits*``.
         seeds: of the trained models.
         metrics: specs, names or patterns, in the order of the columns.
         columns: labels of values or patterns, in the order of the columns.
         names: display names by specs of models, and headings of columns by metrics or labels.
-        limit: show results on this number of test images; None: that of the suite, or else all; if
-            all results of the store share another number, that.
+        limit: show results on this number of test images; None: the suite's number, else the number
+            that all results share, else all.
 
     Example:
         >>> selection("hybrid", models="jem,baseline", columns=["accuracy", "ece"]).models

@@ -65,10 +65,10 @@ def compare(
     Args:
         a: a model as tables show it, or its name if that is unique.
         b: the other model; the differences are a - b.
-        store: of both models' results.
-        dataset: of both; None: the one that they share.
-        recipe: the label of the recipe of both; None: the one that they share.
-        recipe_b: the label of the recipe of b, if it is another one.
+        store: that has both models' results.
+        dataset: of both models; None: the dataset that they share.
+        recipe: both models' recipe label; None: the recipe that they share.
+        recipe_b: b's recipe label, if it differs.
         metrics: to compare; columns as for :func:`selection`.
         resamples: of the bootstrap; no p value is below 1 / (resamples + 1).
         selected: seeds, names and limit, as for :func:`selection`.

@@ -26,7 +26,7 @@ class LeftOut(NamedTuple):
 
     sentence: str
     is_problem: bool = True  # False: the store is in order
-    error: BaseException | None = None  # the reason, where it was raised
+    error: BaseException | None = None  # the exception, if one was raised
 
 
 def draw_figures(
@@ -40,14 +40,14 @@ def draw_figures(
 ) -> Iterator[DrawnFile | LeftOut]:
     """Draw the figures of selected results, and yield their files one by one.
 
-    What is left out comes in between, as soon as it is known.
+    A ``LeftOut`` comes in between, as soon as it is known.
 
     Args:
-        store: of the results.
+        store: that has the results.
         which: the selection.
         formats: of the pictures.
-        only: the names of the figures, or the beginnings of them; empty: all.
-        width: column, page or a length, for all figures; None: that of each.
+        only: names of figures, or their beginnings; empty: all figures.
+        width: column, page or a length, for all figures; None: each figure's own.
         titles: whether figures have titles.
 
     Raises:
@@ -78,7 +78,7 @@ def draw_figures(
             files = planning.render(figure, formats, style)
         except Exception as error:  # a figure that cannot be drawn stops no other
             reason = " ".join(error_text(error).split())
-            # the images of the data may just not be here
+            # expected where the dataset's images are not on this machine
             is_problem = bool(only) or not isinstance(error, JembenchError)
             yield LeftOut(f"the figure {figure.stem} cannot be drawn: {reason}", is_problem, error)
         else:

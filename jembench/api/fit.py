@@ -25,12 +25,12 @@ class Fit:
     Attributes:
         model: the ``torch.nn.Module`` in evaluation mode, on ``device``. It takes float32 images
             (B, C, H, W) within ``data.bounds``.
-        sampler: the sampler of its chains, in its state after training; None if it was trained
-            without chains.
+        sampler: the sampler of the model's chains, as training left it; None if the model was
+            trained without chains.
         data: the description of the images.
-        device: of the model.
+        device: that the model is on.
         plan: model, dataset, recipe and seed, with their identities.
-        folder: of its files.
+        folder: of the fit's files.
     """
 
     def __init__(self, plan: FitPlan, store: Store, evaluation: Evaluation) -> None:
@@ -45,7 +45,7 @@ class Fit:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of its training."""
+        """The recipe of the training."""
         return self.plan.recipe
 
     def __repr__(self) -> str:
@@ -57,17 +57,17 @@ class Fit:
 
         Args:
             n: the number of images.
-            steps: the length of new chains; None: n of the images of the buffer, or of the model's
-                direct samples, chosen at random.
-            sampler: spec of a sampler of new chains, ``sgld:steps=100``, for any model with a
+            steps: the length of new chains; None: n random images of the buffer, or of the model's
+                direct samples.
+            sampler: the spec of a sampler for new chains, ``sgld:steps=100``; the model needs a
                 differentiable energy.
 
         Returns:
-            the images, uint8 (n, C, H, W) on the CPU, and the class of each if its chain was
-            conditioned on one.
+            the images, uint8 (n, C, H, W) on the CPU, and each image's class if its chain was
+            conditioned on a class.
 
         Raises:
-            SpecError: if the model generates no images or has no chains, or keeps fewer than n.
+            SpecError: if the model generates no images or has no chains, or keeps fewer images.
 
         Example:
             >>> fit.sample(4, steps=5).images.shape
@@ -102,7 +102,7 @@ class Fit:
             x: images (N, C, H, W): uint8 pixels, or floats within ``data.bounds``.
 
         Returns:
-            float32 (N, K) on the CPU, without gradients; use ``model`` for those.
+            float32 (N, K) on the CPU, without gradients; use ``model`` for gradients.
 
         Raises:
             SpecError: if the images have another shape or exceed the bounds.
@@ -117,10 +117,10 @@ class Fit:
     def energy(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
         """Return the energy E(x) in nats, up to a constant.
 
-        Arguments and errors are those of :meth:`logits`.
+        Arguments and errors are those of :meth:`logits`; without an energy, NotApplicable.
 
-        It is -logsumexp of the logits of a JEM (Grathwohl et al., 2020, equation 7), and -log p(x)
-        of a model with a normalised density. A lower energy means a higher density.
+        For a JEM, E(x) is -logsumexp of the logits (Grathwohl et al., 2020, equation 7); for a
+        model with a normalised density, it is -log p(x). A lower energy means a higher density.
 
         Returns:
             float32 (N,) on the CPU.
@@ -140,8 +140,7 @@ class Fit:
             float32 (N,) on the CPU.
 
         Raises:
-            NotApplicable: if the density of the model is not normalised, as that of an energy-based
-                model.
+            NotApplicable: if the model's density is not normalised, as for an energy-based model.
 
         Example:
             >>> fit.log_prob(images)
@@ -158,7 +157,7 @@ class Fit:
         return -self.energy(x)
 
     def _read(self, quantity: Any, x: Tensor | np.ndarray[Any, Any], lacks: str) -> Tensor:
-        """Return a quantity of images, whose shape and bounds are checked."""
+        """Check the images, and return the model's ``quantity`` for each."""
         import torch
 
         from jembench.models import predictions

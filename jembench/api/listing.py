@@ -26,7 +26,7 @@ class Listed(NamedTuple):
     title: str = ""
     lines: tuple[str, ...] = ()  #: the options of a component, the columns of a published table
     fields: Mapping[str, Any] = MappingProxyType({})  #: additional fields, in JSON types
-    problem: str = ""  #: the reason why it cannot be used
+    problem: str = ""  #: why the entry cannot be used
 
 
 def entries(kind: Kind | Literal["recipes", "references"]) -> list[Listed]:

@@ -1,8 +1,7 @@
 """Objects of a running program as components: an ``nn.Module``, a dataset, arrays.
 
-Each is registered under a name that ends with a digest of its content, as the plugin ``live`` of
-this process. So it has an identity like every other component, and different objects do not share
-results.
+Each object is registered by the plugin ``live`` of this process, under a name that ends with a
+digest of the object's content. So different objects do not share results.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
 def model_spec(model: object) -> str:
     """Return the spec of a model, which may be a module.
 
-    A module is copied, and never changed. It is measured without training, unless it can be trained
-    by jembench (:class:`jembench.interfaces.Trainable`), from its present weights, or fitted
-    (:class:`jembench.interfaces.Fittable`).
+    A module is copied, and never changed. A :class:`jembench.interfaces.Trainable` is trained from
+    its present weights and a :class:`jembench.interfaces.Fittable` is fitted; other modules are
+    measured without training.
 
     Raises:
-        SpecError: if it is neither, or the module cannot be copied.
+        SpecError: if the model is neither a spec nor a module, or cannot be copied.
     """
     if isinstance(model, str):
         return model
@@ -56,7 +55,7 @@ def model_spec(model: object) -> str:
     def factory(data: DataSpec) -> nn.Module:
         made = copy.deepcopy(kept)
         for weight in made.parameters():
-            # of a copy of a script, which PyTorch computes from the original
+            # PyTorch computes the weights of a copied script from the original
             if not weight.is_leaf:
                 weight.detach_().requires_grad_()
         return made
@@ -79,8 +78,8 @@ def _copy(model: nn.Module) -> nn.Module:
     """Return a copy of a module, without torch.compile's wrapper.
 
     Raises:
-        SpecError: if it cannot be copied, the copy has the same weights in memory, or weights have
-            no values.
+        SpecError: if copying fails, the copy shares memory with the module, or weights have no
+            values.
     """
     from torch import Tensor
     from torch.nn.parameter import is_lazy
@@ -90,7 +89,7 @@ def _copy(model: nn.Module) -> nn.Module:
     memo: dict[int, Any] = {}
     for part in model.modules():
         for value in vars(part).values():
-            # an output, which PyTorch does not copy
+            # PyTorch does not copy outputs of a forward pass
             if isinstance(value, Tensor) and not value.is_leaf:
                 memo[id(value)] = value.detach().clone()
     name = type(model).__name__
@@ -109,8 +108,8 @@ def _copy(model: nn.Module) -> nn.Module:
         ) from error
     if kept is model or _addresses(model) & _addresses(kept):
         raise SpecError(
-            f"A copy of the model {name} has the same tensors, so that later changes would change "
-            "it as well. Its class must not define __deepcopy__ in this way."
+            f"A copy of the model {name} shares its tensors, so that later changes would change "
+            "the copy. The class must not define __deepcopy__ in this way."
         )
     return kept
 
@@ -121,7 +120,7 @@ def _tensors(model: nn.Module) -> Iterator[Tensor]:
 
 
 def _addresses(model: nn.Module) -> set[int]:
-    """Return the addresses of a model's tensors, except empty ones."""
+    """Return the addresses of a model's tensors that are not empty."""
     return {tensor.data_ptr() for tensor in _tensors(model)} - {0}
 
 
@@ -133,16 +132,16 @@ def _global_hooks() -> list[Any]:
 
 
 def dataset_spec(data: object) -> str:
-    """Return the spec of a dataset, also of objects and arrays.
+    """Return the spec of a dataset, which may be an object or arrays.
 
     Arrays are a mapping ``{"train": (images, labels), "test": (images, labels)}``: images uint8
     (N, C, H, W) or (N, H, W), labels whole numbers (N,) from 0, names of classes, or None. A
-    ``TensorDataset`` of both may take the place of a pair, and so may a map-style ``Dataset`` of
-    pairs, which is read once with its transforms: images are then uint8 or floats from 0 to 1, and
-    its ``classes`` name the classes. Images and labels are copied.
+    ``TensorDataset`` may replace a pair, and so may a map-style ``Dataset`` of pairs, which is read
+    once with its transforms: images are then uint8 or floats from 0 to 1, and the ``classes`` of
+    the ``Dataset`` name the classes. Images and labels are copied.
 
     Raises:
-        SpecError: if it is none of these, or the arrays have other shapes.
+        SpecError: if the data are none of these, or arrays have other shapes.
     """
     if isinstance(data, str):
         return data
@@ -170,7 +169,7 @@ def dataset_spec(data: object) -> str:
 
 
 _factories: dict[str, Callable[..., Any]] = {}
-"""The factories of the objects of this process, by the attributes of their components."""
+"""The factories of this process's objects, by their components' attributes."""
 
 
 def __getattr__(name: str) -> Any:

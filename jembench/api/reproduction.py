@@ -22,8 +22,8 @@ class Reproduction(NamedTuple):
     """The plan of a reproduction, and the results that it repeats."""
 
     plan: Plan
-    cells: list[Cell]  # of the store, in the order of the plan's cells
-    # differences of the identities of fits and metrics from those of the store
+    cells: list[Cell]  # the store's, in the order of the plan's cells
+    # how identities of fits and metrics differ from the store's
     differing: list[str]
 
     def pairs(self, store: Store) -> list[Pair]:
@@ -33,11 +33,11 @@ class Reproduction(NamedTuple):
 
 
 def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproduction:
-    """Plan a store's current results by its recorded recipes.
+    """Plan to measure a store's current results again by its recorded recipes.
 
     Args:
         source: the folder of the store.
-        datasets: specs that replace those of the same names, for files in other folders.
+        datasets: specs that replace the store's of the same names, for files in other folders.
 
     Raises:
         SpecError: if there is no result, or if components are not installed or cannot be planned
@@ -91,20 +91,20 @@ def _check_installed(store: Store, cells: Sequence[Cell]) -> None:
     lacking, marks = list[str](), list[str]()
     for kind, specs in named.items():
         installed = {component.name for component in discovery.components(kind)}
-        names = {spec.bare for spec in specs if ":" not in spec.name}  # which is an import path
+        names = {spec.bare for spec in specs if ":" not in spec.name}  # ":": an import path
         for name in sorted(names - installed):
             lacking.append(f"the {discovery.singular(kind)} {name}")
             marks.append(f"[{name} = ")
     if not lacking:
         return
 
-    # the records say which distributions had them
+    # records name the distributions of their components
     owners = dict[str, None]()
     for cell in cells:
         for plugin in map(str, cell.provenance.get("plugins") or ()):
             if any(mark in plugin for mark in marks):
                 owners[plugin] = None
-    where = f" They are of {', '.join(owners)}." if owners else ""
+    where = f" They come from {', '.join(owners)}." if owners else ""
     raise SpecError(
         f"The store {store.root} names components that are not installed here: "
         f"{', '.join(lacking)}.{where} Install their distributions, or name their file with "

@@ -80,12 +80,12 @@ class Shown:
 class Results(Shown, Sequence[Row]):
     """The results of a run, an attack or a store.
 
-    They have a row for each value of each model, the mean over its seeds.
+    Each row is a value of a model, the mean over the model's seeds.
 
     Attributes:
         cells: the outcomes, one for each fit and metric, with protocol and provenance.
         stopped: the reason why a run ended early; None otherwise.
-        nothing: of a store without such results, a sentence that says so.
+        nothing: a sentence that says that the store has no such results; else empty.
         left_out: sentences on results of the store that are not shown.
     """
 
@@ -128,12 +128,12 @@ class Results(Shown, Sequence[Row]):
     ) -> Results:
         """Return selected results of a store, in tables.
 
-        The tables are those of a suite or, without one, a single one.
+        The tables are those of a suite or, without a suite, of each kind of metric.
 
         Args:
             store: the store.
             which: the selection.
-            reference: published tables to show beside; None: those of the suite.
+            reference: published tables to show beside the results; None: the suite's.
         """
         suite, references = None, tuple[str, ...]()
         if which.suite:

@@ -82,7 +82,7 @@ def run(
             a mapping of display names to these (``{"Mine": net}``). A module that is no
             :class:`jembench.interfaces.Trainable` is measured without training, on float images in
             [-1, 1].
-        metrics: specs that replace those of the suite and its grids.
+        metrics: specs that replace the suite's metrics and grids.
         datasets: replace the suite's own: specs, dataset objects
             (:class:`jembench.interfaces.Dataset`) or arrays ``{"train": (images, labels), "test":
             (images, labels)}``, one or several.
@@ -96,8 +96,8 @@ def run(
         limit: number of test images to evaluate on; None: all.
         reference: published tables to show beside the results, ``jem-iclr2020/table1``, or
             ``none``; None: the suite's.
-        store: the folder of trained models and results; None: that of the file, or ``runs``. The
-            defaults of the next four arguments may be in the file as well.
+        store: the folder of trained models and results; None: the file's, or ``runs``. The file may
+            also set the next four arguments.
         device: cpu, cuda, cuda:1 ...; auto, the default, is the first GPU, or else the CPU.
         executor: the name or the import path of an executor.
         max_hours: stop after this many hours, with a warning, and return the results so far.
@@ -118,7 +118,7 @@ def run(
     if not isinstance(suite, Suite):
         suite = suites.load(one_text(suite, "suite") or "")
     recipe = one_text(recipe, "recipe")
-    # arguments replace what a file states of its execution
+    # arguments override the execution settings of a file
     replaced = Execution(
         device=device, max_hours=max_hours, executor=executor, skip_missing=skip_missing
     )
@@ -175,7 +175,7 @@ def plan_run(
         limit=limit,
         started=functools.partial(started, store=store),
     )
-    # the suite may name what an argument has replaced
+    # the suite may have display names of replaced models, data or metrics
     optional: Collection[str] = ()
     if models is not None or metrics is not None or datasets is not None:
         optional = suite.display
@@ -186,8 +186,8 @@ def _sampler_settings(suite: Suite, sampler: str | None) -> list[str]:
     """Return the settings by which the metrics of samples use a sampler.
 
     Args:
-        suite: its metrics, and its own sampler.
-        sampler: replaces that of the suite.
+        suite: the metrics, and the default sampler.
+        sampler: replaces the suite's.
 
     Raises:
         SpecError: if no metric takes ``sampler``.
@@ -213,7 +213,7 @@ def _named(plan: Plan, names: Mapping[str, str], optional: Collection[str] = ())
     columns = set[str]()
     for metric in {cell.metric.spec for cell in plan.cells}:
         columns.update(filter(None, known_as(metric)))
-        # values that are known after the run alone: ece-classwise
+        # values that are known only after the run: ece-classwise
         prefix = f"{metric.bare}-"
         columns.update(text for text in names if text.startswith(prefix))
     asked = {fit.key.names: fit.asked for fit in plan.fits}
@@ -253,15 +253,14 @@ def attack(
         budget: the limits of the attack: quick, paper ...; None: quick on digits, else paper.
         names: as for :func:`run`.
         limit: as for :func:`run`.
-        store: as for :func:`run`; None: that of the fits, or ``runs``.
+        store: as for :func:`run`; None: the fits' store, or ``runs``.
         device: as for :func:`run`.
         executor: as for :func:`run`.
         max_hours: as for :func:`run`.
         progress: as for :func:`run`.
         options: of the attack, as ``jembench list metrics`` shows them. ``norm``, ``eps`` (a share
-            of a pixel's range:
-            ``"8/255"``), ``refine``, ``eot`` and ``smooth`` may be lists, each combination of which
-            is an attack.
+            of a pixel's range: ``"8/255"``), ``refine``, ``eot`` and ``smooth`` may be lists; each
+            combination is an attack.
 
     Raises:
         SpecError: if a name or an option does not exist.
@@ -308,7 +307,7 @@ def _fits_among(models: Any) -> list[Fit]:
     """Return the models if they are fits of a store.
 
     Raises:
-        SpecError: if only some of them are.
+        SpecError: if only some models are fits.
     """
     if isinstance(models, Mapping):
         models = list(models.values())
@@ -367,7 +366,7 @@ def results_of(
 ) -> Results:
     """Carry out the unfinished part of a plan, and return its results.
 
-    The reason is returned too if the work ended early.
+    If the work ended early, ``stopped`` of the results has the reason.
     """
     done = session.run_plan(plan, store, how, _display(plan.names, progress))
     results = Results(

@@ -35,7 +35,7 @@ class Fetched(NamedTuple):
     fit: FitKey
     results: int
     findings: list[FileFinding]  #: a finding for each fit and file that was copied or kept
-    differences: list[str]  #: between the installed components and those of the model; empty: none
+    differences: list[str]  #: between the installed components and the model's
 
 
 @checked
@@ -96,7 +96,7 @@ def fetch(source: str, store: Store) -> Fetched:
 
     Args:
         source: a folder, a zip archive or ``hf://user/name``, optionally followed by ``@revision``.
-        store: receives the model. Its own files are kept.
+        store: that receives the model; existing files are kept.
 
     Raises:
         SpecError: if the source is no shared model, or names code that is not installed.
@@ -125,8 +125,8 @@ def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Itera
         if plan.key.id != record.key.id:
             parts = "; ".join(between(record, plan))
             yield (
-                f"It was trained with other code or options than are installed here ({parts}): a "
-                "run trains it again."
+                f"The model was trained with other code or options than are installed here "
+                f"({parts}): a run trains it again."
             )
             return
         for cell in cells:
@@ -137,8 +137,6 @@ def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Itera
                     "measures it again."
                 )
     except Unavailable as error:
-        yield (
-            f"Its results can be reported; it is used and measured once its data are here. {error}"
-        )
+        yield f"The results can be reported; the model is used once its data are here. {error}"
     except JembenchError as error:
-        yield f"It cannot be used or measured here as it is: {error}"
+        yield f"The model cannot be used or measured here: {error}"

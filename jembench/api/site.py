@@ -16,7 +16,7 @@ from jembench.store.store import Store
 from jembench.store.walk import verify
 
 _OURS = b'<meta name="generator" content="jembench">'
-"""A part of every page."""
+"""The mark of every page that jembench writes."""
 
 
 def write_site(
@@ -28,17 +28,17 @@ def write_site(
     atomically.
 
     Args:
-        stores: their folders.
-        folder: of the pages; it is made if it is missing.
-        names: display names by specs of models, and headings of columns by metrics or labels. Each
-            is of all stores that have such a model or column.
+        stores: folders of stores.
+        folder: for the pages; made if missing.
+        names: display names by specs of models, and headings of columns by metrics or labels. A
+            name applies to all stores with such a model or column.
 
     Returns:
         The files, and a sentence on each store that is left out.
 
     Raises:
-        SpecError: if there is no such store, two of them have the same page, a file that exists is
-            no such page, or a model or column that is named is in no store.
+        SpecError: if a store does not exist, two stores have the same page, an existing file is no
+            page of jembench, or no store has a model or column of ``names``.
         StoreError: if a page cannot be written.
     """
     from jembench.report.page.leaderboard import Ranked, leaderboard
@@ -57,13 +57,13 @@ def write_site(
         if not results.cells:
             left_out.append(results.nothing)
             continue
-        # the link of a model is that of its first seed
+        # the lowest seed comes last, so that a model links to it
         by_seed = sorted(results.cells, key=lambda cell: -cell.fit.seed)
         fits = {cell.fit.names: cell.fit.id for cell in by_seed}
         entries.append(Ranked(str(store.root), path.name, results.document.rows, fits))
         results_of_pages[path] = results
 
-    # a name is of one store at least
+    # each name must apply to at least one store
     shown = set[str]()
     for entry in entries:
         for row in entry.rows:
@@ -84,7 +84,7 @@ def _pages(stores: Sequence[Path], index: Path) -> dict[Path, Store]:
     """Return the stores by the files of their pages.
 
     Raises:
-        SpecError: if pages would have one name, or replace a file of the user.
+        SpecError: if two pages would have one name, or a page would replace a user's file.
     """
     pages = {index.with_name(f"{slug(str(store), 120)}.html"): Store(store) for store in stores}
     if len({index, *pages}) <= len(stores):

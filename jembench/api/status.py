@@ -32,7 +32,7 @@ class UnitStatus(NamedTuple):
     done: int  #: progress, in units of ``counted``
     total: int  #: 0: unknown
     counted: str  #: "iterations", "images"
-    text: str  #: the present phase, or the reason why it has ended or not started
+    text: str  #: the present phase, or the reason why the unit ended or has not started
     log: str  #: path of the worker's output; "": unknown
     command: str  #: of the run, as the user typed it; "": unknown
 
@@ -45,9 +45,8 @@ class UnitStatus(NamedTuple):
 def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
     """Return the status of all units of work that are not done.
 
-    They may run on any machine with access to it.
-
-    A unit is ``lost`` when its worker has died, which leaves the unit's lease free.
+    Units may run on any machine with access to the store. A unit is ``lost`` when its worker has
+    died, which leaves the unit's lease free.
 
     Args:
         store: the folder.
@@ -62,11 +61,11 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
     place = opened(store).store
     place.check_exists()
     statuses = {unit: place.works.status(unit) for unit in place.works.ids()}
-    # read after the statuses, since a worker ends its status before its lease
+    # after the statuses, since a worker writes its last status before it frees its lease
     busy = in_work(place.leases)
     units = []
     for unit, latest in statuses.items():
-        with suppress(SpecError, DamagedError):  # it was done meanwhile, or cannot be read
+        with suppress(SpecError, DamagedError):  # the unit was done meanwhile, or cannot be read
             work = place.works.read(unit).read(Work)
             if latest.state == "running" and unit not in busy:
                 latest = _lost(latest)
@@ -85,7 +84,7 @@ def _lost(latest: WorkStatus) -> WorkStatus:
 
 
 def _unit_status(unit: str, work: Work, latest: WorkStatus) -> UnitStatus:
-    """Return what is shown of a unit's latest status."""
+    """Return a unit's work and latest status for users."""
     since = latest.since if latest.state == "running" else latest.time
     return UnitStatus(
         id=unit,

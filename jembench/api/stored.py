@@ -60,7 +60,7 @@ class OpenStore:
     ) -> Results:
         """Return the current results of the store.
 
-        Of several with the same names, it is the newest.
+        Of several results with the same names, the newest is current.
 
         Args:
             suite: the name of a suite, to show only its metrics, with its published numbers.
@@ -86,12 +86,12 @@ class OpenStore:
         return results
 
     def merge(self, *sources: Location) -> list[FileFinding]:
-        """Copy fits and results that this store lacks from other stores.
+        """Copy what this store lacks from other stores: fits and results.
 
         ``jembench store merge`` does the same.
 
         Args:
-            sources: their folders.
+            sources: the other stores' folders.
 
         Returns:
             a finding for each fit and file that was ``copied``, ``kept`` unchanged, ``damaged`` or
@@ -118,11 +118,11 @@ class OpenStore:
         """Share a trained model, as ``jembench push`` does.
 
         Args:
-            fit: one of :attr:`fits`, its id, or the beginning of its folder's name.
+            fit: an entry of :attr:`fits`, its id, or the beginning of its folder's name.
             to: a new folder, a file that ends in .zip, or ``hf://user/name``.
             how: ``chains=False`` leaves out the samples that training kept;
-                ``license="apache-2.0"`` stands in the model card; ``private=True`` is for a
-                repository that is created.
+                ``license="apache-2.0"`` stands in the model card; ``private=True`` creates a
+                private repository.
 
         Raises:
             SpecError: if there is no such model, or the folder is not empty.
@@ -144,12 +144,12 @@ class OpenStore:
         """Copy a shared model into this store, as ``jembench fetch`` does.
 
         Args:
-            source: a folder, a zip archive or ``hf://user/name``, with ``@revision`` behind if need
-                be.
+            source: a folder, a zip archive or ``hf://user/name``, optionally followed by
+                ``@revision``.
 
         Raises:
-            SpecError: if it is no shared model, or names code that is not installed.
-            DamagedError: if a file is not the one that was shared.
+            SpecError: if the source is no shared model, or names code that is not installed.
+            DamagedError: if a file differs from the shared one.
             Unavailable: if the hub cannot be reached or refuses.
 
         Example:
@@ -172,14 +172,14 @@ class OpenStore:
         """Return a trained or imported model of the store.
 
         Args:
-            model: its spec, its name where that means one, or the name of an import; a module is
-                looked up by its content.
-            dataset: a spec, a dataset object or arrays; None: that of the trained model, if there
-                is but one.
-            recipe: its label as tables show it (``digits+epochs=5``); None: that of the trained
-                model, if there is but one. The recipe itself comes from the record of the training.
+            model: a spec, a name that means one model, or the name of an import; a module is found
+                by its content.
+            dataset: a spec, a dataset object or arrays; None: the trained model's, if only one
+                matches.
+            recipe: a label as in tables (``digits+epochs=5``); None: the trained model's, if only
+                one matches. The fields come from the training's record.
             seed: of the fit.
-            device: cpu, cuda, cuda:1 ...; auto takes the first GPU there is.
+            device: cpu, cuda, cuda:1 ...; auto: the first GPU, else the CPU.
 
         Raises:
             SpecError: if the store has no such model, or several; all are listed.
@@ -225,7 +225,7 @@ class OpenStore:
 def _meant(
     records: Sequence[FitRecord], model: str, dataset: str | None, recipe: str | None, seed: int
 ) -> Sequence[FitRecord]:
-    """Return those of some trained models that are meant."""
+    """Return the trained models that the arguments mean."""
     records = [record for record in records if record.key.seed == seed]
     if recipe is not None:
         records = [record for record in records if record.key.recipe == recipe]
@@ -263,5 +263,5 @@ def load(model: str | nn.Module, *, store: Location | OpenStore = "runs", **whic
 
 
 def opened(store: Location | OpenStore) -> OpenStore:
-    """Return the store itself, or that in a folder."""
+    """Return the store itself, or the store in a folder."""
     return store if isinstance(store, OpenStore) else OpenStore(store)

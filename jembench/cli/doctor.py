@@ -22,8 +22,7 @@ NEEDED = {
     "torch-fidelity": "torch_fidelity",
     "scikit-learn": "sklearn",
 }
-"""Distributions that must be importable, and the module to import: incompatible parts of PyTorch
-fail only then.
+"""Distributions, and a module of each to import: incompatible parts of PyTorch fail only on import.
 """
 
 ENOUGH_SPACE = 2**30  # bytes: some fits of a wide residual network with their samples
@@ -32,7 +31,7 @@ ENOUGH_SPACE = 2**30  # bytes: some fits of a wide residual network with their s
 class Advice(NamedTuple):
     """A line of the report.
 
-    jembench works without a ``missing`` part; a ``broken`` one must be fixed.
+    jembench works without a ``missing`` part; a ``broken`` part must be fixed.
     """
 
     area: str
@@ -70,7 +69,7 @@ def check_library(distribution: str, module: str) -> Advice:
         importlib.import_module(module)
         version = importlib.metadata.version(distribution)
         return Advice("versions", "ok", f"{distribution} {version}")
-    # a library whose binary parts do not fit fails in whatever way it likes
+    # incompatible binary parts of a library may raise any error
     except Exception as error:
         what = f"{distribution} cannot be imported: {error_text(error)}"
         return Advice("versions", "broken", what, f"pip install --force-reinstall {distribution}")

@@ -79,7 +79,7 @@ def import_(
 def _with_code(ctx: click.Context, command: Sequence[str], model: str, store: Path) -> str:
     """Return a command that names the code of a model.
 
-    A record alone may not name code.
+    Code that only a record names does not run.
     """
     words = ["jembench", *command, *show.plugins(ctx)]
     code = [] if show.plugins(ctx) else list(trust.code_in(model))

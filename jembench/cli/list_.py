@@ -16,7 +16,7 @@ from jembench.errors import SpecError
 LISTS = (*KINDS, "recipes", "references")
 
 
-# ood-sets
+# accepts ood-sets for ood_sets
 @click.command(
     "list", context_settings={"token_normalize_func": lambda token: token.replace("-", "_")}
 )

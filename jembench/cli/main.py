@@ -67,7 +67,7 @@ class LazyGroup(click.Group):
             return late
         command: click.Command = pkgutil.resolve_name(late.target)
         if "plugin" not in [parameter.name for parameter in command.params]:
-            from jembench.cli import options  # imports what --help need not wait for
+            from jembench.cli import options  # slow to import, and --help needs none of it
 
             options.plugin(command)  # every command accepts a plugin file
         return command
@@ -177,7 +177,7 @@ def cli(settings: Settings, debug: bool) -> None:
 
 
 COMPLETION = "_JEMBENCH_COMPLETE"
-"""Environment variable: what a shell asks for at the Tab key, such as ``bash_complete``."""
+"""The environment variable with a shell's request at the Tab key, such as ``bash_complete``."""
 
 _CONTEXT = {"auto_envvar_prefix": "JEMBENCH"}
 
@@ -186,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: what follows ``jembench``; None: the arguments of this process.
+        argv: the arguments after ``jembench``; None: those of this process.
 
     Returns:
         The exit code: 0 fine, 1 something failed, 2 wrong usage or something missing, 3 the time
@@ -214,9 +214,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has closed the pipe, as in `jembench list | head`
         _drop_output()
         return 1
-    except BaseException as error:  # also of a plugin that ends the program
+    except BaseException as error:  # also SystemExit, from a plugin
         if isinstance(error, KeyboardInterrupt) or sys.stdout is not stdout:
-            raise  # click puts another stdout in the place of one whose reader has gone, and exits
+            raise  # click replaces a stdout whose reader has gone, and exits
         text, code = _unforeseen(error)
         return _tell(text, code, settings)
 
@@ -227,7 +227,7 @@ def _prepare_streams() -> None:
         if getattr(sys, name) is None:  # closed by >&-
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # the name of a file need not be text in this locale
+        # a file's name may have characters that the locale cannot encode
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
@@ -246,12 +246,12 @@ def _run(settings: Settings) -> int:
             obj=settings,
             **_CONTEXT,
         )
-        sys.stdout.flush()  # here, where a reader who has gone can still be handled
+        sys.stdout.flush()  # here, where a closed pipe is still handled
         return code or 0
 
 
 def _kept(settings: Settings) -> str:
-    """Return what a command that is stopped keeps, as a sentence."""
+    """Return a sentence on the work that a stopped command keeps."""
     command = next((word for word in settings.arguments if word in COMMANDS), "")
     if command in RESUMED:
         return " Finished work is kept: the same command goes on from there."
@@ -278,12 +278,12 @@ def _unforeseen(error: BaseException) -> tuple[str, int]:
 
 
 def _drop_output() -> None:
-    """Discard what stdout holds, which Python would write at its end."""
+    """Discard the buffer of stdout, which Python would write at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _check(arguments: Sequence[str]) -> None:
-    """Check arguments that no command can read, and the current folder.
+    """Refuse arguments that no command can read, and a removed current folder.
 
     Raises:
         UsageError: if an argument is empty or holds a null character.
@@ -299,15 +299,15 @@ def _check(arguments: Sequence[str]) -> None:
                 f"The text after {place} is empty. Write a value, or leave the option out"
             )
     try:
-        os.getcwd()  # noqa: PTH109, without one PyTorch cannot be imported
+        os.getcwd()  # noqa: PTH109, PyTorch needs a current folder
     except FileNotFoundError:
         raise SpecError("The current folder was removed. Change to another one.") from None
 
 
 def _complete(instruction: str, settings: Settings) -> int:
-    """Print what completes a command line for a shell, and nothing else.
+    """Print completions of a command line for a shell, and no errors.
 
-    An error would stand in the user's line.
+    An error would appear in the user's line.
 
     Returns:
         The exit code.
@@ -315,7 +315,7 @@ def _complete(instruction: str, settings: Settings) -> int:
     from click.shell_completion import FishComplete, add_completion_class, shell_complete
 
     class WithCommas(FishComplete):
-        """A script for fish that completes behind commas, unlike click's."""
+        """A script for fish that completes after commas, unlike click's."""
 
         source_template = FishComplete.source_template.replace(
             "string split", "string split --max 1"
@@ -359,7 +359,7 @@ def _usage(error: click.UsageError) -> str:
 def _tell(message: str, exit_code: int, settings: Settings) -> int:
     """Print the current error as one paragraph.
 
-    It is wrapped on a terminal, and one line elsewhere.
+    The paragraph is wrapped on a terminal, and one line elsewhere.
     """
     if settings.debug:
         traceback.print_exc()

@@ -79,10 +79,10 @@ label = click.option(
 def labelled(format: str, label: str | None, output: Path | None = None) -> str:
     """Return the spec of a format, for LaTeX with a label.
 
-    The label is that of ``--label``, or else the name of the file.
+    The label is ``--label``, the format's own, or the file's name.
 
     Raises:
-        UsageError: if another format is given a label.
+        UsageError: if ``label`` is given for another format.
     """
     spec = Spec(format)
     if spec.name != "latex":
@@ -199,7 +199,7 @@ class RunCommand(NamedTuple):
 
 
 def run_command(given: dict[str, Any]) -> RunCommand:
-    """Take the options of the execution out of those of a command.
+    """Remove and return the execution options among a command's options.
 
     Raises:
         UsageError: if both ``--executor`` and ``--jobs`` are given.
@@ -223,7 +223,7 @@ def run_command(given: dict[str, Any]) -> RunCommand:
 
 
 def _taken(given: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Take options out of those of a command."""
+    """Remove and return the named options of a command."""
     return {name: given.pop(name) for name in names if name in given}
 
 
@@ -248,11 +248,11 @@ measuring = grouped(
 
 
 PLUGINS = "jembench.plugins"
-"""The key of the files of ``--plugin`` in a command's context."""
+"""The key of ``--plugin`` files in a command's context."""
 
 
 def _add_plugins(ctx: click.Context, parameter: click.Parameter, paths: Sequence[Path]) -> None:
-    plugin_files.forget()  # of a former command in the same process
+    plugin_files.forget()  # those of an earlier command in this process
     if ctx.resilient_parsing:  # the Tab key runs no code
         return
     with plugins_aside():
@@ -313,7 +313,7 @@ names = grouped(
         callback=_names,
         help="Name of a model in tables, figures and logs: GAN=gan:build. May be repeated.",
     ),
-    click.option(  # the callback of --name reads it
+    click.option(  # read by the callback of --name
         "--heading",
         metavar="METRIC=TEXT",
         multiple=True,
@@ -353,8 +353,7 @@ selected = grouped(
 model = click.argument("model", metavar="MODEL", type=parameters.MODEL)
 
 training = grouped(model, dataset, recipe, recipe_settings, seed)
-"""The argument MODEL, which may be the name of an imported fit, and the recipe and seed of its
-training.
+"""The argument MODEL, which may be the name of an imported fit, and the dataset, recipe and seed.
 """
 
 

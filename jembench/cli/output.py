@@ -20,7 +20,7 @@ _STYLES = {
     **dict.fromkeys(("missing", "skipped", "stray", "kept", "busy"), "yellow"),
     **dict.fromkeys(("broken", "failed", "damaged"), "red"),
 }
-_UNLIMITED = 10_000  # columns, where the output is no terminal: a file or a pipe cuts nothing off
+_UNLIMITED = 10_000  # columns of a file or a pipe, so that nothing is cut off
 
 
 def plugins_aside() -> contextlib.AbstractContextManager[object]:
@@ -31,7 +31,7 @@ def plugins_aside() -> contextlib.AbstractContextManager[object]:
 def narrow_width() -> int:
     """Return the width of the terminal in columns, at most 100.
 
-    It is 100 where the output is no terminal.
+    Without a terminal, the width is 100.
     """
     return min(shutil.get_terminal_size((100, 0)).columns, 100)
 
@@ -55,7 +55,7 @@ def print_table(
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column, no_wrap=column in ("id", "unit"))  # which is to be copied
+        table.add_column(column, no_wrap=column in ("id", "unit"))  # texts that users copy
     for row in rows:
         cells = [Text(printable(cell), _STYLES.get(cell, ""), overflow="fold") for cell in row]
         table.add_row(*cells)
@@ -85,13 +85,13 @@ def check_file(path: Path, ending: str, *, force: bool, option: str = "--output"
 
     Args:
         path: the value of ``option``.
-        ending: the suffix that its name must have.
+        ending: the suffix that the file's name must have.
         force: whether the user gave ``--force``, which allows replacing a file.
-        option: of the command line, for errors.
+        option: the name of the option, for errors.
 
     Raises:
-        SpecError: if it is no ordinary file, has another ending, or exists.
-        StoreError: if it cannot be written.
+        SpecError: if the path is no ordinary file, has another ending, or exists without ``force``.
+        StoreError: if the file cannot be written.
     """
     try:
         if path.suffix != ending:
@@ -119,14 +119,14 @@ _ENDINGS = {
     ".tex": "latex",
     **dict.fromkeys((".doc", ".docx", ".jpg", ".pdf", ".png", ".svg", ".xls", ".xlsx"), ""),
 }
-"""The format that the ending of a file's name promises; "": none of tables."""
+"""The format that a file's ending promises; "": no format of tables."""
 
 
 def check_ending(path: Path, format: str) -> None:
     """Check that a file's ending fits the format of its content.
 
     Raises:
-        SpecError: if it does not.
+        SpecError: if the ending promises another format.
     """
     name, promised = Spec(format).name, _ENDINGS.get(path.suffix.lower())
     if promised is None or name == promised or name not in {"table", *_ENDINGS.values()}:

@@ -26,11 +26,11 @@ class Text(click.types.StringParamType):
     """A value given as text.
 
     Attributes:
-        metavar: its name in helps.
-        names: a kind of components, or a function that gives names, which are completed in it.
-        read: from the text to the value.
-        several: whether the text is a list with commas between the names.
-        file: whether it may also be the path of a file.
+        metavar: the value's name in help texts.
+        names: the names to complete: a kind of components, or a function that returns names.
+        read: a function from the text to the value.
+        several: True if the text is a list with commas.
+        file: True if the text may also be the path of a file.
     """
 
     metavar: str
@@ -46,7 +46,7 @@ class Text(click.types.StringParamType):
         return self.read(value) if isinstance(value, str) else value
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return the name of the value in helps."""
+        """Return the name of the value in help texts."""
         return self.metavar
 
     def shell_complete(
@@ -67,7 +67,7 @@ class Text(click.types.StringParamType):
 
 
 def _known_format(text: str) -> str:
-    registry.resolve("formats", text)  # before anything is computed
+    registry.resolve("formats", text)  # refused before anything is computed
     return text
 
 
@@ -85,7 +85,7 @@ def pair(option: str, text: str, *, last: bool = False) -> tuple[str, str]:
 
 
 class _Count(click.IntRange):
-    """A whole number, N in helps."""
+    """A whole number, N in help texts."""
 
     def __init__(self, hint: Any) -> None:
         super().__init__(min=get_args(hint)[1].least)

@@ -82,7 +82,7 @@ def _record(result: Result) -> dict[str, str]:
 def _print_results(results: Sequence[Result]) -> None:
     """Print a table for each component.
 
-    Checks that another one explains are left out.
+    Checks that another check explains are left out.
     """
     component = operator.attrgetter("check.kind", "check.spec")
     for (kind, spec), group in itertools.groupby(results, component):

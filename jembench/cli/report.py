@@ -1,6 +1,6 @@
 """``jembench report``, ``view`` and ``compare``: the results of a store.
 
-They are also shown in a browser, or compared for two models.
+``view`` shows them in a browser, ``compare`` compares two models.
 """
 
 import webbrowser
@@ -77,9 +77,8 @@ def report(
         is_narrowed = not which.suite and which != selection(limit=which.limit)
         if reference is not None or is_narrowed:
             raise SpecError(
-                "--claims judges the claims of papers by all that the store holds, or those of a "
-                "FILE. It takes no --reference and, without a FILE, of what selects results "
-                "--limit alone."
+                "--claims judges the claims of papers, or of a FILE, by all results of the store. "
+                "It takes no --reference and, without a FILE, no selection except --limit."
             )
         emit(_claims(Store(store), which, format), output, force=force)
         return 0
@@ -172,13 +171,13 @@ def view(store: Path, port: int, refresh: int | None, no_browser: bool, **select
             "out."
         ) from error
     with server:
-        server.page()  # an error of the store is the command's
+        server.page()  # raises errors of the store before serving
         say(f"{store} is shown at {server.url} until Ctrl-C.")
         if not no_browser:
             webbrowser.open(server.url)
         try:
             server.serve_forever()
-        except (KeyboardInterrupt, stopping.Stopped):  # there is nothing to go on with
+        except (KeyboardInterrupt, stopping.Stopped):  # the usual end, with no work to resume
             click.echo()
     return 0
 

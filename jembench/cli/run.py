@@ -104,7 +104,7 @@ def run_and_show(
 ) -> int:
     """Carry out the unfinished part of a plan and print its results.
 
-    With ``--dry-run``, it prints the work.
+    With ``--dry-run``, only print the planned work.
 
     Returns:
         the exit code.
@@ -117,7 +117,7 @@ def run_and_show(
     if command.dry_run:
         return _preview(plan, place, how, command.format)
     if command.detach:
-        session.check_options(how)  # which refuses options that do not fit together
+        session.check_options(how)  # refuses options that do not fit together
         return _detach(place, ctx.obj.arguments)
     with plugins_aside():
         results = runs.results_of(plan, place, how, published)
@@ -130,7 +130,7 @@ def run_and_show(
 def _detach(store: Store, arguments: Sequence[str]) -> int:
     """Start the same command in a new session in the background."""
     log = store.works.folder / f"run-{time.time_ns():x}.log"
-    write_atomically(log, b"", durable=False)  # whose error says why nothing can be written
+    write_atomically(log, b"", durable=False)  # its error says why nothing can be written
     words = [word for word in arguments if word != "--detach"]
     environment = {
         name: value for name, value in os.environ.items() if not name.endswith("_DETACH")
@@ -144,7 +144,7 @@ def _detach(store: Store, arguments: Sequence[str]) -> int:
             stderr=stream,
             start_new_session=True,
         )
-    process.returncode = 0  # it goes on unattended, without a ResourceWarning
+    process.returncode = 0  # prevents a ResourceWarning: the process goes on unattended
     say(f"The run goes on in the background, as process {process.pid}. Its output: {log}")
     say(f"{'next':>8}  jembench status --store {shlex.quote(str(store.root))}")
     say(f"{'stop':>8}  kill {process.pid}")
@@ -155,14 +155,14 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
     """Print the work of a plan.
 
     Raises:
-        SpecError: if plans do not have the format.
-        Unavailable: after the plan, if it could not be carried out because something is missing.
+        SpecError: if the format is not one of plans.
+        Unavailable: after printing, if something that the plan needs is missing.
     """
     from jembench.models import devices
     from jembench.running.estimate import preview
 
     session.check_options(how)
-    devices.resolve(how.device)  # which refuses a device that is not there
+    devices.resolve(how.device)  # refuses a device that is not there
     if format not in ("table", "json"):
         raise SpecError(
             f"--dry-run prints a plan, and --format {format} is for results. Use --format table "
@@ -225,7 +225,7 @@ def _measuring(fit: FitPreview) -> str:
 
 
 def _counted(metrics: Sequence[Spec]) -> str:
-    """Return metrics in words, those of a grid as ``42 of ood``."""
+    """Return metrics in words, many variants of one as ``42 of ood``."""
     counts = Counter(metric.bare for metric in metrics)
     words = dict[str, None]()
     for metric in metrics:

@@ -54,7 +54,7 @@ def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
 def twins(fits: Sequence[FitPlan], store: Store) -> None:
     """Print how fits differ from stored models of the same names.
 
-    It is called before training.
+    This is called before training.
     """
     for line in differences(fits, store):
         say(line, err=True)
@@ -76,7 +76,7 @@ def _following(
     if results.stopped:
         yield "next", again
         return
-    # more seeds, if there is one that the user has not chosen
+    # more seeds, if there is only one, which the user has not chosen
     seeds = {fit.seed for fit in plan.fits}
     is_trained = any(not fit.recipe.source for fit in plan.fits)
     if len(seeds) == 1 and is_trained and not _given(ctx, "seeds"):
@@ -104,7 +104,7 @@ def _sample_command(ctx: click.Context, fit: FitPlan) -> list[str]:
 def _given(ctx: click.Context, *names: str) -> list[str]:
     """Return options of the command or of the experiment's file as words.
 
-    Those of the environment are left out.
+    Options from the environment are left out.
     """
     sources = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
     words = []
@@ -117,7 +117,7 @@ def _given(ctx: click.Context, *names: str) -> list[str]:
 def named(ctx: click.Context, plan: Plan) -> list[str]:
     """Return the options ``--name`` and ``--heading`` of a plan's command.
 
-    Those of the environment are included.
+    Options from the environment are included.
     """
     words: list[str] = []
     for text, name in ctx.params.get("names", {}).items():

@@ -1,6 +1,6 @@
-"""``jembench store``, ``push`` and ``fetch``: the contents of stores, shared models.
+"""``jembench store``, ``push`` and ``fetch``: stores and shared models.
 
-Stores are verified, merged and cleaned.
+Stores are listed, verified, merged and cleaned.
 """
 
 import dataclasses

@@ -151,7 +151,7 @@ def sample(columns: int, output: Path, force: bool, device: str, store: Path, **
         with session.open_fit(fit, place, options_of_run, display) as evaluation:
             print(f"drawing images of {fit} ...", file=sys.stderr)  # above live bars
             samples = evaluation.samples(source)
-            check_file(output, ".png", force=force)  # again, for training took its time
+            check_file(output, ".png", force=force)  # a file may have appeared meanwhile
             how = source.sampler or f"{samples.source.rpartition('=')[2]} steps"
             title = f"{fit}, {SOURCES.get(samples.source, f'from new chains of {how}')}"
             by_class = fit_samples.write_samples(

@@ -90,16 +90,16 @@ def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -
 
 
 def _end_with(driver: int) -> None:
-    """Stop this process cleanly once the one that started it has gone."""
+    """Stop this process cleanly once its parent has ended."""
     while os.getppid() == driver:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _listed(units: Iterable[str]) -> Iterator[str]:
-    """Yield units, and in the place of ``-`` those on stdin.
+    """Yield units, and for ``-`` the units on stdin.
 
-    Each is yielded as soon as its line is complete.
+    A unit on stdin is yielded as soon as its line is complete.
     """
     for unit in units:
         if unit != "-":
@@ -119,7 +119,7 @@ def _worker(
 
 
 def _work_on(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
-    """Carry out one unit, and return how it ended and why."""
+    """Carry out a unit, and return its ending and the reason."""
     from jembench.running.events import ending_of
 
     ended = Ended(id=unit, how="done")
@@ -128,10 +128,10 @@ def _work_on(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
         ended = Ended(id=work.id, how="done")
         if work.is_late:
             raise OutOfTime(
-                "The time of its run was up before it began. The same command goes on from there."
+                "The run's time was up before the unit began. The same command goes on from there."
             )
         ended = worker().carry_out(work)
-    except BaseException as error:  # also of a plugin that ends the program
+    except BaseException as error:  # also SystemExit, from a plugin
         how, text = ending_of(error)
         if how == "failed" and not isinstance(error, JembenchError):
             traceback.print_exc()

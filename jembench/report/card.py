@@ -15,7 +15,7 @@ from jembench.store.manifest import MANIFEST
 from jembench.store.outcome import Cell
 
 LICENSE = "unknown"
-"""The licence of a card whose author names none; the hub knows the word."""
+"""The licence in a card whose author names none, a word that the hub knows."""
 
 
 def card(
@@ -23,13 +23,13 @@ def card(
 ) -> str:
     """Return a model card in Markdown.
 
-    Its front matter is YAML, as the Hugging Face Hub reads it.
+    The front matter is YAML, as the Hugging Face Hub reads it.
 
     Args:
-        of: the fit.
-        cells: its results.
+        of: the record of the fit.
+        cells: the fit's results.
         folder: of the shared model, with its pictures.
-        source: what ``jembench fetch`` is to be given.
+        source: the argument of ``jembench fetch``.
         license: of the weights.
     """
     from jinja2 import Environment
@@ -80,7 +80,7 @@ def _prose(text: Any) -> Any:
 def _value(row: Row) -> dict[str, Any]:
     """Return a value for the front matter.
 
-    A hub takes finite numbers only.
+    The hub accepts only finite numbers.
     """
     numbers = [number for number in (row.value, row.low, row.high) if number is not None]
     return {
@@ -94,7 +94,7 @@ def _value(row: Row) -> dict[str, Any]:
 def _provenance(record: FitRecord) -> dict[str, Any]:
     provenance = {"command": "not known", "python": "", **record.provenance}
     for name in ("packages", "hardware"):
-        if not isinstance(provenance.get(name), Mapping):  # of a record that somebody else wrote
+        if not isinstance(provenance.get(name), Mapping):  # a foreign record may hold anything
             provenance[name] = {}
     return provenance
 
@@ -111,7 +111,7 @@ def _hardware(hardware: Mapping[str, Any]) -> str:
 def _distributions(record: FitRecord) -> list[Any]:
     """Return the distributions that the fit needs.
 
-    A part without one is named with its file.
+    A part without a distribution is named with its file.
     """
     from markupsafe import Markup
 

@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
     claim: Claim
     row: comparison.Difference  # without dataset and recipes: not measured
-    metrics: tuple[str, ...]  # of the claim, that it is about
+    metrics: tuple[str, ...]  # of the claim: those of this verdict
     # on limited images, other protocols than the paper's, and models at chance
     remarks: tuple[str, ...] = ()
 
@@ -49,15 +49,15 @@ def judge(
 ) -> list[Finding]:
     """Judge every claim for each dataset, recipe and metric in the store.
 
-    A claim without values there has a finding that says why.
+    A claim without values in the store has a finding with the reason.
 
     P values are adjusted by Holm within each paper, so that no verdict depends on other papers.
 
     Args:
         claims: in the order of the findings.
-        cells: of one store, all evaluated on as many images.
+        cells: of one store, all evaluated on the same number of images.
         read: gives a cell's per-example values.
-        store: its folder, for commands.
+        store: the store's folder, for commands.
         resamples: of the bootstrap.
     """
     values = rows(cells)
@@ -113,7 +113,7 @@ class _Judge(NamedTuple):
     def _measured(
         self, claim: Claim, a: Trained, b: Trained
     ) -> Iterator[tuple[Spec, BySeed, BySeed]]:
-        """Yield a claim's metrics and values that share seeds."""
+        """Yield each metric of a claim with both values, if they share seeds."""
         of_a = [metric for fit, metric, _ in self.values if fit == a]
         than_metrics = claim.than_metric or claim.metric
         for metric, than_metric in zip(claim.metric, than_metrics, strict=True):
@@ -172,9 +172,9 @@ def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
     """Return why nothing was measured, or the commands that measure it.
 
     Args:
-        claim: of which there are no values under some or all metrics.
+        claim: without values under some or all of its metrics.
         store: the folder.
-        partly: there are values under some, of those that digits can judge.
+        partly: True if some metrics, which digits can judge, have values.
     """
     installed = {component.name for component in discovery.components("models")}
     models = dict.fromkeys(Spec(model).bare for model in claim.models)
@@ -196,7 +196,7 @@ def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
 def _pairs(claim: Claim, fits: Collection[Trained]) -> Iterator[tuple[Trained, Trained]]:
     """Yield the pairs of models that a claim compares, by dataset.
 
-    Where it names no recipe, both are trained by the same one.
+    Where the claim names no recipe, both models have the same recipe.
     """
     for own, than in zip(claim.fits, claim.than or claim.fits, strict=True):
         fits_a = [fit for fit in fits if _is(fit, own, claim)]
@@ -300,7 +300,7 @@ def _measured_table(findings: Sequence[Finding]) -> Table:
 def _families(findings: Sequence[Finding]) -> list[int]:
     """Count the tested values of each paper.
 
-    Its p values were adjusted for them.
+    The p values of a paper were adjusted for its count.
     """
     tested = Counter(finding.claim.paper for finding in findings if finding.row.p is not None)
     return list(tested.values())

@@ -1,10 +1,10 @@
 """The test of a difference: its intervals and its p values.
 
-Two sources of randomness are kept apart. *Test images*: a bootstrap in which both models see the
-same resamples of the images, their values averaged over the seeds that both have. *Training*:
-Student's t over the differences of those seeds. The p value of a difference is the larger of the
-two, adjusted by Holm for the number of values compared: those of two models, of a store that was
-measured again, or of one paper's claims.
+Two sources of randomness are kept apart. *Test images*: a bootstrap that resamples the same images
+for both models, with values averaged over the seeds that both have. *Training*: Student's t over
+the differences of these seeds. A difference's p value is the larger of the two p values, adjusted
+by Holm for the number of compared values: those of two models, of a store measured again, or of one
+paper's claims.
 
 Legend: N images, R resamples.
 """
@@ -32,7 +32,7 @@ Read = Callable[[Cell], Mapping[str, NDArray[Any]]]
 """A cell's per-example values, from the store."""
 
 LEVEL = 0.05
-"""A p value below it counts."""
+"""A p value below this level is significant."""
 
 SEEDS = 3
 """The fewest seeds for a test over training; two leave one degree of freedom."""
@@ -41,7 +41,7 @@ RESAMPLES = 10_000
 PILOT = 1_000
 """The size of a first bootstrap.
 
-It suffices for a p value above ``HOPELESS``; more would not bring it to the level.
+More resamples would not bring a p value above ``HOPELESS`` to the level.
 """
 HOPELESS = 0.2
 
@@ -83,9 +83,9 @@ UNTESTED = Uncertainty()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """The difference a - b of two models, or from a number.
+    """The difference a - b, where b is a model or a number.
 
-    Both values are means over the seeds that the models share.
+    Values are means over the seeds that the models share.
     """
 
     metric: str
@@ -151,10 +151,10 @@ def conclusion(row: Difference, significant: str, tendency: str) -> str:
     """Return the verdict on a difference in words.
 
     Args:
-        row: with its p value after Holm; without one, it keeps the verdict that it has.
-        significant: the words for a difference that counts.
-        tendency: the words for a difference that counts only in part: on other images without
-            another training, before the adjustment, or in other trainings but not on other images.
+        row: the difference; without a p value after Holm, its own verdict is returned.
+        significant: the words for a significant difference.
+        tendency: the words for a partly significant difference: on other images without another
+            training, before the adjustment, or in other trainings but not on other images.
     """
     verdict = _verdict(row)
     if verdict is None:
@@ -189,7 +189,7 @@ def _count_in_words(count: int) -> str:
 def adjusted(rows: Iterable[Difference]) -> list[Difference]:
     """Return each difference with its p value after Holm.
 
-    What was not tested has None and is not counted.
+    Untested differences have None and are not counted.
     """
     differences = list(rows)
     tested = [row.larger_p for row in differences if row.larger_p is not None]
@@ -203,7 +203,7 @@ def adjusted(rows: Iterable[Difference]) -> list[Difference]:
 
 
 def number(value: float, beside: BySeed) -> BySeed:
-    """Return a number as a value of each seed of a model."""
+    """Return a number as a value for each of a model's seeds."""
     numbers = {}
     for seed, row in beside.items():
         numbers[seed] = replace(row, model=NO_SPEC, value=value, low=value, high=value, cell=None)
@@ -211,7 +211,7 @@ def number(value: float, beside: BySeed) -> BySeed:
 
 
 def described(a: BySeed, b: BySeed) -> Difference:
-    """Describe the comparison of two values before it is made."""
+    """Return the difference of two values before any test."""
     seeds = tuple(sorted(a.keys() & b.keys()))
     first, second = next(iter(a.values())), next(iter(b.values()))
     protocols = dict.fromkeys(side[seed].protocol for side in (a, b) for seed in seeds)
@@ -239,13 +239,13 @@ def contrast(
 ) -> Difference:
     """Test the difference of two values over the seeds that both have.
 
-    Without per-example values the 95 % intervals of both values decide, as of independent images.
+    Without per-example values the 95 % intervals of both values decide, as for independent images.
 
     Args:
         a: a value of a model.
-        b: that of another model, or a :func:`number`.
+        b: a value of another model, or a :func:`number`.
         read: gives a cell's per-example values; None: the intervals decide.
-        margin: the p values test a difference of minus this.
+        margin: the p values test a difference of minus the margin.
         resamples: R.
         alike: the parts of the protocols that must be the same, whatever the metric; None: all.
     """
@@ -291,7 +291,7 @@ def _obstacle(
 def _parts(protocol: str, names: Collection[str] | None) -> str:
     """Return the parts of a protocol with these names, whatever the metric.
 
-    Without names, or of a protocol that is no spec, the whole protocol is returned.
+    If ``names`` is None or the protocol is no spec, the whole protocol is returned.
     """
     whole = parsed(protocol)
     if names is None or whole is None:
@@ -307,7 +307,7 @@ def _over_trainings(a: Sequence[float], b: Sequence[float], margin: float) -> Un
         return UNTESTED
     if tested.low < tested.high:
         return Uncertainty(tested.low - margin, tested.high - margin, tested.p)
-    return Uncertainty(p=tested.p)  # all seeds differ by the same, which is no interval
+    return Uncertainty(p=tested.p)  # no interval: all seeds have the same difference
 
 
 # --- over test images -----------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def _resampled(
     """Test ``difference``, a - b, against ``null`` over other test images.
 
     Raises:
-        JembenchError: if that cannot be known.
+        JembenchError: if there is nothing to resample.
     """
     of_a = _resampling(tuple(a), read)
     of_b = _resampling(tuple(b), read) if b[0].model else _constant(b[0], of_a)
@@ -379,11 +379,11 @@ def _resampled(
             break
     low, high, p = tested.low, tested.high, tested.p
 
-    # of the shares of images that were classified rightly, McNemar's test is exact
+    # for shares of correctly classified images, McNemar's test is exact
     right_a, right_b = _right(a, read), _right(b, read)
     if right_a is not None and right_b is not None and not null:
         shares = 100 * (right_a.mean() - right_b.mean())
-        if math.isclose(difference, shares, abs_tol=1e-9):  # else the value is another one
+        if math.isclose(difference, shares, abs_tol=1e-9):  # else the value is no such share
             return Uncertainty(low, high, paired.mcnemar(right_a, right_b), "McNemar")
     if alike:
         return Uncertainty(low, high, p, "paired bootstrap")
@@ -414,7 +414,7 @@ def _resampling(rows: tuple[Row, ...], read: Read) -> Resampling:
             of_seeds.append(metric.resamplings(arrays)[row.label])
         except (KeyError, ValueError) as error:
             raise Unavailable(
-                f"its per-example values are not what {text} makes its value of ({error})"
+                f"its per-example values do not fit the metric {text} ({error})"
             ) from error
     if len({resampling.sizes for resampling in of_seeds}) > 1:
         raise Unavailable("the seeds have per-example values of different numbers")
@@ -432,7 +432,7 @@ def _metric(text: str) -> Any:
     resolved = registry.resolve("metrics", text)
     try:
         return resolved.make()
-    except Exception as error:  # the options stand in a file
+    except Exception as error:  # a file may give any options
         raise Unavailable(f"the metric {text} cannot be made: {error}") from error
 
 
@@ -445,9 +445,9 @@ def _constant(number: Row, beside: Resampling) -> Resampling:
 
 
 def _right(rows: Sequence[Row], read: Read) -> NDArray[np.bool_] | None:
-    """Return whether each image was classified rightly.
+    """Return whether each image was classified correctly.
 
-    None: the value is not the share of those images, or of several seeds.
+    None: there are several seeds, or the cell stores something else.
     """
     if len(rows) > 1 or rows[0].cell is None:
         return None

@@ -35,7 +35,7 @@ from jembench.report.table import (
 class Line(NamedTuple):
     """A line of the table."""
 
-    name: tuple[TableCell, ...]  # the texts that say what the difference is of
+    name: tuple[TableCell, ...]  # the texts that identify the difference
     row: Difference
     remarks: tuple[str, ...] = ()  # footnotes of the verdict
 
@@ -47,7 +47,7 @@ def table(
 
     Args:
         title: of the table.
-        names: the headings of what the differences are of.
+        names: the headings of the texts that identify a line.
         sides: the headings of both values.
         lines: of the table.
         legend: sentences that hold for the whole table.
@@ -115,7 +115,7 @@ def _interval(of: Uncertainty) -> str:
 def value_name(row: Difference, among: Sequence[Difference]) -> TableCell:
     """Return the name of a compared value.
 
-    It has the metric where the label alone is ambiguous.
+    The metric is added where the label is ambiguous.
     """
     metrics = {rival.metric for rival in among if rival.label == row.label}
     name = headings.in_words(row.label)
@@ -130,12 +130,12 @@ def legend(
     *,
     families: Sequence[int] = (),
 ) -> Iterator[str]:
-    """Yield what the columns mean that have values.
+    """Yield the meanings of the columns that have values.
 
     Args:
         rows: the differences.
         resamples: of the bootstrap.
-        families: the numbers of values that were adjusted together; (): all of the tested ones.
+        families: how many values were adjusted together, by group; (): all tested values.
     """
     on_images = [row for row in rows if row.images.test]
     if on_images:
@@ -160,9 +160,9 @@ def legend(
 
 
 class Comparison(NamedTuple):
-    """Every value of two models."""
+    """The differences of two models in all values that both have."""
 
-    a: Row  # any of the model
+    a: Row  # any row of the model
     b: Row
     rows: tuple[Difference, ...]
     resamples: int
@@ -182,7 +182,7 @@ def compare(
 
     Args:
         a: the values of each seed of a model.
-        b: the same of the other model, on the same dataset.
+        b: the other model's values, on the same dataset.
         read: gives a cell's per-example values.
         resamples: R.
     """

@@ -1,7 +1,8 @@
 """The document that a command shows, and the formats that render it.
 
-A format is a function from a :class:`Document` to text, with options if it likes. The entry-point
-group ``jembench.formats`` names the formats; ``--format`` takes such a name or an import path.
+A format is a function from a :class:`Document` to text or bytes, which may have options. The
+entry-point group ``jembench.formats`` names the formats; ``--format`` takes such a name or an
+import path.
 """
 
 import csv
@@ -31,7 +32,7 @@ class Document:
     Args:
         tables: for people: short texts with footnotes.
         records: for programs: in full precision, each with all or some of the fields.
-        fields: of a record.
+        fields: names of the fields of a record.
         about: further content of JSON.
     """
 
@@ -52,7 +53,7 @@ class Document:
         """Return the tables.
 
         Args:
-            paper: mark the best values, which may take a while, and leave hints out.
+            paper: True to mark the best values, which may take a while, and leave hints out.
         """
         return self._tables
 
@@ -61,9 +62,9 @@ class Document:
         return self._records
 
     def page(self) -> Any:
-        """Return the page of all results; None: tables alone.
+        """Return the page of all results; None: a page of the tables.
 
-        It is a :class:`jembench.report.page.content.Page`.
+        A page is a :class:`jembench.report.page.content.Page`.
         """
         return None
 
@@ -172,7 +173,7 @@ def _inert(value: Any) -> Any:
     value = printable(value)
     if value.startswith(("\t", "\n")):
         return f"'{value}"
-    # programs read a full-width sign as the usual one, and drop what is before it
+    # spreadsheets read a full-width sign as usual, and drop invisible characters before it
     narrow = unicodedata.normalize("NFKC", value)
     visible = (sign for sign in narrow if sign.isprintable() and not sign.isspace())
     if next(visible, None) in tuple("=+-@"):

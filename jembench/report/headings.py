@@ -50,7 +50,7 @@ def in_words(label: str) -> str:
 def known_as(metric: Spec, label: str = "") -> tuple[str, ...]:
     """Return the texts that name a column.
 
-    They are its label, with and without a feature network, its words and its metric.
+    The texts are the label (whole, without its feature network, in words) and the metric.
 
     Args:
         metric: the spec.
@@ -60,20 +60,20 @@ def known_as(metric: Spec, label: str = "") -> tuple[str, ...]:
 
 
 def label_names(label: str) -> tuple[str, ...]:
-    """Return a label, without its feature network, and in words."""
+    """Return a label's names: whole, without its feature network, in words."""
     text, network = split(label)
     return label, text, f"{in_words(text)} {in_words(network)}".strip()
 
 
 def without_options(specs: Iterable[str]) -> dict[str, str]:
-    """Return the names of specs; of specs with one name, the specs."""
+    """Return the name of each spec; specs that share a name stay whole."""
     return distinct({text: text.partition(":")[0] for text in specs})
 
 
 def distinct(names: Mapping[str, str]) -> dict[str, str]:
     """Return the short name of each text.
 
-    Texts with equal names stay as they are.
+    Texts with equal names stay unchanged.
 
     Args:
         names: short names by texts.

@@ -29,8 +29,8 @@ def latex(
         document: the tables.
         width: at most this wide: ``column``, which is a page for tables of more than four columns,
             ``page`` of a paper in two columns, or a length such as ``5.5in``.
-        interval: ``below`` its value, or as ``pm``: half its width behind the value, with one seed.
-        label: of the first table; further ones add their titles. Empty: the titles.
+        interval: ``below`` the value, or ``pm``: half the width after the value, for one seed.
+        label: of the first table; further tables add their titles. Empty: only titles.
 
     Raises:
         SpecError: if ``width`` is none of these, or ``label`` has other characters than letters,
@@ -40,7 +40,7 @@ def latex(
     if not re.fullmatch(r"[A-Za-z0-9:._+-]*", label):
         raise SpecError(f"label is {label!r}; it may have letters, digits and :._+- only.")
     tables = document.tables(paper=True)
-    # notes alone, such as commands, are not for a paper
+    # a paper needs no table of only notes, such as commands
     tables = [table for table in tables if table.rows] or tables
     labels = _labels([table.title for table in tables], label)
     alone = len(tables) == 1
@@ -55,7 +55,7 @@ def latex(
 
 
 def _labels(titles: Sequence[str], label: str) -> list[str]:
-    """Return distinct labels of tables, numbered for equal names."""
+    """Return distinct labels of tables; equal labels are numbered."""
     prefix = label if ":" in label else f"tab:{label}"
     labels: list[str] = []
     numbers: Counter[str] = Counter()
@@ -191,11 +191,11 @@ _CODE = re.compile(r"(?<!\w)`([^`\s](?:[^`]*[^`\s])?)`(?!\w)")
 def escaped(text: str) -> str:
     """Return a text for LaTeX, in one line.
 
-    Greek letters are those of formulas, and text between backticks is code.
+    Greek letters are set as in formulas, and text between backticks as code.
     """
     parts = [part.translate(_CHARACTERS) for part in _CODE.split(text.replace("\n", " "))]
     parts[1::2] = [rf"\texttt{{{code}}}" for code in parts[1::2]]
-    return re.sub("-(?=-)", "-{}", "".join(parts))  # two are no dash
+    return re.sub("-(?=-)", "-{}", "".join(parts))  # so that -- makes no dash
 
 
 def _number(text: str) -> str:

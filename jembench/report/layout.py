@@ -47,13 +47,13 @@ class Report(Document):
         published: the numbers of papers to show.
         selection: which metrics and columns are shown.
         names: display names by canonical specs and recipes.
-        joint: whether the joint view is the table of ours.
-        read: gives a cell's per-example values, by which the best values are found; None: none are
+        joint: True if our table is the joint view.
+        read: gives a cell's per-example values, which decide on the best values; None: no value is
             marked.
-        page: makes the page of the report; None: it is one of the tables.
+        page: makes the page of the report; None: the page shows the tables.
 
     Attributes:
-        rows: means over seeds, in the order of the models, and those that are not run.
+        rows: means over seeds, and rows of metrics not run, in the order of the models.
         seeds: the values of each seed.
     """
 
@@ -94,9 +94,9 @@ class Report(Document):
         self.rows = sorted(means, key=lambda row: fits.index(row.fit))
 
     def tables(self, *, paper: bool = False) -> list[Table]:
-        """Return our tables, then the published ones asked for.
+        """Return our tables, then published tables that the user requested.
 
-        Of those that were not, a hint tells; not in a paper.
+        A footnote names tables that were not requested, except in a paper.
         """
         ours, published = self.tables_of(self.significance if paper or self._joint else None)
         if not published or all(number.requested for number in self._published):
@@ -109,10 +109,10 @@ class Report(Document):
         return ours
 
     def tables_of(self, significance: Significance | None) -> tuple[list[Table], list[Table]]:
-        """Return our tables, and the published ones that have no place in them.
+        """Return our tables, and published tables with numbers that have no place in ours.
 
         Args:
-            significance: finds the best values; None: none are marked.
+            significance: finds the best values; None: no value is marked.
         """
         placed, elsewhere = beside(self._published, self.rows)
         if self._joint:
@@ -152,7 +152,7 @@ class Report(Document):
         return list(map(Row.as_dict, (*self.rows, *published)))
 
     def page(self) -> Any:
-        """Return the page of the results; None: it is not known."""
+        """Return the page of the results; None if ``page`` was not given."""
         if self._page:
             return self._page(self)
         return None
@@ -167,7 +167,7 @@ class PerSeed(Document):
         super().__init__(records=list(map(Row.as_dict, mark_chance(report.seeds))))
 
     def tables(self, *, paper: bool = False) -> list[Table]:
-        """Refuse to be shown to people.
+        """Refuse, since the values of each seed are for programs.
 
         Raises:
             SpecError: always.
@@ -209,7 +209,7 @@ def _not_run(rows: Sequence[Row], parts: Iterable[Part], names: DisplayNames) ->
 
 
 def _without_value(row: Row, metric: Spec) -> Row:
-    """Return the row of a metric that was not run, of the model of another row."""
+    """Return a row of a metric that was not run, for the model of ``row``."""
     return Row(
         model=row.model,
         name=row.name,

@@ -13,7 +13,7 @@ from jembench.report import headings
 
 
 def parsed(protocol: str) -> Spec | None:
-    """Return a protocol as a spec; None if it is none.
+    """Return a protocol as a spec; None if the protocol is no spec.
 
     Plugins may have such protocols.
     """
@@ -23,7 +23,7 @@ def parsed(protocol: str) -> Spec | None:
 
 
 def parts_of(protocol: str) -> dict[str, str]:
-    """Return the parts of a protocol; {} if it is no spec."""
+    """Return the parts of a protocol; {} if the protocol is no spec."""
     whole = parsed(protocol)
     if whole:
         return dict(whole.options)
@@ -33,7 +33,7 @@ def parts_of(protocol: str) -> dict[str, str]:
 def peculiarities(protocols: Sequence[str]) -> list[str]:
     """Return the differing arguments of each protocol.
 
-    Protocols that are no specs appear as a whole.
+    If one of the protocols is no spec, all appear as a whole.
     """
     parts = list(map(parts_of, protocols))
     differing = []
@@ -70,7 +70,7 @@ def source_in_words(source: str) -> str:
 # --- attacks --------------------------------------------------------------------------------------
 
 DEFENCE = ("refine", "smooth", "data_noise", "eot", "grad")
-"""The parts of an attack's protocol that make the defence. At 0, nothing is there."""
+"""The parts of an attack's protocol that make the defence. A part of value 0 is absent."""
 
 RULE = ("sure", "verified")
 """The parts that say how many random answers must be wrong; every defence has them."""
@@ -79,7 +79,7 @@ RULE = ("sure", "verified")
 def values_of(name: str, attacks: Iterable[Mapping[str, str]]) -> set[str]:
     """Return the values of a part of some attacks' protocols.
 
-    Of chains and gradients, which only refined models have, 0 is no value.
+    For averaged chains and gradients, which only refined models have, 0 is left out.
     """
     values = {parts.get(name, "0") for parts in attacks}
     values.discard("0" if name in ("eot", "grad") else "")
@@ -90,7 +90,7 @@ def in_common(protocols: Iterable[str]) -> str:
     """Return the norm, budget and defence that attacks share.
 
     Returns:
-        "" if other metrics are among them.
+        "" if a protocol is not an attack's.
     """
     attacks = list(map(parts_of, filter(None, protocols)))
     if not all("refine" in parts for parts in attacks):
@@ -128,26 +128,23 @@ class Match(NamedTuple):
     """The parts of a published protocol that differ or are missing."""
 
     differs: Set[str]
-    unstated: Set[str]  # incompletely stated there
+    unstated: Set[str]  # not or incompletely stated by the paper
 
 
 @lru_cache(maxsize=2**16)
 def compare(published: str, ours: str, metric: Spec) -> Match | None:
     """Compare a published protocol with one of ours.
 
-    Some parts of it may not be stated.
-
-    An option that the spec of our metric sets, ``selection=model`` for one, is no default that a
-    publication may pass over: it differs where it is not stated.
+    The published protocol may leave parts unstated. But an option that our metric's spec sets, such
+    as ``selection=model``, is no default: unstated, it differs.
 
     Args:
-        published: what is known of it; ``*`` in a value stands for what is not stated,
-            ``inception-*``.
+        published: the stated parts; ``*`` in a value stands for an unstated rest, ``inception-*``.
         ours: the whole protocol.
         metric: spec of our metric.
 
     Returns:
-        None if the metric is another, or ours is no spec.
+        None if the metrics differ, or our protocol is no spec.
     """
     theirs, own = Spec(published), parsed(ours)
     if own is None or own.name != theirs.name:
@@ -167,7 +164,7 @@ def compare(published: str, ours: str, metric: Spec) -> Match | None:
 def _same(published: str, ours: str) -> bool:
     """Return whether two values agree as texts, as numbers or as specs.
 
-    Ours may have a checksum, or more options.
+    Our value may have a checksum, or more options.
     """
     if fnmatchcase(ours, published) or published == ours.partition("@")[0]:
         return True

@@ -1,8 +1,8 @@
 """The published numbers, beside ours or as tables below.
 
-The files are the TOML files in ``reference/`` of every suite package. A file is one paper, a
-``[[table]]`` in it one place of that paper; ``jem-iclr2020/table1`` names one. The layout is
-described at the head of ``jem-iclr2020.toml``.
+The files are the TOML files in ``reference/`` of every suite package. A file is one paper, and a
+``[[table]]`` one place of the paper, named ``jem-iclr2020/table1``. The layout is described at the
+head of ``jem-iclr2020.toml``.
 """
 
 import re
@@ -30,13 +30,13 @@ class Published(NamedTuple):
     title: str  # the paper's
     note: str  # of the table
     column: int  # place of its column, from 0
-    # the label of ours that it corresponds to, "auroc"; "": no metric of ours gives it
+    # our label of the same quantity, "auroc"; "": no metric of ours gives it
     quantity: str
     status: Standing  # "as quoted": read in another text than the paper
     # the model as the paper names it; the protocol as far as it is stated, "" without a metric of
     # ours
     row: Row
-    requested: bool = True  # False: of a table that the suite names, not the user
+    requested: bool = True  # False: the suite names the table, not the user
 
 
 class _Paper(NamedTuple):
@@ -50,7 +50,7 @@ class _Column(NamedTuple):
     label: str
     unit: str = ""
     better: Better = ""
-    protocol: Mapping[str, Option] | None = None  # of all its values; None: no metric of ours
+    protocol: Mapping[str, Option] | None = None  # of the whole column; None: no metric of ours
 
 
 class _Table(NamedTuple):
@@ -91,8 +91,8 @@ def published_numbers(
         of_suite: the names of the suite's tables.
 
     Raises:
-        SpecError: for a name that no reference file answers to.
-        PluginError: for a reference file that is not of the layout.
+        SpecError: for a name that no published table has.
+        PluginError: for a reference file of another layout.
     """
     files = packages.files("reference")
     names = of_suite if requested is None else [name for name in requested if name != "none"]
@@ -113,7 +113,7 @@ def read_file(stem: str, file: Traversable) -> list[Published]:
     """Return every number of one reference file, in its order.
 
     Raises:
-        PluginError: if the file is not of the layout; the message says where.
+        PluginError: if the file has another layout; the message says where.
     """
     numbers: list[Published] = []
     try:
@@ -128,11 +128,11 @@ def read_file(stem: str, file: Traversable) -> list[Published]:
 
 
 _ALL = "*"
-"""In a row's protocols, in place of a label: of all its values."""
+"""In a row's protocols, the label that stands for all values."""
 
 
 def _row(stem: str, written: Mapping[str, Any], table: _Table, file: _File) -> Iterator[Published]:
-    """Yield the numbers of a row, with the labels of ours."""
+    """Yield the numbers of a row, with our labels."""
     columns = {column.label: column for column in table.columns}
     fields = {key: value for key, value in written.items() if key not in columns}
     values = {label: written[label] for label in columns if label in written}
@@ -171,7 +171,7 @@ def _row(stem: str, written: Mapping[str, Any], table: _Table, file: _File) -> I
 
 
 def _protocol(row: _Row, column: _Column, table: _Table, dataset: str) -> tuple[str, str]:
-    """Return the label of ours and the stated protocol.
+    """Return our label and the stated protocol.
 
     Returns:
         "" for both without a metric of ours.
@@ -191,10 +191,10 @@ def _protocol(row: _Row, column: _Column, table: _Table, dataset: str) -> tuple[
 
 
 class Elsewhere(NamedTuple):
-    """A published table that has numbers which correspond to none of ours."""
+    """A published table with numbers that correspond to none of ours."""
 
     numbers: Sequence[Published]
-    differs: Set[str]  # parts of their protocols that differ from what is nearest of ours
+    differs: Set[str]  # parts of their protocols that differ from our nearest ones
 
 
 def beside(
@@ -207,7 +207,7 @@ def beside(
         ours: means over seeds.
 
     Returns:
-        The numbers as rows in our columns, and the tables that have others.
+        The numbers as rows in our columns, and the tables with numbers that have no column.
     """
     columns = []
     for column in grouped(measured(ours), lambda row: (row.dataset, row.place)):
@@ -239,12 +239,12 @@ def beside(
 def _matches(
     number: Published, columns: Iterable[tuple[Row, Set[str]]]
 ) -> Iterator[tuple[Row, Match]]:
-    """Yield a row of each column that a number may belong to."""
+    """Yield each column's first row and match, if a number may stand there."""
     if not number.row.protocol:
         return
     for own, protocols in columns:
         differs, unstated = set[str](), set[str]()
-        for protocol in protocols:  # it must agree with all of ours
+        for protocol in protocols:  # the number must agree with all protocols of the column
             match = compare(number.row.protocol, protocol, own.metric)
             if match is None:
                 break
@@ -272,7 +272,7 @@ def _in_column(number: Published, own: Row, unstated: Set[str], ours: Sequence[R
 def _named(number: Published, ours: Sequence[Row], standing: str = "") -> Row:
     """Return a row under the name in the paper: ``WRN (baseline)``.
 
-    Ours is named where a model of that name is among ours and the paper's name does not say it.
+    Our name is added if we have the model and the paper's name does not contain our name.
     """
     row = number.row
     is_ours = any(_bare(own.model) == _bare(row.model) for own in ours)

@@ -14,32 +14,31 @@ from jembench.report.table import NOTES, TableCell
 from jembench.store.outcome import Cell
 
 TIMES = ("h", "s", "ms")
-"""Units of values that are of one machine."""
+"""Units of times, which depend on the machine."""
 
 
 class Pair(NamedTuple):
     """A result, and the same measured again."""
 
     theirs: Cell
-    ours: Cell | None  # None: there is none
+    ours: Cell | None  # None: not measured again
 
 
 def compare(pairs: Sequence[Pair]) -> list[comparison.Difference]:
-    """Compare what was measured again (a) with what it was (b).
+    """Compare results measured again (a) with the original ones (b).
 
     Each value of each model has a difference. A value is ``equal`` if each seed gives the same
     number: with the same code, versions and processor, training is repeated bit for bit. Other
     processors round differently, so that training gives other weights, as another seed would. Then
-    there are two intervals of the
-    difference of the means over the seeds, and a two-sided p value from each. *Other images*: from
-    the 95 % intervals of both (:func:`jembench.stats.paired.from_intervals`). *Training*: Student's
-    t over the differences of at least three seeds. The larger p counts, as in
+    the difference of the means over the seeds has two intervals, each with a p value. *Other
+    images*: from the 95 % intervals of both (:func:`jembench.stats.paired.from_intervals`).
+    *Training*: Student's t over the differences of at least three seeds. The larger p counts, as in
     :mod:`jembench.report.comparison`, after Holm for the number of values. Below .05 a value is
-    ``outside``, else it is ``within``: if nothing but chance differs, all are so in about 95 of 100
-    reproductions.
+    ``outside``, else ``within``: if only chance differs, all values are ``within`` in about 95 of
+    100 reproductions.
 
-    Times are not judged: they are of one machine. A value without an interval, of fewer than three
-    seeds, is ``not testable`` unless it is equal.
+    Times are not judged, since they depend on the machine. A value without an interval, of fewer
+    than three seeds, is ``not testable`` unless the value is equal.
     """
     measured_again = []
     for theirs, ours in pairs:
@@ -57,7 +56,7 @@ def compare(pairs: Sequence[Pair]) -> list[comparison.Difference]:
 
 
 def is_reproduced(rows: Iterable[comparison.Difference]) -> bool:
-    """Return True if no value is outside, missing or measured otherwise."""
+    """Return True if no value is outside, missing or not comparable."""
     return not {row.verdict for row in rows} & {"outside", "missing", "not comparable"}
 
 
@@ -73,18 +72,18 @@ def _difference(ours: BySeed, theirs: BySeed, pairs: Sequence[Pair]) -> comparis
         reason="",
     )
     if tested.unit in TIMES:
-        return replace(untested, verdict="not judged", reason="a time is of one machine")
+        return replace(untested, verdict="not judged", reason="times vary by machine")
     now = [ours[seed].value or 0.0 for seed in tested.seeds]
     before = [theirs[seed].value or 0.0 for seed in tested.seeds]
     if tested.a.value is not None and np.array_equal(now, before, equal_nan=True):
         return replace(untested, verdict="equal")
     if len(tested.protocols) > 1 or not tested.images.test:
         return tested
-    return replace(tested, reason="")  # that the intervals decide is said once, in the legend
+    return replace(tested, reason="")  # the legend says once that the intervals decide
 
 
 def _missing(theirs: BySeed, pairs: Sequence[Pair]) -> comparison.Difference:
-    """Return a value's row that was not measured again."""
+    """Return the row of a value that was not measured again."""
     places = {(row.fit, row.metric) for row in theirs.values()}
     reasons = {}
     for cell, again in pairs:

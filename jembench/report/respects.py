@@ -30,7 +30,7 @@ _PREFERRED = {**RESPECTS, **COSTS}
 Better = Callable[[Row, Row, int], bool | None]
 """A test of whether the first of two values is better, adjusted for a number of tests.
 
-None: it cannot be tested.
+None: no test is possible.
 """
 
 
@@ -40,7 +40,7 @@ None: it cannot be tested.
 def rows_of(means: Sequence[Row], placed: Sequence[Row]) -> list[Row]:
     """Return the rows of the joint view, ours and published.
 
-    The numbers of one model of one paper are on one line, whatever tables they are from.
+    A model's numbers from one paper are on one line, whatever tables the numbers are from.
 
     Args:
         means: over the seeds.
@@ -55,11 +55,11 @@ def rows_of(means: Sequence[Row], placed: Sequence[Row]) -> list[Row]:
 def headline(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Return the rows that stand for each respect and cost.
 
-    Rows that say why a model has no value are among them.
+    They include rows that say why a model has no value.
 
-    On each dataset it is the value that most models have; of several, the first in
-    ``respects.toml``, and of these the one under the fewest options. Options that a command adds to
-    metrics, such as a sampler, do not count.
+    On each dataset, the value that most models have stands for a respect; of several, the first in
+    ``respects.toml``, then the one with the fewest options. Options that a command adds to metrics,
+    such as a sampler, do not count.
 
     Args:
         rows: means over seeds, and published rows.
@@ -108,16 +108,16 @@ def _options(row: Row) -> int:
 
 
 def front(respects: Mapping[str, Sequence[Row]], better: Better) -> set[Trained]:
-    """Return the models that none on their dataset dominates.
+    """Return the models that no model on the same dataset dominates.
 
-    A dominates B if A has a value in every respect in which B has one, is significantly better in
-    one of these respects, at a level that is adjusted for their number, and worse in none:
-    significantly or, where no test is possible, by its value. Models that :func:`compared` lacks
-    are not in the front. Differences below significance allow circles of models that dominate one
-    another; these do not exclude each other.
+    A dominates B if A has a value in every respect in which B has a value, is significantly better
+    in one of these respects, at a level adjusted for their number, and worse in none: significantly
+    or, where no test is possible, by its value. Models that :func:`compared` leaves out are not in
+    the front. Insignificant differences may let models dominate one another in a circle; such
+    models do not exclude each other.
 
     Args:
-        respects: the rows of each respect, means over seeds; those of costs are ignored.
+        respects: the rows of each respect, means over seeds; costs are ignored.
         better: tests two values of one respect.
     """
     models = compared(respects)
@@ -126,7 +126,7 @@ def front(respects: Mapping[str, Sequence[Row]], better: Better) -> set[Trained]
     for a, b in pairs:
         if a.dataset == b.dataset and _dominates(models[a], models[b], better):
             below[a].add(b)
-    for through in models:  # all that is reached over some models, one more in each step
+    for through in models:  # transitive closure: over some models, one more in each step
         for a in models:
             if through in below[a]:
                 below[a] |= below[through]
@@ -181,7 +181,7 @@ def table(
     Args:
         rows: of the joint view.
         significance: tests differences; None: nothing is marked.
-        labels: the order of the columns; empty: that of the respects.
+        labels: the order of the columns; empty: the respects' order.
         names: display names of recipes.
 
     Returns:

@@ -1,6 +1,6 @@
-"""Results as flat rows: values of seeds or means over them.
+"""Results as flat rows: values of seeds, or means over seeds.
 
-Tables are pivots of them.
+Tables are pivots of these rows.
 """
 
 import math
@@ -24,9 +24,9 @@ Better = Literal["higher", "lower", ""]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """A metric's value on a model, or why there is none.
+    """A metric's value on a model, or the reason why it is missing.
 
-    Its fields are the columns of the CSV.
+    Most of the fields are columns of the CSV.
 
     The interval is that of the test set or of the samples, its ends averaged over the seeds; ``sd``
     is the standard deviation of the value over the seeds. The two answer different questions.
@@ -36,28 +36,28 @@ class Row:
     name: str  #: of the model: its display name, or its name in a published table
     dataset: Spec  #: canonical, or the name in a published table
     recipe: str = ""  #: label
-    seeds: tuple[int, ...] = ()  #: one, or those that the mean is of
+    seeds: tuple[int, ...] = ()  #: the seed, or all seeds of the mean
     metric: Spec = NO_SPEC  #: canonical
-    label: str = ""  #: of the metric's values; "": it gave none anywhere
+    label: str = ""  #: of the value; "": the metric gave no value anywhere
     status: Status = "ok"
     value: float | None = None
     low: float | None = None
     high: float | None = None
     sd: float | None = None  #: None: one seed
-    n: int | None = None  #: of one seed; the least, should they differ
+    n: int | None = None  #: of one seed; the least if seeds differ
     unit: str = ""
     better: Better = ""
     protocol: str = ""
-    #: False: most models have another protocol in this column, or none is that of most
+    #: False: another protocol is as frequent in this column, or more
     comparable: bool | None = None
     reason: str = ""  #: why there is no value, which seeds gave none, or a remark on the value
-    source: str = ""  #: of a published number; "": it is ours
+    source: str = ""  #: of a published number; "": ours
     notes: tuple[str, ...] = ()  #: remarks on the model
     dataset_name: str = ""  #: for tables
     #: the value of guessing; None: not known, or not to be compared with
     chance: float | None = None
-    headed: str = ""  #: the heading that its column was given
-    cell: Cell | None = field(default=None, repr=False, compare=False)  #: the outcome, of one seed
+    headed: str = ""  #: the heading that the user or the suite gave the column
+    cell: Cell | None = field(default=None, repr=False, compare=False)  #: the outcome, of a seed
 
     @property
     def fit(self) -> Trained:
@@ -71,12 +71,12 @@ class Row:
 
     @property
     def column(self) -> str:
-        """The name of its column: the label, or the metric."""
+        """The name of the column: the label, or the metric."""
         return self.label or self.metric
 
     @property
     def heading(self) -> tuple[str, str]:
-        """The heading of its column, and its feature network."""
+        """The heading of the column, and the feature network."""
         text, network = split(self.label or self.metric.bare)
         if self.headed:
             return (self.headed, "")
@@ -98,7 +98,7 @@ class Row:
     def as_dict(self) -> dict[str, Any]:
         """Return the row for programs.
 
-        The row of a seed also says where it comes from.
+        The row of a seed also has the fields of ``ORIGIN``.
         """
         flat = {name: getattr(self, name) for name in FIELDS} | {"notes": "; ".join(self.notes)}
         if self.cell is None:
@@ -202,8 +202,9 @@ def spread(rows: Sequence[Row], like: Callable[[Row], Hashable]) -> list[Row]:
     """Spread rows without a value over the labels of their column.
 
     Args:
-        rows: of values, and of what has none.
-        like: a function from a row to what it has in common with the values whose labels it takes.
+        rows: with and without values.
+        like: a function from a row to a key; rows without a value take the labels of values with
+            the same key.
     """
     columns: dict[Hashable, dict[str, Row]] = {}
     for row in measured(rows):
@@ -232,7 +233,7 @@ def headed(row: Row, names: DisplayNames) -> Row:
 
 
 def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:
-    """Return the names of datasets in protocols; ambiguous: their specs."""
+    """Return the names of datasets in protocols, or specs where ambiguous."""
     in_protocols: dict[Spec, set[str]] = {}
     for dataset, protocol in {(cell.fit.dataset, cell.outcome.protocol) for cell in cells}:
         names = in_protocols.setdefault(dataset, set())
@@ -371,7 +372,7 @@ class Mean(NamedTuple):
 def mean_of(rows: Sequence[Row]) -> Mean:
     """Return the means of values and of intervals' ends.
 
-    Of values that are not all finite the mean is not finite, where ``statistics`` may raise.
+    The mean of values that are not all finite is not finite; ``statistics`` might raise.
     """
     values = values_of(rows)
     low = _mean_if_all([row.low for row in rows])
@@ -407,11 +408,10 @@ _BUFFER = re.compile(r"[:,]source=buffer(,|$)")
 
 
 def mark_incomparable(rows: Sequence[Row]) -> list[Row]:
-    """Mark values of another protocol than most in their column.
+    """Mark values whose protocol is not the most frequent in their column.
 
-    Without a majority all are marked. Samples that a model draws directly stand beside the kept
-    chains of others, as in Table 1 of the JEM paper, with a remark: such a model has no chains to
-    choose from.
+    In a tie, all are marked. Samples that a model draws directly count as kept chains, as in Table
+    1 of the JEM paper, with a remark: such a model has no chains to choose from.
     """
     protocols: dict[Hashable, list[str]] = {}
     for row in measured(rows):
@@ -420,7 +420,7 @@ def mark_incomparable(rows: Sequence[Row]) -> list[Row]:
 
 
 def _marked(row: Row, protocols: Sequence[str]) -> Row:
-    """Return a row that says, if it has a value, whether most have its protocol."""
+    """Return a row that says whether its protocol is the most frequent."""
     if row.value is None:
         return row
     counts = Counter(map(_like_kept_chains, protocols))

@@ -16,7 +16,7 @@ _FAR = 10.0
 """Values farther than this many spreads from the median are outliers."""
 
 _LARGEST = 1e100
-"""Values from which on the length of an axis may overflow; they have no place on it."""
+"""Values from here on have no place on an axis, whose length may overflow."""
 
 
 class TickLabel(NamedTuple):

@@ -42,9 +42,9 @@ def select(
     """Return the wanted items, in the order asked for.
 
     Args:
-        field: its name, for errors: model, dataset, metric, recipe, seed or column.
+        field: the field's name, for errors: model, dataset, metric, recipe, seed or column.
         wanted: texts that :func:`matching` understands; None: all items are returned.
-        items: of a store; those that one text means stay in their order.
+        items: of a store; items that one text matches keep their order.
         value: returns the field of an item.
         alias: returns another name under which an item may be wanted, or None.
 
@@ -87,16 +87,16 @@ def find_pair(
 ) -> tuple[Trained, Trained]:
     """Find two models on the same dataset.
 
-    If no recipe is given, they are trained by the same recipe where there is one.
+    Unless ``recipe_b`` is given, pairs of the same recipe are preferred.
 
     Args:
         fits: of a store.
         a: a model, as :func:`matching` understands it.
-        b: the other.
-        dataset: of both; None: any.
-        recipe: label of the recipe of both; None: any.
-        recipe_b: that of ``b``, where it is another.
-        names: display names of models, by which they may be named.
+        b: the other model.
+        dataset: of both models; None: any.
+        recipe: label of both models' recipe; None: any.
+        recipe_b: label of b's recipe, if it differs.
+        names: display names, which may also name models.
 
     Raises:
         SpecError: if there is no such model or pair, or more than one.
@@ -153,7 +153,7 @@ def _fit_text(fit: Trained) -> str:
 def warn(problem: str) -> None:
     """Warn that a file of a store was left out.
 
-    The warning names the line that has the store read.
+    The warning points to the line whose call reads the store.
     """
     warnings.warn(f"Left out: {problem}", Fallback, stacklevel=4)
 
@@ -171,12 +171,12 @@ class Selected(NamedTuple):
 class Selection:
     """Filters of results by fields, each also an order.
 
-    None stands for all, or for the ones that the file of an experiment gives. A text is a spec, a
+    None stands for all, or for the values in the file of an experiment. A text is a spec, a
     pattern, or a bare name, which means all specs of that name.
     """
 
     suite: Suite | None = None  # whose metrics are shown
-    file: str = ""  # of the suite, if it is an experiment: its fits alone are shown
+    file: str = ""  # the suite's, if the suite is an experiment: only its fits are shown
     models: Sequence[str] | None = None  # specs or names of imports
     dataset: Sequence[str] | None = None  # specs
     recipe: Sequence[str] | None = None  # labels, as tables show them
@@ -184,8 +184,8 @@ class Selection:
     metrics: Sequence[str] | None = None  # specs
     columns: Sequence[str] | None = None  # labels of values
     names: Mapping[str, str] = field(default_factory=dict)  # display names by specs
-    some_names: bool = False  # True if only some of the names need be of results that are shown
-    # number of test images; None: all, or the number of all results if that is one
+    some_names: bool = False  # True if names may be of results that are not shown
+    # number of test images; None: the number that all results share, else all
     limit: int | None = None
 
     def of(self, store: Store, problem: Callable[[str], None] = warn) -> Selected:
@@ -193,11 +193,11 @@ class Selection:
 
         Args:
             store: a folder that exists.
-            problem: called with a sentence for each file that cannot be read; by default it is a
-                warning.
+            problem: called with a sentence for each file that cannot be read; by default,
+                :func:`warn`.
 
         Raises:
-            SpecError: if there is no such folder, or no result of something that is named.
+            SpecError: if the folder does not exist, or a named field has no result.
         """
         if not store.root.exists():
             remedy = _remedy(store.root)
@@ -241,7 +241,7 @@ class Selection:
         if not suite.joint:
             cells = [cell for cell in cells if cell.metric.bare in suite.metric_names]
         suite = with_imports(suite, store)
-        if not suite.datasets:  # those of --dataset
+        if not suite.datasets:  # then the datasets of the results
             datasets = dict.fromkeys(cell.fit.dataset for cell in cells)
             suite = suite.replaced(datasets=list(datasets))
         if self.file:
@@ -251,7 +251,7 @@ class Selection:
     def _of_limit(self, cells: Sequence[Cell], left_out: list[str]) -> list[Cell]:
         """Return the results on the wanted number of test images.
 
-        Without a wish, that is the only number there is.
+        If none is wanted and all results share one number, all are returned.
         """
         limits = Counter(cell.limit for cell in cells)
         if self.limit is None and len(limits) == 1:
@@ -280,14 +280,14 @@ class Selection:
     def among(
         self, cells: Sequence[Cell], names: Mapping[Trained, str] = MappingProxyType({})
     ) -> list[Cell]:
-        """Return the selected cells, by datasets, models and recipes.
+        """Return the cells that the fields select.
 
         Args:
             cells: to select from.
-            names: other names of the models of fits, which may be selected by them.
+            names: other names of fits' models, which may also be selected.
         """
         seeds = None if self.seeds is None else [str(seed) for seed in self.seeds]
-        # a bare name is of one's models, which are on the wanted datasets
+        # first, so that a bare name means only models on the wanted datasets
         among = select("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)
         among = select("metric", self.metrics, among, lambda cell: cell.metric)
         among = select("seed", seeds, among, lambda cell: str(cell.fit.seed))
@@ -309,8 +309,8 @@ class Selection:
             if not self.suite or self.suite.joint:
                 raise
             metrics = ", ".join(sorted(self.suite.metric_names))
-            problem = f"{error} {self.file or self.suite.name} shows {metrics} alone"
-            raise SpecError(f"{problem}; leave it out to choose among all results.") from error
+            problem = f"{error} {self.file or self.suite.name} shows only {metrics}"
+            raise SpecError(f"{problem}; leave the suite out to choose among all.") from error
         return among
 
     def _of_experiment(
@@ -318,10 +318,9 @@ class Selection:
     ) -> list[Cell]:
         """Return the cells of the fits of a suite.
 
-        Selected fields replace those that it names.
+        Selected fields replace the suite's fields.
 
-        Of models that cannot be resolved here, all results with their names are returned, with a
-        note.
+        Models that cannot be resolved here are matched only by name, with a note.
         """
         selected = (self.models, self.dataset, self.recipe, self.seeds)
         of_file = [wanted is None for wanted in selected]
@@ -368,7 +367,7 @@ def _asked(fit: FitKey, store: Store) -> str:
 def _measured(part: Part, measured: Set[Spec]) -> Part:
     """Return a part with metrics that an added sampler measured.
 
-    They take the place of metrics without a sampler that were not measured.
+    Such metrics replace metrics without a sampler that were not measured.
     """
     stand_ins = {metric.without("sampler"): metric for metric in sorted(measured)}
     stand_ins |= zip(measured, measured, strict=True)

@@ -7,7 +7,7 @@ from jembench.report.comparison import LEVEL, Difference, Read, adjusted, contra
 from jembench.report.rows import Row, grouped, sides
 
 RESAMPLES = 2_000
-"""They allow p values down to 1/2001: of up to 100 columns the best can be found."""
+"""They allow p values down to 1/2001, enough to find the best values of up to 100 columns."""
 
 
 class Significance:
@@ -23,7 +23,7 @@ class Significance:
         self._tested: dict[tuple[Row, Row], Difference | None] = {}
 
     def test(self, a: Row, b: Row) -> Difference | None:
-        """Test the difference of two means over test images, if possible."""
+        """Test the difference of two means over test images; None: impossible."""
         if (a, b) not in self._tested:
             difference = self._contrast(a, b)
             self._tested[a, b] = difference
@@ -43,13 +43,13 @@ class Significance:
         return difference
 
     def is_better(self, a: Row, b: Row, among: int = 1) -> bool | None:
-        """Return whether a mean over seeds is significantly better than another one.
+        """Return whether a mean over seeds is significantly better than another.
 
         None: the difference cannot be tested.
 
         Args:
             a: the mean.
-            b: the other one.
+            b: the other mean.
             among: the number of tests, of which this is the first after Holm.
         """
         difference = self.test(a, b)
@@ -60,7 +60,7 @@ class Significance:
     def best(self, rows: Iterable[Row]) -> set[Row]:
         """Find values better than the runner-up of their column and dataset.
 
-        The p values are adjusted by Holm for the columns in which there are two values to test.
+        The p values are adjusted by Holm for the columns that have two values to test.
 
         Args:
             rows: means over seeds.

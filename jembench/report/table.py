@@ -47,10 +47,10 @@ class TableCell(NamedTuple):
     interval: str = ""
     marks: tuple[str, ...] = ()  # of footnotes
     notes: tuple[str, ...] = ()  # texts of further footnotes, which :func:`numbered` numbers
-    row: Row | None = None  # that it shows
-    best: bool = False  # of its column, with significance
-    href: str = ""  # in a page: the address that it leads to, or the page that a number is from
-    # in a page: what it opens to, at the address ``href``
+    row: Row | None = None  # the row that the cell shows
+    best: bool = False  # significantly the best of its column
+    href: str = ""  # in a page: the address of a link, or the page of a number
+    # in a page: pairs of texts that the cell opens to, at ``href``
     details: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -94,9 +94,9 @@ class Table:
         return list(chain.from_iterable(self.rows))
 
     def blocks(self, widths: Sequence[int], gap: int, most: int) -> list[list[int]]:
-        """Return its columns in as few blocks as fit.
+        """Return the columns in as few blocks as fit.
 
-        Where none fit, a block has one column.
+        If nothing fits, a block has one column.
 
         The columns that identify a row are in each block. The blocks are evenly filled: six columns
         read better as 3 + 3 than as 5 + 1.
@@ -125,7 +125,7 @@ class Table:
 def numbered(tables: Iterable[Table]) -> list[Table]:
     """Return tables with their cells' notes as numbered footnotes.
 
-    Equal texts have one number. A remark on a whole table stands below the first that has it.
+    Equal texts have one number. A remark on a whole table stands below the first table that has it.
     """
     numbers: dict[str, str] = {}
     said: set[str] = set()
@@ -197,9 +197,9 @@ def pivot(
 
 
 def row_cell(row: Row | None) -> TableCell:
-    """Return a value with sensible digits, or its absence's reason.
+    """Return a value with sensible digits, or the reason of its absence.
 
-    Its interval decides on the digits.
+    The interval decides on the digits.
 
     None: the value is not asked for.
     """
@@ -237,7 +237,7 @@ def flat(text: str) -> str:
 
 
 def number_in(text: str) -> float | None:
-    """Return the number that a text is; None if it is none."""
+    """Return a text as a number; None if the text is no number."""
     try:
         return float(text)
     except ValueError:
@@ -255,7 +255,7 @@ def detail(unit: str, better: Better) -> str:
 def decimals_for(value: float, uncertainty: float | None) -> int:
     """Return the decimals for two significant digits of the uncertainty.
 
-    Without an uncertainty, they show four of the value.
+    Without an uncertainty, they show four digits of the value.
     """
     if uncertainty is not None and math.isfinite(uncertainty) and uncertainty > 0:
         return max(0, 1 - math.floor(math.log10(uncertainty)))
@@ -268,9 +268,9 @@ def decimals_for(value: float, uncertainty: float | None) -> int:
 def fixed(value: float, decimals: int) -> str:
     """Return ``value`` with these decimals, or in scientific notation.
 
-    Many digits call for that notation.
+    Numbers of many digits are in scientific notation.
 
-    A value whose uncertainty is far smaller has as many decimals as are shown at most.
+    Values of .0001 or more have at most six decimals, however small the uncertainty.
     """
     if not math.isfinite(value):
         return "not finite"

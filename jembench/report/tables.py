@@ -1,7 +1,7 @@
 """From rows to tables, by parts of a suite or metrics.
 
 A part of a suite has a main table of its metrics and a table for each of its grids. Metrics that
-differ in their options alone (an attack) have a table with a line for each choice of options.
+differ only in options (an attack) have a table with a line for each choice of options.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from jembench.report.table import ABSENT, DAGGER, NOTES, Footnote, Heading, Tabl
 from jembench.store.outcome import Trained
 
 Best = Callable[[Sequence[Row]], Collection[Row]]
-"""Finds the best of the values of a table."""
+"""A function that finds the best values of a table."""
 
 RowText = Callable[[Row], str]
 
@@ -29,10 +29,10 @@ class Tables:
     """The tables of some rows.
 
     Args:
-        rows: ours, in the order of the models, then the published ones that stand below them.
+        rows: ours, in the order of the models, then the published rows below ours.
         parts: of a suite; none: all metrics.
-        labels: the order of the columns; empty: that of the metrics.
-        best: finds the best values; None: none are marked.
+        labels: the order of the columns; empty: the metrics' order.
+        best: finds the best values; None: no value is marked.
         names: display names of recipes.
     """
 
@@ -115,7 +115,7 @@ class Tables:
     def of_grid(self, grid: Grid, rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table per value of a grid.
 
-        Row options and models stand across column options.
+        Lines are row options and models; columns are column options.
         """
         places = {place.metric: place for place in grid.places}
         covered = [row for row in rows if covers(grid.datasets, row.dataset)]
@@ -154,13 +154,13 @@ class Tables:
         options: Mapping[str, RowText],
         heading: Callable[[Row], Heading],
     ) -> Iterator[Table]:
-        """Yield the pivot of rows with its remarks, if any are ours.
+        """Yield a table of rows with remarks, if any row is ours.
 
         Args:
             titles: parts of the title.
             metrics: in the order of choices of options, and of columns.
             rows: in the order of models.
-            options: texts that identify a line beside the model.
+            options: functions from a row to texts that, beside the model, identify a line.
             heading: returns the column of a row.
         """
         ours = [row for row in rows if not row.source]
@@ -278,7 +278,7 @@ def outliers_in(protocol: str) -> str:
     """Return the score and the OOD sets of a protocol.
 
     Returns:
-        "" where it has none.
+        "" if the protocol has none.
     """
     parts = parts_of(protocol)
     score, sets = parts.get("score", ""), parts.get("set", "")
@@ -292,7 +292,7 @@ def heading_of(row: Row, about: str = "") -> Heading:
 
     Args:
         row: the row.
-        about: what stands before the unit, where no feature network does.
+        about: a text before the unit, if no feature network stands there.
     """
     text, network = row.heading
     unit = ", ".join(filter(None, (network or about, row.unit)))

@@ -19,7 +19,7 @@ from jembench.report.formats import Document
 from jembench.report.table import Table, TableCell
 
 _SUPERSCRIPT = str.maketrans("0123456789,=", "⁰¹²³⁴⁵⁶⁷⁸⁹˒⁼")
-_NAMES_AT_MOST = 34  # of the terminal's columns, for what identifies a row
+_NAMES_AT_MOST = 34  # of the terminal's columns, for the texts that identify a row
 _SENTENCE = 18  # the least width of a sentence that identifies a row, if the table fits then
 _HEADING_AT_MOST = 20
 _VALUE_AT_MOST = 20  # a longer value is a sentence, such as a verdict, and takes more lines
@@ -63,7 +63,7 @@ def _in_order(table: Table, width: int, numbers: dict[str, str]) -> Table:
     Args:
         table: with numbers in the order of its lines.
         width: of the terminal.
-        numbers: of the tables before it, by their former numbers, to which its own are added.
+        numbers: of earlier tables, new numbers by old ones; this table's are added.
     """
     for columns in _layout(table, width).blocks:
         for row in table.rows:

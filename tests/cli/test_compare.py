@@ -107,5 +107,5 @@ def test_claims_of_papers_are_of_everything(jembench, arguments):
     done = jembench("report", "--claims", *arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(
-        "Error: --claims judges the claims of papers by all that the store holds, or those of"
+        "Error: --claims judges the claims of papers, or of a FILE, by all results"
     )

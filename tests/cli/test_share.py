@@ -202,7 +202,7 @@ def test_what_differs_from_what_is_installed_is_named(jembench, archive):
         ),
     )
     assert done.code == 0
-    assert "It was trained with other code or options than are installed here" in done.out
+    assert "The model was trained with other code or options than are installed here" in done.out
     assert "model.net: small-9 -> auto" in done.out
     assert list(Path("runs/fits").glob("*-0123456789"))
 
@@ -215,7 +215,7 @@ def test_several_models_are_fetched_at_once_and_reported_without_their_data(
     done = jembench("fetch", elsewhere, "other.zip")
     assert done.code == 0
     assert (
-        "Its results can be reported; it is used and measured once its data are here. There is no "
+        "The results can be reported; the model is used once its data are here. There is no "
         "folder" in done.out
     )
     assert "measured again (1 of 2 models)" in done.out

@@ -41,7 +41,7 @@ def test_how_a_unit_ends_is_told_to_the_driver(tmp_path, monkeypatch, result, ho
     ended = work._work_on(pytest.fail, store, "u1")
     assert (ended.how, ended.text.partition(".")[0]) == (
         "stopped",
-        "The time of its run was up before it began",
+        "The run's time was up before the unit began",
     )
 
 

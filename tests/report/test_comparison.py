@@ -409,7 +409,7 @@ def test_what_cannot_be_tested_says_why(results):
 def test_arrays_that_do_not_belong_to_the_metric_are_told(results):
     cells = [results.add(model, "nll", 1.0, {"other": np.ones(N)}) for model in ("jem", "baseline")]
     (row,) = compared(results, *cells).rows
-    assert row.reason == "its per-example values are not what nll makes its value of ('nll')"
+    assert row.reason == "its per-example values do not fit the metric nll ('nll')"
 
 
 def test_arrays_that_cannot_be_read_are_told(results):

@@ -116,8 +116,8 @@ def test_columns_leave_out_the_other_published_numbers(store):
         ({"columns": "aurocs"}, r"no column among these results named 'aurocs'\. Nearest: auroc"),
         (
             {"suite": "hybrid", "columns": "auroc"},
-            r"'auroc'\. Nearest: acc.*\. hybrid shows accuracy, .* alone; leave it out to choose "
-            r"among all results",
+            r"'auroc'\. Nearest: acc.*\. hybrid shows only accuracy, .*; leave the "
+            r"suite out to choose among all",
         ),
         (
             {"names": {"jam": "JEM"}},

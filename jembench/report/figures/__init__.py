@@ -1,4 +1,4 @@
 """Figures of a store's results, each with its numbers. Imports no torch.
 
-They read the store alone.
+They read only the store and, for examples, the dataset.
 """

@@ -32,24 +32,24 @@ LEVELS = 255
 """Distances are shown in levels of 8-bit images."""
 
 NORMS = {"linf": "L∞", "l2": "L2"}
-"""In the order in which they are shown."""
+"""The norms in the order in which they are shown."""
 
 _COLUMNS = 10
 _LABELS = 0.85  # inches for the labels of rows
-_ROUNDING = 1e-6  # of float32 images in [0, 1]: no change
+_ROUNDING = 1e-6  # smaller changes of float32 images in [0, 1] are rounding
 
 
 def norms_of(result: Result) -> tuple[str, ...]:
-    """Return the norm in which the attack looked for the nearest image.
+    """Return the norms in which an attack looked for the nearest image.
 
-    An attack without one norm of its own has both.
+    An attack whose protocol names no norm has both.
     """
     norm = result.protocol.get("norm")
     return tuple(NORMS) if norm is None else (norm,)
 
 
 def rightly_classified(arrays: Arrays) -> NDArray[np.bool_]:
-    """Return which images were given their class before they were attacked."""
+    """Return which images were classified correctly before the attack."""
     withstood: NDArray[np.bool_] = ~arrays["found"].astype(bool)
     return withstood | (arrays["distance-linf"] > 0)
 
@@ -58,7 +58,7 @@ def rightly_classified(arrays: Arrays) -> NDArray[np.bool_]:
 
 
 def images_of(result: Result) -> Iterator[Planned]:
-    """Plan the images of one model under one attack, if it classifies any of them rightly."""
+    """Plan a model's attacked images, if the model classifies any correctly."""
     if not rightly_classified(result.arrays).any():
         return
     attack = in_words(result.metric)
@@ -113,13 +113,13 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
 
 
 def spread(labels: Indices, index: Indices, among: NDArray[np.bool_], count: int) -> Indices:
-    """Choose the first images of each class, as many of each as there is room for.
+    """Choose the first images of each class, spread evenly over the classes.
 
     Args:
         labels: (N,) classes.
-        index: (N,) places in the test split, in whose order images are taken.
-        among: (N,) which may be taken.
-        count: how many, at most.
+        index: (N,) places in the test split, the order within a class.
+        among: (N,) True for images that may be taken.
+        count: the largest number of images.
 
     Returns:
         Positions in ``labels``, by class.
@@ -127,15 +127,15 @@ def spread(labels: Indices, index: Indices, among: NDArray[np.bool_], count: int
     by_class = np.lexsort((index, labels))
     candidates = by_class[among[by_class]]
     classes = labels[candidates]
-    turn = np.arange(len(candidates)) - np.searchsorted(classes, classes)  # of its class
+    turn = np.arange(len(candidates)) - np.searchsorted(classes, classes)  # place within the class
     order = np.lexsort((index[candidates], turn))
     return candidates[np.sort(order[:count])]
 
 
 def amplification(change: NDArray[np.floating[Any]]) -> int:
-    """Return the integer factor that scales changes to the range of pixels.
+    """Return the integer factor that scales changes (N, C, H, W) for display.
 
-    It scales the median of the largest changes, (N, C, H, W).
+    The median of the images' largest changes becomes .5 at most.
     """
     largest = np.abs(change).max(axis=(1, 2, 3))
     changed = largest[largest > _ROUNDING]
@@ -156,9 +156,9 @@ def _columns() -> int:
 
 
 def _columns_for(images: int) -> int:
-    """Return a grid's columns: all, or half of them.
+    """Return a grid's columns: all, or half if they suffice.
 
-    Images then have one size in all figures.
+    So images have one size in all figures.
     """
     half = _columns() // 2
     return _columns() if images > half else half
@@ -224,11 +224,10 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
 
 
 def by_class(target: Indices) -> tuple[Indices, list[str]]:
-    """Return the first ten images of each class as a grid, and its labels.
+    """Return the first images of each class as a grid, and its labels.
 
-    The grid has image indices (R, S), and a label for each row.
-
-    Of more than ten classes, the first hundred images by class, ten in a row.
+    The grid has image indices (R, S), and a label for each row. Of more than ten classes, it has
+    ten rows of the first images by class.
     """
     classes, most = np.unique(target), _columns()
     if len(classes) > _COLUMNS:
@@ -246,5 +245,5 @@ def by_class(target: Indices) -> tuple[Indices, list[str]]:
 
 
 def _grid(lines: Iterable[Indices], columns: int) -> Indices:
-    """Return the indices of a grid from those of its lines, which may be shorter."""
+    """Return a grid's indices from those of its lines, which may be shorter."""
     return np.concatenate([arranged(line, 1, columns) for line in lines])

@@ -1,6 +1,6 @@
 """Parts that the figures of all metrics share.
 
-They are results, names of files, numbers, intervals and histograms.
+The parts are results, names of files, numbers, intervals and histograms.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Drawing(NamedTuple):
 class Planned(NamedTuple):
     """A figure that can be drawn."""
 
-    stem: str  # of its files' names
+    stem: str  # of the files' names
     draw: Callable[[], Drawing]
-    details: Sequence[str] = ()  # that tell it from others with the same stem
+    details: Sequence[str] = ()  # that distinguish figures with the same stem
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Result:
 
     @cached_property
     def protocol(self) -> Mapping[str, str]:
-        """The parts of the protocol's id; none, if a plugin's id is no spec."""
+        """The parts of the protocol's id; none if the id is no spec."""
         return parts_of(self.cell.outcome.protocol)
 
     def protocol_without(self, free: Collection[str]) -> tuple[tuple[str, str], ...]:
@@ -123,14 +123,14 @@ class Result:
         return f"{self.dataset}, seed {self.fit.seed}"
 
     def figure(self, name: str, draw: Callable[..., Drawing], *arguments: Any) -> Planned:
-        """Return a figure of this result alone."""
+        """Return a figure of only this result."""
         return figure_of([self], name, draw, *arguments)
 
 
 def figure_of(
     results: Sequence[Result], name: str, draw: Callable[..., Drawing], *arguments: Any
 ) -> Planned:
-    """Return a figure of these results and no others, to be drawn from the arguments."""
+    """Return a figure of these results, drawn from the arguments."""
     options = [set(result.options.items()) for result in results]
     details = [f"{key}={value}" for key, value in sorted(set.intersection(*options))]
     limit = results[0].cell.limit
@@ -142,13 +142,13 @@ def figure_of(
 
 # --- names ----------------------------------------------------------------------------------------
 
-_LONGEST = 80  # letters, for people; file systems allow more
+_LONGEST = 80  # letters, for readers; file systems allow more
 
 
 def display_names(fits: Iterable[FitKey], names: DisplayNames) -> DisplayNames:
     """Return names that tell fits apart.
 
-    They have the recipe where one name has several, and datasets without options.
+    A model's name has the recipe where several recipes share the name. Datasets have no options.
 
     Args:
         fits: of all figures.
@@ -175,7 +175,7 @@ def colours_of(fits: Iterable[FitKey], names: DisplayNames) -> Mapping[str, str]
 
     Args:
         fits: of all figures, in the order of the models.
-        names: of :func:`display_names`.
+        names: from :func:`display_names`.
     """
     models = dict.fromkeys(model_of(fit, names) for fit in fits)
     return {model: drawing.look(index).colour for index, model in enumerate(models)}
@@ -196,14 +196,14 @@ def planned(
 ) -> Planned:
     """Return a figure of models on one dataset.
 
-    Its name has the model and the seed where there is one.
+    The figure's name has the model and the seed if all fits share them.
 
     Args:
         figure: the beginning of the name.
         fits: the models.
         draw: draws the figure.
-        details: that tell it from other figures of these models, beside the options of the models
-            and their recipes.
+        details: that distinguish the figure from others of these models, beside options and
+            recipes.
     """
     parts = [figure, fits[0].dataset.bare]
     models = {fit.model.bare for fit in fits}
@@ -222,7 +222,7 @@ def planned(
 def distinct(figures: Iterable[Planned]) -> list[Planned]:
     """Return figures with distinct stems.
 
-    The details in which they differ, or a number, follow equal stems.
+    Equal stems get the details in which figures differ, or a number.
     """
     distinct_figures, uses = list[Planned](), Counter[str]()
     for alike in grouped(figures, lambda figure: figure.stem):
@@ -261,7 +261,7 @@ GUIDE: dict[str, Any] = {"color": drawing.BLACK, "linestyle": ":", "linewidth": 
 
 
 def legend_entry(axes: Axes, label: str, **look: Any) -> None:
-    """Add an entry to the legend of axes, without a line among theirs."""
+    """Add an entry to the legend of axes, without drawing a line."""
     axes.plot([], [], label=label, **look)
 
 
@@ -269,9 +269,9 @@ def legend_entry(axes: Axes, label: str, **look: Any) -> None:
 
 
 def error_bars(values: Sequence[Value]) -> Numbers:
-    """Return the distances down and up from values to the ends of their intervals.
+    """Return the distances from values down and up to their intervals' ends.
 
-    They are not finite for a value without an interval.
+    They are NaN for a value without an interval.
     """
     numbers = np.array([value[:3] for value in values], dtype=np.float64)  # None becomes NaN
     middle, low, high = numbers.reshape(-1, 3).T
@@ -279,7 +279,7 @@ def error_bars(values: Sequence[Value]) -> Numbers:
 
 
 def with_interval(value: Value, decimals: int, unit: str = "") -> str:
-    """Return ``1.43 % [0.98, 2.71]``, or the value alone if its interval is not known."""
+    """Return ``1.43 % [0.98, 2.71]``, or only the value if the interval is not known."""
     text = f"{fixed(value.value, decimals)}{unit}"
     if value.low is None or value.high is None:
         return text
@@ -289,7 +289,7 @@ def with_interval(value: Value, decimals: int, unit: str = "") -> str:
 # --- histograms -----------------------------------------------------------------------------------
 
 BINS = 40
-# % at either end of a sample that may lie in the first or the last bin, however far out
+# % of a sample, at either end, that goes into the first or the last bin, however far out
 _TAIL = 0.5
 
 
@@ -298,14 +298,14 @@ def edges_of(*samples: Numbers) -> Numbers:
     ends = [np.percentile(sample, [_TAIL, 100 - _TAIL]) for sample in samples]
     lows, highs = zip(*ends, strict=True)
     low, high = min(lows), max(highs)
-    margin = 0.02 * (high - low) or 0.5  # one value alone has bins around it
+    margin = 0.02 * (high - low) or 0.5  # a single value has bins around it
     return np.linspace(low - margin, high + margin, BINS + 1)
 
 
 def histogram(
     edges: Numbers, sample: Numbers, **of: Any
 ) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
-    """Count the values in each bin; those beyond the edges are in the first and the last.
+    """Count the values in each bin; the end bins have values beyond the edges.
 
     Args:
         edges: of the bins.
@@ -328,8 +328,8 @@ def histograms(axes: Axes, samples: Mapping[str, Numbers], **of: Any) -> list[di
 
     Args:
         axes: to draw in.
-        samples: of any sizes, by their labels.
-        of: fields of the CSV that they share.
+        samples: values in any number, by label.
+        of: fields of the CSV that the samples share.
     """
     edges, rows = edges_of(*samples.values()), []
     for series, (label, sample) in enumerate(samples.items()):

@@ -32,9 +32,9 @@ _BARS: dict[str, Any] = {"align": "edge", "linewidth": 0.5}
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan reliability diagrams of each model, and one of all models of a dataset.
+    """Plan a reliability diagram of each result, and one of all models of a dataset.
 
-    Those of a model are before and after scaling.
+    A model may have results before and after scaling.
     """
     for result in results:
         yield result.figure("reliability", diagram, result)
@@ -99,7 +99,7 @@ def comparison(results: Sequence[Result]) -> Drawing:
 def _names(result: Result) -> tuple[str, str]:
     """Return two labels: the model, and its calibration error.
 
-    The model has its scaling and attack, if any.
+    The first label has the scaling and the attack, if any.
     """
     parts = [result.model]
     if "scaling" in result.options:

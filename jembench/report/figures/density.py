@@ -24,7 +24,7 @@ _SOURCES = {"kept": ": kept chains, predicted classes", "fresh": ": new chains, 
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan the test images of highest and lowest log p(x) of each model, and log p(x) per class."""
+    """Plan each model's images of extreme log p(x), and log p(x) per class."""
     for result in results:
         source = _SOURCES.get(result.options.get("source", ""), "")
         kinds = {"log-density-extremes": extremes}
@@ -57,7 +57,7 @@ def by_class(title: str, arrays: Arrays) -> Drawing:
     for place, (share, median) in enumerate(zip(shares, medians, strict=True)):
         base = len(classes) - 1 - place
         heights = base + 1.3 * share / highest
-        # a high one hides a part of the one above
+        # a high histogram covers a part of the next one above
         axes.stairs(heights, edges, baseline=base, fill=True, zorder=place, **look)
         line = [base, base + 0.35]
         axes.plot([median, median], line, color=drawing.VERMILLION, zorder=place)
@@ -72,7 +72,7 @@ def by_class(title: str, arrays: Arrays) -> Drawing:
 
 
 def images_of_classes(title: str, arrays: Arrays) -> Drawing:
-    """Draw images of each class: of the highest log p(x), random, of the lowest."""
+    """Draw each class's images of the highest, random and the lowest log p(x)."""
     labels = list(map(str, range(len(arrays["highest"]))))
     score = arrays["log-px"]
     panels = [
@@ -86,7 +86,7 @@ def images_of_classes(title: str, arrays: Arrays) -> Drawing:
 def extremes(title: str, arrays: Arrays) -> Drawing:
     """Draw the images of the highest and of the lowest log p(x).
 
-    They have p(y|x) where the model classifies.
+    Where the model classifies, images of extreme p(y|x) follow.
     """
 
     def panel(title: str, name: str, score: str) -> Panel:

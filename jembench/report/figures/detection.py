@@ -85,7 +85,7 @@ def densities(title: str, results: Sequence[Result]) -> Drawing:
 
     There is a panel for each set, model and score.
 
-    Several models or scores have a column each, the layout of Table 2; the sets of one of them
+    Several models or scores have a column each, the layout of Table 2. With only one, the sets
     stand side by side.
     """
     names = _sets(results)

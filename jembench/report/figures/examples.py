@@ -1,4 +1,4 @@
-"""Test images at the ends of what each model says of them, by stored per-example values."""
+"""Test images of extreme confidence and density, by stored per-example values."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -49,7 +49,7 @@ def extremes(results: Sequence[Result], read: Callable[[Cell], Arrays]) -> Drawi
         if len(values[name]) != len(images):
             raise SpecError("The dataset has another number of test images than were measured.")
 
-    # the images of each panel in order, and the values that give it
+    # each panel's images in order, and the values that order them
     orders, scores = {}, {}
     if "predicted" in values:
         surest = highest_first(values.get("log-odds", values["confidence"]))

@@ -18,7 +18,7 @@ _SCALES = {
     "passes": "network passes of a sample",
     "hours": "hours of training",
 }
-"""The horizontal axes: the name in the figure's name and in the CSV, and the label."""
+"""The horizontal axes: the name in file names and in the CSV, and the label."""
 
 _NETWORKS = {"model": "the model's", "features": "the feature network's"}
 _POOLING = ("one-buffer", "five-buffers", "mean-of-five-buffers")
@@ -28,7 +28,7 @@ _SOURCES = {"buffer": "kept chains", "chains": "new chains", "direct": "direct s
 def plan(results: list[Result]) -> Iterator[Planned]:
     """Plan curves against the share of samples kept, chain steps and network passes.
 
-    The last ones are of all models.
+    A figure against passes is of all models.
     """
     selections = [result for result in results if result.protocol.get("selection") in _NETWORKS]
     selections.sort(key=_selection_rank)
@@ -65,7 +65,7 @@ def _selection_rank(result: Result) -> tuple[str, int]:
 
 
 def _peers(results: Sequence[Result], *free: str) -> list[list[Result]]:
-    """Group results of one model whose protocols differ in the free parts alone."""
+    """Group results of one model whose protocols differ only in the free parts."""
     return grouped(
         results, lambda result: (result.fit.names, result.place, result.protocol_without(free))
     )
@@ -74,12 +74,12 @@ def _peers(results: Sequence[Result], *free: str) -> list[list[Result]]:
 def curves_over(
     scale: str, of: str, points: Sequence[tuple[str, float, Result]]
 ) -> Iterator[Planned]:
-    """Plan the curves of each value of some results.
+    """Plan a figure of curves for each value of results.
 
     Args:
         scale: one of the horizontal axes.
-        of: what the values are of, for the title.
-        points: the curve, the place on the horizontal axis and the result of each.
+        of: the model or models, for the title.
+        points: each point's curve, place on the horizontal axis and result.
     """
     if len({x for _, x, _ in points}) < 2:
         return
@@ -125,8 +125,8 @@ def curves(
         title: of the figure.
         label: of the values.
         scale: one of the horizontal axes.
-        points: the curve, the place on the horizontal axis and the value of each.
-        colours: of the curves that are of one model each.
+        points: each point's curve, place on the horizontal axis and value.
+        colours: of the curves of single models.
     """
     from matplotlib.ticker import LogLocator, NullLocator
 
@@ -143,7 +143,7 @@ def curves(
         curve = group[0][0]
         places, values = [], []
         for _, x, value in sorted(group, key=lambda point: point[1]):
-            # no interval hides another
+            # shifted, so that no interval hides another
             names = beside[x]
             shift = names.index(curve) - (len(names) - 1) / 2
             places.append(x * 1.03**shift)

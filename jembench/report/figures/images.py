@@ -2,7 +2,7 @@
 
 Grathwohl et al. (2020), arXiv:1912.03263, Figures 2, 3, 7, 8 and 12.
 
-Legend: N examples, M pictures of some of them, C channels, H height, W width, R rows, S columns of
+Legend: N examples, M of them as pictures, C channels, H height, W width, R rows, S columns of
     a grid.
 """
 
@@ -33,7 +33,7 @@ class Panel(NamedTuple):
 
     title: str
     grid: Indices  # (R, S) index of the picture; -1: none
-    score: NDArray[Any]  # (N,) what decided, or tells of, the choice
+    score: NDArray[Any]  # (N,) the score that chose the pictures, or describes them
     rows: Sequence[str] = ()  # labels of the R rows
 
 
@@ -47,9 +47,9 @@ def grids(
         arrays: ``images`` uint8 (M, C, H, W) and ``shown`` (M,), the index of each picture among
             the N examples.
         classes: (N,), or None if they are unknown.
-        panels: with a line in the CSV for each image: its position, class, index among the examples
-            and score.
-        columns: of panels.
+        panels: the CSV has a line for each image: position, class, index among the examples and
+            score.
+        columns: panels side by side.
     """
     sheets = [sheet(arrays["images"], panel.grid) for panel in panels]
     width = drawing.page() if columns > 1 else drawing.column()
@@ -112,9 +112,8 @@ def confident(results: list[Result]) -> Iterator[Planned]:
 def class_grid(title: str, arrays: Arrays) -> Drawing:
     """Draw a row of samples for each class.
 
-    The class is the one that they were drawn for, else the predicted one.
-
-    Their score is the model's confidence, max p(y|x).
+    The class is the one that samples were drawn for, else the predicted class. The score is the
+    model's confidence, max p(y|x).
     """
     classes = arrays.get("labels", arrays["predicted"])
     labels = list(map(str, range(len(arrays["grid"]))))

@@ -38,7 +38,7 @@ _LOOKS: Mapping[str, dict[str, Any]] = {
     "not compared": {"color": drawing.GREY, "markerfacecolor": drawing.WHITE},
     "published": {"marker": "D", "color": drawing.GREY},
 }
-"""The markers of models by their standing; circles, if nothing else is said."""
+"""The markers of models by their standing; circles by default."""
 
 
 def plan(report: Report, names: DisplayNames = NO_NAMES) -> Iterator[Planned]:
@@ -76,7 +76,7 @@ def panels(
     rows_of_panels = 1 + (count > _IN_A_LINE)
     columns = -(-count // rows_of_panels)
     if drawing.page() < drawing.PAGE:
-        rows_of_panels, columns = count, 1  # beside the names there is room for one panel
+        rows_of_panels, columns = count, 1  # beside the names there is room for only one panel
     height = rows_of_panels * (1.1 + 0.2 * end)
     figure, axes_of_respects = drawing.panels(title, height, count, columns, sharey=True)
     lines: list[dict[str, Any]] = []
@@ -106,7 +106,7 @@ def panels(
 
 
 def _labels(respects: Mapping[str, Sequence[Row]]) -> dict[tuple[Trained, str], str]:
-    """Return the label of each model: ours, then those of papers."""
+    """Return the label of each model, our models before those of papers."""
     labels = {}
     rows = itertools.chain(*respects.values())
     for row in sorted(rows, key=lambda row: bool(row.source)):
@@ -118,7 +118,7 @@ def _labels(respects: Mapping[str, Sequence[Row]]) -> dict[tuple[Trained, str], 
 
 
 def _standing(row: Row, comparable: Collection[Trained], in_front: Collection[Trained]) -> str:
-    """Return how a model stands among the others, by which it has its look."""
+    """Return a model's standing, which decides on the look."""
     if row.source:
         return "published"
     if row.fit not in comparable:
@@ -140,7 +140,7 @@ def _show(axes: Axes, axis: Scale) -> None:
 
 
 def _draw(axes: Axes, row: Row, place: float, look: Mapping[str, Any], axis: Scale | None) -> None:
-    """Draw a value; one beyond the axis as a number at its end, and N/A in words."""
+    """Draw a value; beyond the axis, a number at the end; without one, words."""
     at_end: dict[str, Any] = {"transform": axes.get_yaxis_transform()}
     at_end |= {"va": "center", "fontsize": "small"}
     if row.value is None or axis is None:

@@ -1,7 +1,7 @@
 """The figures of a store: those of each metric, and those of training.
 
-A figure of a metric is planned by a function that the entry-point group ``jembench.figures`` names
-by the metric.
+The figures of a metric are planned by the function that has the metric's name in the entry-point
+group ``jembench.figures``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +20,11 @@ from jembench.store.store import Store
 
 
 def figures(report: Report, store: Store, left_out: Callable[[str], None]) -> list[Planned]:
-    """Return every figure of a report and of the trainings that its results are of.
+    """Return every figure of a report and of its trainings.
 
     Args:
         report: of results.
-        store: of the results.
+        store: that has the results.
         left_out: called with a sentence for each result that is damaged and each metric whose
             figures cannot be planned.
     """
@@ -52,7 +52,7 @@ def of_metrics(
     names: DisplayNames,
     colours: Mapping[str, str],
 ) -> list[Planned]:
-    """Return every figure of the metrics of some cells.
+    """Return every figure of cells' metrics.
 
     Metrics without figures are ignored.
     """
@@ -70,7 +70,7 @@ def of_metrics(
             continue
         try:
             planned += discovery.load(component)(results)
-        except Exception as error:  # of a plugin, or of arrays that another version wrote
+        except Exception as error:  # from a plugin, or by arrays that another version wrote
             left_out(f"the figures of {component.name} cannot be planned: {error_text(error)}")
     return distinct(planned)
 

@@ -43,7 +43,7 @@ class AccuracyCurve(NamedTuple):
     """Accuracy as a step function of eps, with Wilson's intervals, in %."""
 
     eps: Numbers  # (K,) in levels of 255, the first one 0
-    accuracy: Numbers  # (K,) from that eps to the next
+    accuracy: Numbers  # (K,) from each eps to the next
     low: Numbers
     high: Numbers
 
@@ -55,13 +55,13 @@ class Curve(NamedTuple):
     norm: str
     images: int
     steps: AccuracyCurve
-    colour: str = ""  # of the model: curves without parts of its defence share it
+    colour: str = ""  # the model's, shared by its curves under all defences
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
     """Plan robustness curves of all models, and adversarial images of each model.
 
-    Curves are those of a dataset, a seed and a budget.
+    A figure has the curves of a dataset, a seed and a budget.
     """
     searched = [result for result in results if "eps" not in result.protocol]
     for group in grouped(searched, lambda result: (result.place, result.protocol_without(_FREE))):
@@ -80,11 +80,10 @@ def of_attack(results: Sequence[Result]) -> Drawing:
 
 
 def curves_of(results: Sequence[Result]) -> list[Curve]:
-    """Return the curves of results of one budget, model by model.
+    """Return the curves of one budget's results, model by model.
 
-    They are in the order of the steps of refinement.
-
-    A model's name has the parts of its defence that differ between the results.
+    Curves of a model are in the order of refinement steps. A model's name has the parts of its
+    defence that differ between the results.
     """
     models = list(dict.fromkeys(result.model for result in results))
 
@@ -97,7 +96,7 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
     ordered = sorted(results, key=place)
     protocols = [result.protocol for result in ordered]
     differing = [part for part in DEFENCE if len(values_of(part, protocols)) > 1]
-    # the models without chains that transferred images were made against
+    # the models without chains, against which transferred images were made
     undefended: dict[tuple[str, str], Curve] = {}
     attacked = []
     for result in ordered:
@@ -115,19 +114,19 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
 
 
 def _curve(result: Result, name: str, norm: str, suffix: str = "") -> Curve:
-    """Return a curve from the arrays of an attack, whose names may have a suffix."""
+    """Return a curve from an attack's arrays, whose names may have a suffix."""
     distance = result.arrays[f"distance-{norm}{suffix}"]
     steps = accuracy_over(distance, result.arrays[f"found{suffix}"])
     return Curve(name, norm, len(distance), steps, result.colour)
 
 
 def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> AccuracyCurve:
-    """Return the share of images of which nothing was found within eps, at 0 and at every distance.
+    """Return the accuracy under attack as a step function of eps.
 
     Args:
         distance: (N,) to the nearest image of another class, in units of a pixel's range; 0 where
             the image itself is misclassified.
-        found: (N,) whether there is one; if not, the image withstands attacks of any size.
+        found: (N,) whether there is such an image; if not, the image withstands any eps.
     """
     broken = np.sort(adversarial.LEVELS * distance[found.astype(bool)])
     eps = np.unique(np.append(broken, 0.0))
@@ -157,7 +156,7 @@ def curves(title: str, of_models: Sequence[Curve]) -> Drawing:
         axes.set(title=adversarial.NORMS[norm], xlabel="ε, 1/255")
     panels[0].set_ylabel("accuracy, %")
     for index, colour in enumerate(colours.values()):
-        # also of a curve in another panel alone
+        # also for a curve that only another panel has
         legend_entry(panels[0], labels[index], **drawing.line(index, colour))
     drawing.legend_below(figure, panels[0], columns=columns)
     rows: list[dict[str, Any]] = []
@@ -169,7 +168,7 @@ def curves(title: str, of_models: Sequence[Curve]) -> Drawing:
 
 def _draw(axes: Axes, of_norm: Sequence[Curve], models: Sequence[str]) -> None:
     """Draw the curves of one norm, up to the size at which all are low."""
-    # nothing found: all curves are level
+    # 1 if nothing was found, since all curves are level
     end = 1.1 * max(_end(curve.steps) for curve in of_norm) or 1.0
     for curve in of_norm:
         index = models.index(curve.model)
@@ -179,7 +178,7 @@ def _draw(axes: Axes, of_norm: Sequence[Curve], models: Sequence[str]) -> None:
         eps[-1] = end
         band = {"color": look["color"], "alpha": 0.15, "linewidth": 0}
         axes.fill_between(eps, low, high, step="post", **band)
-        marked = (0.02 * index, 0.15)  # of the points, in each curve others
+        marked = (0.02 * index, 0.15)  # other points in each curve
         axes.step(eps, accuracy, where="post", markevery=marked, **look)
     axes.set(xlim=(0, end), ylim=(-1, 101))
 
@@ -187,7 +186,7 @@ def _draw(axes: Axes, of_norm: Sequence[Curve], models: Sequence[str]) -> None:
 def _end(steps: AccuracyCurve) -> float:
     """Return the size at which few images are still classified correctly.
 
-    The last ones are in the CSV.
+    The CSV has the whole curve.
     """
     few = steps.eps[steps.accuracy <= FEW]
     if len(few):

@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 History = Sequence[Mapping[str, float]]
-"""A row for each window of training; what was not measured in it is not in the row."""
+"""A row for each window of training, with only the quantities measured in the window."""
 
 
 def read_history(path: Path) -> History:
-    """Read ``history.csv`` of a fit; an empty history if there is none.
+    """Read a fit's ``history.csv``; without a file, the history is empty.
 
     Raises:
-        StoreError: if it is damaged.
+        StoreError: if the file is damaged.
     """
     try:
         lines = io.StringIO(read_bytes(path).decode(), newline="")
@@ -87,7 +87,7 @@ def curves_of(
 ) -> Iterator[Planned]:
     """Plan a figure for each dataset and each quantity in the histories of fits.
 
-    It has the curves of all models.
+    A figure has the curves of all models.
 
     Args:
         fits: in the order of the models.
@@ -119,7 +119,7 @@ def curves_of(
 
 
 def _quantities(measured: Iterable[str]) -> dict[str, Mapping[str, str]]:
-    """Return the figures by name, one more for each column that is named nowhere."""
+    """Return figures by name, with one more for each unlisted column."""
     quantities: dict[str, Mapping[str, str]] = dict(_QUANTITIES)
     placed = _COUNTS.union(*_QUANTITIES.values())
     for name in measured:
@@ -146,7 +146,7 @@ def curves(
     Args:
         title: of the figure.
         label: of the vertical axis.
-        columns: their words in the legend.
+        columns: words in the legend, by column.
         trainings: model, seed and history of each fit.
         colours: of the models.
     """
@@ -207,7 +207,7 @@ def _scale(axes: Axes, values: Numbers) -> None:
         low = float(np.percentile(sizes, 10))
     if sizes.max(initial=0) > _SPAN * low:
         if (values < 0).any():
-            # a power of ten, so that the ticks beside 0 are apart from it
+            # a power of ten, so that ticks stay apart from 0
             linear = 10.0 ** math.ceil(math.log10(low))
             decades = math.log10(sizes.max() / linear)
             axes.set_yscale("symlog", linthresh=linear, linscale=max(1, decades / 3))
@@ -237,9 +237,7 @@ def buffers_of(
 def buffers(title: str, folder: Path) -> Drawing:
     """Draw a grid of images for each kept buffer, with the iteration above.
 
-    The chains are the same from epoch to epoch.
-
-    Their score is the age of the chain, in steps.
+    All grids show the same chains. The score is the age of a chain, in steps.
 
     Args:
         title: of the figure.

@@ -1,6 +1,6 @@
 """Figures of values of any metric, by seed and against training hours.
 
-Accuracy is drawn against the hours.
+Only accuracy is drawn against the hours.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _alike(result: Result) -> tuple[object, ...]:
 def strips(title: str, results: Sequence[Result]) -> Drawing:
     """Draw a panel for each value and a line for each model.
 
-    A line has its seeds from top to bottom, their mean and their standard deviation.
+    A line has the model's seeds from top to bottom, with mean and standard deviation.
     """
     units: dict[str, str] = {}
     for result in results:

@@ -30,20 +30,20 @@ _SAMPLES = ("class-samples", "confident-samples", "neighbours", "distal")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """The content of a page, part by part. What is not known is empty."""
+    """The content of a page, part by part. Unknown parts are empty."""
 
     title: str
     tables: Sequence[Table]
     byline: str = ""
     index: str = ""  # the address of the leaderboard that lists the page
     overview: Overview | None = None
-    published: Sequence[Table] = ()  # published numbers that have no place beside ours
+    published: Sequence[Table] = ()  # with numbers that have no place beside ours
     figures: Mapping[str, Sequence[Picture]] = field(default_factory=dict)  # by metric
     samples: Sequence[Picture] = ()
     trainings: Sequence[Picture] = ()
     claims: Sequence[Table] = ()
     origin: Sequence[Table] = ()  # trained models, commands, software and hardware
-    recipes: Mapping[str, str] = field(default_factory=dict)  # every field of each, by its label
+    recipes: Mapping[str, str] = field(default_factory=dict)  # every field, by recipe label
     left_out: Sequence[str] = ()  # what could not be read or drawn
 
 
@@ -52,9 +52,9 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
 
     Args:
         report: of results of a store.
-        store: of the results.
+        store: that has the results.
         title: of the page.
-        own_claims: of the experiment, to be judged beside those of papers.
+        own_claims: the experiment's claims, judged beside those of papers.
     """
     # imports numpy, which tables need not
     from jembench.report.figures import base, training
@@ -100,7 +100,7 @@ def _judged(own_claims: Sequence[Claim], cells: Sequence[Cell], store: Store) ->
     """Judge an experiment's claims, and claims of papers on the same data."""
     from jembench.report.claims import document, judge
 
-    # p values are adjusted in each group
+    # judged apart, since p values are adjusted within each group
     of_own = judge(own_claims, cells, store.read_arrays, store=store.root)
     of_papers = judge(claims.load(), cells, store.read_arrays, store=store.root)
     on_data = [finding for finding in of_papers if finding.row.dataset]
@@ -110,7 +110,7 @@ def _judged(own_claims: Sequence[Claim], cells: Sequence[Cell], store: Store) ->
 def _figures(
     report: Report, pictures: Pictures, names: DisplayNames, colours: Mapping[str, str]
 ) -> dict[str, list[Picture]]:
-    """Draw the figures of each metric, and those of the seeds of the joint view."""
+    """Draw each metric's figures, and the seeds of the joint view."""
     from jembench.report.figures import planning, values
     from jembench.report.figures.base import Result
 
@@ -144,23 +144,21 @@ def _settings(trained: Mapping[FitKey, FitRecord | None]) -> dict[str, str]:
 
 
 def fit_anchor(fit: str) -> str:
-    """Return the address, within the page of its results, of the training with this id."""
+    """Return the address of the training with this id, within a page."""
     return f"#fit-{slug(fit)}"
 
 
 def origin(
     cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None], results: Sequence[Row] = ()
 ) -> Table:
-    """Return a row for each trained model, with its specs and commands.
-
-    The row opens to them.
+    """Return a row for each trained model, which opens to specs and commands.
 
     Footnotes say with which hardware and versions.
 
     Args:
         cells: the outcomes.
         trained: the records of the trainings.
-        results: the rows of the outcomes, which give models and datasets their display names.
+        results: rows of the outcomes, with display names of models and datasets.
     """
     names = {row.fit: (row.name, row.dataset_name) for row in results}
     rows = []

@@ -17,8 +17,8 @@ from jembench.store.outcome import Trained
 class Ranked(NamedTuple):
     """The results of a store that was verified."""
 
-    store: str  # its name for people
-    page: str  # the file of its page
+    store: str  # the store's name for people
+    page: str  # the file of the store's page
     rows: Sequence[Row]  # means over seeds
     fits: Mapping[Trained, str]  # the id of the first seed of each model
 
@@ -28,9 +28,9 @@ def leaderboard(entries: Sequence[Ranked]) -> list[Table]:
 
     Values are those of the joint view.
 
-    Values of different protocols stand in columns of their own. A model leads to its training, a
-    store to its page and a number to its place there. A result that several stores hold stands with
-    the first of them.
+    Values of different protocols stand in columns of their own. A model links to the training, a
+    store to its page and a number to its place on that page. A result that several stores hold is
+    listed under the first store.
     """
     entry_of: dict[Row, Ranked] = {}
     for entry in entries:
@@ -74,7 +74,7 @@ def _table(rows: Sequence[Row], entry_of: Mapping[Row, Ranked]) -> Table:
 
 
 def _columns(rows: Sequence[Row]) -> dict[tuple[str, str], Heading]:
-    """Return the heading of each label and protocol, with what is peculiar to the protocol."""
+    """Return the heading of each label and protocol, with the protocol's peculiarities."""
     columns: dict[tuple[str, str], Heading] = {}
     for alike in grouped(rows, _heading):
         heading, label = _heading(alike[0]), alike[0].label

@@ -37,10 +37,10 @@ class Overview(NamedTuple):
 
     table: Table
     labels: Sequence[str]  # of each line: the model, with dataset and recipe where names are alike
-    # of each line: some samples side by side; without an image, there are none
+    # of each line: some samples side by side; an empty image: no samples
     strips: Sequence[Picture]
-    scales: Sequence[Scale | None]  # of each column; None: it has no numbers
-    colours: Sequence[str]  # of each line: that of the model in figures; grey: published
+    scales: Sequence[Scale | None]  # of each column; None: no numbers
+    colours: Sequence[str]  # of each line: the model's colour in figures; grey: published
 
 
 def overview(
@@ -54,8 +54,8 @@ def overview(
 
     Args:
         rows: of the joint view.
-        grids: samples of the models that have some.
-        significance: tests differences between values; None: none are marked.
+        grids: sample grids, by model.
+        significance: tests differences between values; None: no value is marked.
         names: display names of recipes.
         colours: of the models in figures.
     """
@@ -74,7 +74,7 @@ def overview(
     for column in zip(*table.rows, strict=True):
         scales.append(scale([cell.row for cell in column if cell.row]))
 
-    # the byline has the others
+    # the byline has the other parts
     parts = table.title.split(" · ")
     title = [part for part in parts if not part.startswith(("dataset ", "seed"))]
     table = replace(table, title=" · ".join(title))
@@ -82,7 +82,7 @@ def overview(
 
 
 def _on_page(colour: str) -> str:
-    """Return the colour of a figure on a page, where black is the colour of texts."""
+    """Return a figure's colour on a page, where black becomes the colour of text."""
     if colour == drawing.BLACK:
         return "currentColor"
     return colour
@@ -121,14 +121,14 @@ def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
 # --- samples --------------------------------------------------------------------------------------
 
 _SAMPLES = 8  # in a strip
-_SIDE = 32  # pixels of the shorter side of a sample, at most twice as many
+_SIDE = 32  # pixels of a sample's shorter side, or up to twice as many
 _MOST_PIXELS = 2**24  # of a grid
 
 
 def strip(grid: Picture) -> str:
     """Return some samples of a grid side by side, as a data URI.
 
-    It is "" if there are none, or if the grid is damaged or too large.
+    The URI is "" if there are no samples, or the grid is damaged or too large.
 
     Args:
         grid: images on a grey ground, as :func:`jembench.data.grid.write_png` writes them.
@@ -165,6 +165,6 @@ def _images_in(pixels: Pixels) -> list[Pixels]:
 
 
 def _spans(is_ground: NDArray[np.bool_]) -> list[slice]:
-    """Return the lines between those that are ground alone."""
+    """Return the spans of lines that are not all ground."""
     changes = np.diff(np.pad(is_ground, 1, constant_values=True))
     return [slice(*ends) for ends in np.flatnonzero(changes).reshape(-1, 2)]

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from jembench.report.figures.base import Planned
 
 LARGEST = 2**20
-"""Bytes of a sample grid above which it is left out: the page is to be sent around."""
+"""The most bytes of a sample grid; larger grids are left out, so that pages can be sent."""
 
 
 _SCORES = ("fid", "is", "kid")
 """The metrics whose samples are preferred."""
 
 _OWN = ("buffer", "direct")
-"""The sources whose samples the grid of a fit shows."""
+"""The sources of samples that a fit's own grid shows."""
 
 _PIXELS = 110  # of a page, for an inch of a figure
 
@@ -46,15 +46,15 @@ class Picture(NamedTuple):
     title: str
     image: str  # a data URI, which a browser shows without scripts and requests
     width: int = 0  # pixels, of a figure
-    name: str = ""  # of a figure, as of its files
-    source: str = ""  # of samples, and what they were measured for
+    name: str = ""  # of a figure: the stem of its files
+    source: str = ""  # of samples, and the metric that measured them
 
 
 class Pictures:
-    """Draws and reads the pictures of a store's results.
+    """Pictures of a store's results, drawn or read from files.
 
     Attributes:
-        left_out: a sentence for each that cannot be drawn.
+        left_out: a sentence for each picture that cannot be drawn.
     """
 
     def __init__(self, store: Store) -> None:
@@ -67,14 +67,14 @@ class Pictures:
         for figure in planned:
             try:
                 pictures.append(_drawn(figure))
-            except Exception as error:  # of a plugin
+            except Exception as error:  # from a plugin
                 self.note(f"The figure {figure.stem} cannot be drawn: {error_text(error)}")
         return pictures
 
     def of_samples(self, cells: Sequence[Cell], names: DisplayNames = NO_NAMES) -> Picture | None:
         """Return the samples of a model, of its first seed that has some.
 
-        They are those that a metric measured, or the model's own.
+        The samples are those that a metric measured, or the model's own.
 
         Args:
             cells: of one model.
@@ -118,7 +118,7 @@ class Pictures:
     def _new_chains(self, cell: Cell) -> str:
         """Return a grid of the new chains that a metric measured, as a data URI.
 
-        It is "" if they are not stored.
+        The URI is "" if the chains are not stored.
         """
         from jembench.running.fit_samples import FRESH_SAMPLES, drawn_name
 
@@ -157,7 +157,7 @@ def _drawn(planned: Planned) -> Picture:
 
 
 def _grid_of(path: Path) -> str:
-    """Return the samples in a file as a grid that is not too large, as a data URI."""
+    """Return a file's samples as a grid of limited size, as a data URI."""
     import numpy as np
 
     from jembench.data.grid import GROUND, arranged, sheet
@@ -170,14 +170,14 @@ def _grid_of(path: Path) -> str:
 
 
 def _source(cell: Cell) -> str:
-    """Return the source of the samples that a cell was measured on; "" if it needs none."""
+    """Return the source of the samples that a cell was measured on; "" without samples."""
     return parts_of(cell.outcome.protocol).get("source", "")
 
 
 def png(pixels: NDArray[np.uint8], side: int) -> str:
     """Return an image (H, W, 3) as a data URI.
 
-    It is reduced by a whole factor to less than twice ``side`` pixels.
+    The shorter side is reduced by a whole factor to less than twice ``side`` pixels.
     """
     from PIL import Image
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def html(document: Document) -> str:
     """Return a page in one file.
 
-    It has tables that sort and filter, figures, samples, and the protocol of each number.
+    The page has tables that sort and filter, figures, samples, and the protocol of each number.
     """
     page = document.page()
     if page:
@@ -44,8 +44,7 @@ def render(page: Page, refresh: int | None = None) -> str:
 
     Args:
         page: its content.
-        refresh: seconds after which a browser loads it again; None: only when the reader asks for
-            it.
+        refresh: seconds after which a browser reloads the page; None: no automatic reload.
     """
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
@@ -65,7 +64,7 @@ def render(page: Page, refresh: int | None = None) -> str:
 
 
 def _unique() -> Callable[[str], str]:
-    """Return a function that numbers an id which it has returned before."""
+    """Return a function that makes ids unique by a suffix."""
     taken = set[str]()
 
     def unique(name: str) -> str:
@@ -104,7 +103,7 @@ def _environment() -> Environment:
 
 
 def details(row: Row) -> list[tuple[str, str]]:
-    """Return a number's origin and its protocol part by part, as pairs of a name and a text."""
+    """Return a number's origin and parts of protocol, as pairs of texts."""
     pairs = list(row.as_dict().items())
     protocol = parsed(row.protocol)
     if protocol:
@@ -116,7 +115,7 @@ def details(row: Row) -> list[tuple[str, str]]:
 def anchor(row: Row) -> str:
     """Return the id of a number in the page of its results: ``jem.digits.digits-quick.accuracy``.
 
-    It has dots, which no other id of the page has.
+    No other id of the page has dots.
     """
     parts = dict.fromkeys((row.name, row.dataset, row.recipe, row.metric, row.label))
     return ".".join(map(slug, parts))
@@ -150,7 +149,7 @@ def key(cell: TableCell) -> str:
 
 
 def breakable(text: str) -> Markup:
-    """Return a text that is broken behind the marks of specs and paths rather than within words."""
+    """Return a text that may break after marks of specs and paths."""
     from markupsafe import Markup, escape
 
     return Markup(re.sub(r"([,+=/]|:(?!\d))", r"\1<wbr>", str(escape(text))))

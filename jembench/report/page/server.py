@@ -16,11 +16,11 @@ LOOPBACK = "127.0.0.1"
 class PageServer(ThreadingHTTPServer):
     """A server of one page, under a path that other users do not know.
 
-    It answers the method GET, and other users are those of the machine.
+    The server answers only GET. Other users are those of the machine.
 
     Args:
         port: to listen on; 0: any that is free.
-        state: returns a value that differs whenever the page would.
+        state: returns a value that changes whenever the page would change.
         render: returns the page as HTML.
 
     Raises:
@@ -56,12 +56,12 @@ class PageServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: PageServer
-    timeout = 10.0  # seconds for a client that says nothing
+    timeout = 10.0  # seconds for a silent client
     server_version, sys_version = "jembench", ""
 
     def do_GET(self) -> None:
         """Answer with the page."""
-        # a foreign name that leads here is an attack
+        # a foreign host name is an attack by DNS rebinding
         if self.headers.get("Host") not in self.server.hosts:
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
             return
@@ -81,4 +81,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(page)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Print nothing: the terminal belongs to the user."""
+        """Print nothing, to leave the terminal to the user."""
