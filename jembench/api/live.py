@@ -108,7 +108,7 @@ def _copy(model: nn.Module) -> nn.Module:
         ) from error
     if kept is model or _addresses(model) & _addresses(kept):
         raise SpecError(
-            f"A copy of the model {name} shares its tensors, so that later changes would change "
+            f"A copy of the model {name} has the same tensors, so later changes would change "
             "the copy. The class must not define __deepcopy__ in this way."
         )
     return kept
