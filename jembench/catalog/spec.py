@@ -98,7 +98,8 @@ def _written(name: str, options: Mapping[str, str]) -> str:
     written = []
     for key, value in options.items():
         has_quotes = value != value.strip() or re.search(r'[,"]', value)
-        written.append(f"{key}={json.dumps(value) if has_quotes else value}")
+        shown = json.dumps(value) if has_quotes else value
+        written.append(f"{key}={shown}")
     return _SHORT.sub(r"\1:", f"{name}:{','.join(written)}")
 
 

@@ -77,9 +77,13 @@ class Work:
     @property
     def id(self) -> str:
         """The hash of the work."""
-        cells = [[cell.id for cell in cells] for cells in (self.cells, self.later)]
-        work = {"kind": self.kind, "fit": self.fit.id, "cells": cells, "part": list(self.part)}
-        return stable_hash(work | {"run": self.run} if self.run else work, 16)
+        now = [cell.id for cell in self.cells]
+        later = [cell.id for cell in self.later]
+        work: dict[str, Any] = {"kind": self.kind, "fit": self.fit.id, "cells": [now, later]}
+        work["part"] = list(self.part)
+        if self.run:
+            work["run"] = self.run
+        return stable_hash(work, 16)
 
     @property
     def all_cells(self) -> Cells:

@@ -77,7 +77,8 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
     samples = list(grids.values())
     for metric in _SAMPLES:
         samples += figures.pop(metric, ())
-    trained = {fit: store.read_fit(fit) for fit in {fit.id: fit for fit in fits}.values()}
+    by_id = {fit.id: fit for fit in fits}
+    trained = {fit: store.read_fit(fit) for fit in by_id.values()}
     curves = training.curves_of(trained, store, pictures.note, names)
     trainings = pictures.drawn(curves)
     return Page(
