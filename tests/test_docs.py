@@ -206,16 +206,19 @@ def test_the_entry_point_of_the_guide_is_of_a_group_that_is_read():
 
 
 def test_the_versions_agree():
-    files = [ROOT / "pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml")]
-    versions = {
-        tomllib.loads(file.read_text())["tool"]["hatch"]["version"]["fallback-version"]
-        for file in files
-    }
-    (version,) = versions
-    date = re.search(
+    versions = {}
+    for file in [ROOT / "pyproject.toml", *sorted(ROOT.glob("plugins/*/pyproject.toml"))]:
+        hatch = tomllib.loads(file.read_text())["tool"]["hatch"]
+        versions[str(file.relative_to(ROOT))] = hatch["version"]["fallback-version"]
+    version = versions["pyproject.toml"]
+    differing = {file: text for file, text in versions.items() if text != version}
+    assert not differing, f"pyproject.toml has {version}"
+    release = re.search(
         rf"^## {version} \((.+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
-    )[1]
-    assert f"version: {version}\ndate-released: {date}\n" in (ROOT / "CITATION.cff").read_text()
+    )
+    assert release, f"CHANGELOG.md has no section {version} with a date"
+    cited = f"version: {version}\ndate-released: {release[1]}\n"
+    assert cited in (ROOT / "CITATION.cff").read_text(), "CITATION.cff"
 
 
 def test_every_link_leads_somewhere():
