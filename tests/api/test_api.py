@@ -152,7 +152,7 @@ def test_the_published_tables_that_are_shown(folder, zoo_of_tests, reference, pu
         ({"datasets": (*arrays()["train"],)}, r'given as ndarray, .* Write {"train": \(x, y\)'),
         (
             {"datasets": TensorDataset(torch.zeros(2))},
-            r"given as TensorDataset, .* of a torch dataset, x, y = next",
+            r"given as TensorDataset, .* with torch datasets in place of pairs",
         ),
         (
             {"datasets": {**arrays(), "test": DataLoader([1])}},
