@@ -158,7 +158,7 @@ def test_the_published_tables_that_are_shown(folder, zoo_of_tests, reference, pu
             {"datasets": {**arrays(), "test": DataLoader([1])}},
             "images of test are given as DataLoader. Write",
         ),
-        ({"datasets": {"test": np.zeros((2, 4, 4), np.uint8)}}, "train and test"),
+        ({"datasets": {"train": np.zeros((2, 4, 4), np.uint8)}}, "train and test"),
         ({"datasets": {**arrays(), "test": np.zeros((2, 4, 4))}}, "uint8"),
         ({"datasets": {**arrays(), "test": np.zeros((2, 5, 4), np.uint8)}}, "different shapes"),
         (
