@@ -171,7 +171,7 @@ def test_the_verdicts():
     assert (verdicts["held"], verdicts["against"]) == (11, 2)
     before = Counter(row["verdict"] for row in rows("claims", "2026-11-27"))
     assert before["held"] == 5
-    assert "five claims were held; within each paper eleven are, and two are refuted" in PROSE
+    assert "five claims hold; within each paper eleven do, and two are refuted" in PROSE
     sides = Counter(map(side, CLAIMS))
     assert (
         f"Of the {len(CLAIMS)} intervals over seeds {sides['for']} lie on the side of the claim, "

@@ -72,7 +72,7 @@ def _known_format(text: str) -> str:
 
 
 def pair(option: str, text: str, *, last: bool = False) -> tuple[str, str]:
-    """Return both sides of the first ``=``, or of the last one.
+    """Split a text at the first ``=``; at the last one with ``last``.
 
     Raises:
         SpecError: if a side is empty.

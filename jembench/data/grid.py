@@ -98,7 +98,7 @@ def write_png(
     title: str = "",
     texts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write a grid of images (N, C, H, W) on a grey ground, below a title in lines of its width.
+    """Write a grid of images (N, C, H, W) on grey, below a title wrapped to fit.
 
     Args:
         path: of the file.

@@ -64,7 +64,7 @@ def check_labels(
 
 
 def _listed(values: list[int]) -> str:
-    """Return the first values of a list, and the last."""
+    """Return the first values and the last one as text."""
     shown = list(map(str, values[:6]))
     if len(values) > 7:
         shown.append("...")

@@ -93,7 +93,7 @@ class PixelCache:
         except OSError:
             count = 0
         self._is_full = count < len(head) + self.size
-        if self._is_full and count:  # so that no process reads half a record
+        if self._is_full and count:  # clear the head of half a record
             with suppress(OSError):
                 os.pwrite(descriptor, bytes(_HEAD.size), self._place(row))
         self._checked.discard(row)

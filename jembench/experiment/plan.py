@@ -147,7 +147,7 @@ class CellPlan:
 
 
 class Part(NamedTuple):
-    """A part of a report: the blocks of one title, or all work."""
+    """A part of a report: the work under one title, or all."""
 
     title: str
     metrics: tuple[Spec, ...]  # canonical

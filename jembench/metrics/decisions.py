@@ -25,8 +25,8 @@ class DecisionAttack(Attack):
 
     Its values are the median distances of adversarial images in L2 and L-inf.
 
-    Each attack starts from a correctly classified test image of the class ranked second. An image
-    without a start counts with the largest possible distance.
+    An attack starts from a correctly classified test image of the class that is ranked second for
+    the attacked image. An image without a start counts with the largest possible distance.
     """
 
     queries: OptionalCount = None

@@ -31,8 +31,7 @@ def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> No
         SpecError: if it does not fit.
     """
     try:
-        # settings that the factory leaves changed are reported when it is called for the device
-        # itself
+        # the call on the real device reports the settings that the factory leaves changed
         with (
             isolated(what, lambda text: None),
             torch.device("meta"),

@@ -239,7 +239,7 @@ def beside(
 def _matches(
     number: Published, columns: Iterable[tuple[Row, Set[str]]]
 ) -> Iterator[tuple[Row, Match]]:
-    """Yield each column's first row and match, if a number may stand there."""
+    """Yield the first row and the match of each column that fits."""
     if not number.row.protocol:
         return
     for own, protocols in columns:

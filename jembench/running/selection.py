@@ -44,7 +44,7 @@ def selector(
     Weights are averaged if the recipe averages them.
     """
     candidates, validation = metrics(fit.recipe), trainer.held.validation
-    if not candidates or validation is None:  # with a metric, a recipe holds images out
+    if not candidates or validation is None:  # a recipe with a metric holds images out
         return None
 
     def select() -> SelectedWeights:

@@ -76,7 +76,7 @@ def score_interval(
     width = highest - lowest
     z = NormalDist().inv_cdf(0.5 + level / 2)
 
-    # Wilson's interval of the value's place in the range, 0 to 1
+    # Wilson's interval of the value, rescaled to 0 to 1
     share = (value - lowest) / width
     shrink = 1 + z * z / trials
     centre = (share + z * z / (2 * trials)) / shrink

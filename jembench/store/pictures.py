@@ -44,7 +44,7 @@ def check(path: Path, largest: int | None = None) -> bytes:
         expected = fits.read(path.parent).files.get(fits.WEIGHTS[0], weights)
     if (fit, weights) != (id_of(path.parent), expected):
         raise CheckpointError(
-            f"{path} is damaged, or no picture of the model in its folder. Remove it; `jembench "
+            f"{path} is damaged, or of another model than its folder's. Remove it; `jembench "
             "sample` draws images."
         )
     return content

@@ -50,7 +50,7 @@ class _Listing(NamedTuple):
     """The content of a folder when it was last listed."""
 
     changed: int  # the folder's time of change then, in ns
-    names: Mapping[str, str]  # by the ends of the names, which begin with the id
+    names: Mapping[str, str]  # by what follows the last hyphen: id and suffix
 
 
 class Store:

@@ -140,7 +140,7 @@ def _fit(store: Store, folder: Path, *, is_busy: bool) -> Iterator[Item]:
         return
     fit, present, record = id_of(folder), set(listed(folder)), None
     home = folder / fits.RECORD
-    if home in present:  # otherwise the training goes on, or was stopped
+    if home in present:  # otherwise training is running, or was stopped
         record, check = _attempt(lambda: fits.read(folder))
         yield Item(home, "record", fit, check)
     written = record.files if record else {}

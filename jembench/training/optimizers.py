@@ -58,8 +58,8 @@ def make_optimizer(parameters: Iterable[nn.Parameter], options: Optimizer) -> to
         optimizer: torch.optim.Optimizer = factory(parameters, **arguments)
     except (TypeError, ValueError, RuntimeError) as error:
         raise SpecError(
-            f"The optimizer {options.name} refuses its options: {error}. Change them with --set "
-            "optimizer.name=..."
+            f"The optimizer {options.name} refuses its options: {error}. Write --set "
+            "optimizer.name=NAME:key=value, or change the recipe's constants."
         ) from error
     return optimizer
 

@@ -97,7 +97,7 @@ def test_a_picture_of_former_weights_or_without_a_seal_is_found(root):
     flip(path)
     assert told(root)[str(path.relative_to(root))].status == "damaged"
     path.write_bytes(whole.replace(b"tEXt", b"tEXx"))
-    assert "no picture of the model in its folder" in told(root)[str(path.relative_to(root))].reason
+    assert "of another model than its folder's" in told(root)[str(path.relative_to(root))].reason
     path.write_bytes(whole)
     assert not told(root)
     text = pictures.seal_for(path.parent)

@@ -165,6 +165,6 @@ def _images_in(pixels: Pixels) -> list[Pixels]:
 
 
 def _spans(is_ground: NDArray[np.bool_]) -> list[slice]:
-    """Return the spans of lines that are not all ground."""
+    """Return the spans of pixel lines that are not wholly background."""
     changes = np.diff(np.pad(is_ground, 1, constant_values=True))
     return [slice(*ends) for ends in np.flatnonzero(changes).reshape(-1, 2)]

@@ -100,7 +100,7 @@ class ConditionalIGEBM(nn.Module):
     ) -> Float[Tensor, " B"]:
         """Return E(x, y) for labels, else E(x) = -logsumexp_y -E(x, y).
 
-        E(x) takes K energies.
+        E(x) costs K energies.
         """
         if y is None:
             return marginal_energy(self.logits(x))

@@ -108,7 +108,7 @@ class VERA(LogitModel):
         return Loss(total, detached, energies)
 
     def phases(self) -> dict[str, Phase]:
-        """Return the turns of the generator and of the posterior's width.
+        """Return the alternating phases: generator, posterior's width.
 
         The generator's turn trains the noise of its pixels too.
         """

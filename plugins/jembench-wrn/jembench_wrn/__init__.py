@@ -148,10 +148,10 @@ def ratio(
 ) -> Adversarial:
     """RATIO: the loss of `adversarial`, and uniform p(y|x) of attacked outliers.
 
-    The attack within ``outlier_threat`` makes p(y|x) of outliers confident. In units of its size,
-    it goes as far as the attack on images. Outliers are the recipe's chains, of no steps, from
-    starts that are not images of the classes. ``threat``, ``steps`` and ``step_size`` are as for
-    `adversarial`.
+    The attack within ``outlier_threat`` makes p(y|x) of outliers confident. In radii, steps times
+    step size are those of the attack on images. Outliers are the starts of the recipe's chains,
+    which have no steps: they are not images of the classes. ``threat``, ``steps`` and ``step_size``
+    are as for `adversarial`.
     """
     from jembench_wrn import adversarial_training as training
 

@@ -20,7 +20,7 @@ _WORDNET = re.compile(r"n\d{8}")
 def outputs_of_classes(
     name: str, names: Sequence[str], number: int, data: DataSpec
 ) -> tuple[int, ...] | None:
-    """Return each class's output; None: the last layer must be new.
+    """Return each class's output index; None: a new last layer is needed.
 
     Args:
         name: of the network, for errors.

@@ -259,7 +259,7 @@ def _plain(size: int, mean: Sequence[float], std: Sequence[float]) -> Preparatio
 
 
 def _sized(preparation: Preparation, size: int | None) -> tuple[Preparation, int]:
-    """Return the preparation with the user's size, and its images' size."""
+    """Return the preparation with the user's size, and the resulting size."""
     if size:
         preparation = dataclasses.replace(preparation, resize=(size, size), crop=None)
     return preparation, preparation.size

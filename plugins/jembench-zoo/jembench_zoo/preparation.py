@@ -220,7 +220,7 @@ def of_transform(
 
 
 def _get(size: Any, name: str) -> int:
-    """Return a number of transformers' sizes, or 0 if it is missing.
+    """Return one entry of a size of transformers; 0 if missing.
 
     Sizes are dictionaries or objects.
     """

@@ -101,7 +101,7 @@ def test_the_picture_of_another_model_is_left_out_with_a_note(cell, tmp_path):
     folder.mkdir(parents=True)
     _draw(folder, "another")
     assert pictures.of_samples([of]) is None
-    assert "no picture of the model in its folder" in next(iter(pictures.left_out))
+    assert "of another model than its folder's" in next(iter(pictures.left_out))
 
 
 def _draw(folder, fit_id):
