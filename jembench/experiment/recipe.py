@@ -300,6 +300,10 @@ def _loaded(source: packages.TomlFile, overrides: tuple[str, ...]) -> Recipe:
     return dataclasses.replace(recipe, overrides=tuple(changes))
 
 
+_IDS = ("start_from", "source")
+"""The keys of a recipe whose values are ids of fits or digits of a checksum."""
+
+
 def _override(fields: dict[str, Any], override: str, name: str) -> None:
     """Set ``key=value`` in the fields of a recipe."""
     path, separator, text = override.partition("=")
@@ -320,7 +324,9 @@ def _override(fields: dict[str, Any], override: str, name: str) -> None:
             raise SpecError(
                 f"In recipe {name}, {table!r} is not a table, so {path!r} cannot be set."
             )
-    fields[key] = read_untyped(text)
+    # digits of an id are no number
+    is_id = path.strip() in _IDS and not text.startswith('"')
+    fields[key] = text if is_id else read_untyped(text)
 
 
 def _check(recipe: Recipe) -> None:

@@ -106,8 +106,8 @@ class Reader:
             self._thread = ThreadPoolExecutor(1)  # which ends when nothing refers to it
         self._next: tuple[Tensor, Future[Tensor]] | None = None
 
-    def read(self, indices: Int[Tensor, " B"], following: Int[Tensor, " B"]) -> Tensor:
-        """Return the images of indices, and begin to read the following ones."""
+    def read(self, indices: Int[Tensor, " B"], stream: IndexStream) -> Tensor:
+        """Return the images of indices, and begin to read those of the stream's next batch."""
         if self._thread is None:
             return self.images[to_device(indices, self.device)]
         if self._next and torch.equal(self._next[0], indices):
@@ -115,6 +115,7 @@ class Reader:
         else:  # the first batch of an epoch, or after a checkpoint was read
             images = self._load(indices)
         self._next = None
+        following = stream.peek()
         if len(following):
             self._next = following, self._thread.submit(self._load, following)
         return images.to(self.device, non_blocking=True)
@@ -213,7 +214,7 @@ class Batches:
             indices = next(stream)
             if kind == "marginal" and self.options.shared:
                 continue
-            images = self.readers[kind].read(indices, stream.peek())
+            images = self.readers[kind].read(indices, stream)
             labels = self.sources[kind][1][to_device(indices, self.device)]
             if kind == "labelled" or self.options.augment_marginal:
                 images = self.augmentation(images, self.generator)

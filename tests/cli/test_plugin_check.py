@@ -100,4 +100,4 @@ def test_a_model_of_one_size_is_checked_at_that_size(jembench, zoo):
         True,
     )
     done = jembench(*how, "--dataset", "svhn:download=true")
-    assert (done.code, "It takes (3, 32, 32) alone" in done.out) == (0, True)
+    assert (done.code, "It takes only (3, 32, 32)" in done.out) == (0, True)

@@ -76,7 +76,7 @@ def test_components_that_are_not_installed(shared, jembench):
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "Error: The store runs names components that are not installed here: the model lion. They "
-        "are of zoo-park 1.0 [lion = zoo:lion]. Install their distributions, or name their file "
+        "come from zoo-park 1.0 [lion = zoo:lion]. Install their distributions, or name their file "
         "with --plugin, and run the command again.\n"
     )
 

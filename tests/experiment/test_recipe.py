@@ -460,3 +460,8 @@ def test_the_recipe_of_a_folder_goes_by_its_training_images(tmp_path, monkeypatc
     recipes.training_images.cache_clear()
     assert recipes.default("jem", folder) == "paper"
     recipes.training_images.cache_clear()
+
+
+@pytest.mark.parametrize("text", ["7414016", "12e4567", '"7414016"'])
+def test_an_id_of_digits_is_text(text):
+    assert recipes.load("digits", [f"start_from={text}"]).start_from == text.strip('"')

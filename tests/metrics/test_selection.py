@@ -60,7 +60,7 @@ def test_of_each_class_its_most_confident_are_kept(top, seed):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"top": 201}, "The 201 most confident images cannot be kept of 200. Lower top"),
+        ({"top": 201}, "200 images are fewer than the 201 most confident to keep. Lower top"),
         ({"top": 4, "per_class": True}, "are 0 per class"),
         (
             {"top": 199, "per_class": True},
