@@ -292,7 +292,8 @@ def resolve(kind: Kind, text: str) -> Resolved:
     spec = Spec(text)
     component = discovery.find(kind, spec.name)
     name = component.name
-    if [other.name for other in discovery.components(kind)].count(name) > 1:
+    installed = [namesake.name for namesake in discovery.components(kind)]
+    if installed.count(name) > 1:
         name = f"{component.distribution}/{name}"
     factory = discovery.load(component)
     declared = options.options_of(factory)

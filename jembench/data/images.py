@@ -61,10 +61,9 @@ class Images(Tensor):
         """Refuse an operation on the pixels of all images."""
         if func in (torch.ops.aten.clone.default, torch.ops.aten.detach.default):
             return args[0]  # nothing can change these images
-        for value in tree_leaves([args, kwargs]):
-            if isinstance(value, Images):
-                raise value.too_large()
-        raise NotImplementedError(func)
+        values = tree_leaves([args, kwargs])
+        images = next(value for value in values if isinstance(value, Images))
+        raise images.too_large()
 
     def __getitem__(self, rows: Any) -> Tensor:
         """Read the images of rows, (B, C, H, W), or one image, (C, H, W)."""

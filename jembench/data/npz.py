@@ -78,7 +78,7 @@ for _part_word, _part in _PARTS.items():
         _ROLES[_kind_word + _part_word] = Role(_part, _kind)
 
 _ERRORS = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError)
-"""What reading a damaged file of arrays raises; RuntimeError: an archive with a password."""
+"""The errors of reading a damaged file of arrays; RuntimeError: an archive with a password."""
 
 
 def files_of_npz(file: str) -> Mapping[str, Path]:

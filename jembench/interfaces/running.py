@@ -34,7 +34,8 @@ def exit_reason(code: int) -> str:
 
     Examples are ``exit code 1`` and ``SIGKILL``, a signal.
     """
-    return next((each.name for each in signal.Signals if each == -code), f"exit code {code}")
+    names = {-sent: sent.name for sent in signal.Signals}
+    return names.get(code, f"exit code {code}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

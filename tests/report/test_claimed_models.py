@@ -1,4 +1,4 @@
-"""Which models of a store a claim is about."""
+"""The models of a store that a claim is about."""
 
 import dataclasses
 

@@ -65,10 +65,10 @@ def interp() -> OODSet:
         if n < 2:
             raise NotApplicable(f"interp takes two different test images, and {data.name} has {n}.")
         further = torch.randint(1, n, (n,), generator=_generator("interp"))
-        other = (torch.arange(n) + further) % n
+        partners = (torch.arange(n) + further) % n
 
         def mixed(images: Tensor, places: Tensor) -> Tensor:
-            second = test.images[other[places]]
+            second = test.images[partners[places]]
             return ((images.short() + second.short() + 1) // 2).byte()
 
         return changed(test.images, mixed)

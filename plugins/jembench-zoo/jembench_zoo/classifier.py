@@ -109,7 +109,7 @@ def adapted(
     weights = importing.unwrapped(importing.state_dict(content, pretrained.file))
     number = _number_of_outputs(net, weights, data.num_classes)
     names = pretrained.names if len(pretrained.names) == number else ()
-    outputs = outputs_of_classes(name, names, number, data)
+    outputs = outputs_of_classes(name, names, number, data, train=train)
     if outputs and number != data.num_classes:
         net = build(number)
     own = net.state_dict()
@@ -204,8 +204,8 @@ def check_lacking(
         )
     if lacking & head and not train:
         raise SpecError(
-            f"The weights {source} have no last layer for these classes, and {name} is measured as "
-            "it is. Name the classes as the outputs of the weights are, or train it on: train=true."
+            f"The weights {source} lack the last layer of {name}, and given weights are measured "
+            "as they are. Give whole weights, or train these on: train=true."
         )
     if lacking & head and not new_head:
         text = f"The weights {source} lack the last layer of {name}, which is drawn at random."

@@ -18,7 +18,7 @@ _WORDNET = re.compile(r"n\d{8}")
 
 
 def outputs_of_classes(
-    name: str, names: Sequence[str], number: int, data: DataSpec
+    name: str, names: Sequence[str], number: int, data: DataSpec, *, train: bool
 ) -> tuple[int, ...] | None:
     """Return each class's output index; None: a new last layer is needed.
 
@@ -27,10 +27,11 @@ def outputs_of_classes(
         names: the names of the outputs; empty: unknown.
         number: the number of outputs.
         data: the dataset.
+        train: True if the network is trained on, so that its last layer may be a new one.
 
     Raises:
         SpecError: if there are as many outputs as classes, and their names agree only in part or do
-            not tell classes apart.
+            not tell classes apart; or if a network that is not trained lacks outputs.
     """
     classes = data.class_names
     made_up = all(map(_NUMBERED.fullmatch, names)) and not set(names) >= set(classes)
@@ -55,10 +56,13 @@ def outputs_of_classes(
         _remark(f"{name} does not name its outputs, which are taken for the classes{order}.")
         return tuple(range(number))
     named = f", of which {len(chosen)} are named as outputs are" if chosen else ""
-    _remark(
-        f"{name} has {number:,} outputs, and {data.name} {data.num_classes} classes{named}: its "
-        "last layer is drawn at random."
-    )
+    numbers = f"{name} has {number:,} outputs, and {data.name} {data.num_classes} classes{named}"
+    if not train:
+        raise SpecError(
+            f"{numbers}. Given weights are measured as they are. Name the classes as the outputs "
+            "are, or train the weights on: train=true."
+        )
+    _remark(f"{numbers}: its last layer is drawn at random.")
     return None
 
 

@@ -175,7 +175,7 @@ def of_transformers(
         if size and hasattr(config, "image_size"):
             config.image_size = size
         names = [labelled.id2label[place] for place in range(labelled.num_labels)]
-        outputs = outputs_of_classes(name, names, labelled.num_labels, data)
+        outputs = outputs_of_classes(name, names, labelled.num_labels, data, train=train)
         config.num_labels = labelled.num_labels if outputs else data.num_classes
         kind = type(factory.from_config(config))  # the class renames tensors as it loads
         options = {"ignore_mismatched_sizes": True, "output_loading_info": True}

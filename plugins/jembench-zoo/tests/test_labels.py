@@ -21,8 +21,8 @@ def data_of(*names, number=0):
     return DataSpec(name="set", shape=shape, num_classes=number, class_names=names)
 
 
-def outputs(names, data, number=0):
-    return outputs_of_classes("net", names, number or len(names), data)
+def outputs(names, data, number=0, *, train=True):
+    return outputs_of_classes("net", names, number or len(names), data, train=train)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,8 @@ def test_outputs_without_names_are_taken_in_order(names):
 def test_another_number_of_outputs_gives_a_new_last_layer(classes, text):
     with pytest.warns(Remark, match=f"{text}.*its last layer is drawn at random"):
         assert outputs(ANIMALS, data_of(*classes)) is None
+    with pytest.raises(SpecError, match=r"train the weights on: train=true"):
+        outputs(ANIMALS, data_of(*classes), train=False)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="timm is not installed")

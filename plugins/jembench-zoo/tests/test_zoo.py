@@ -127,7 +127,7 @@ def test_weights_without_the_classes_are_trained_on_or_refused(tmp_path):
     net = make("torchvision:squeezenet1_1", COLOURED).net
     torch.save(net.state_dict(), tmp_path / "a.pth")
     text = f"torchvision:squeezenet1_1,size=32,weights={tmp_path / 'a.pth'}"
-    with pytest.warns(Remark), pytest.raises(SpecError, match=r"train it on: train=true"):
+    with pytest.raises(SpecError, match=r"10 classes\. Given weights .* train=true"):
         make(text)
     with pytest.warns(Remark):
         make(f"{text},train=true")

@@ -30,7 +30,7 @@ def read_in_parts(pixels=PIXELS):
 
 
 def are_equal(images, expected):
-    """Whether lazy images are those of a tensor, in slices, at random rows, and by their hash."""
+    """Return whether lazy images equal a tensor, in slices, at random rows, and by hash."""
     assert isinstance(images, Images)
     assert (images.shape, images.dtype) == (expected.shape, expected.dtype)
     assert content_hash(images) == content_hash(expected)
