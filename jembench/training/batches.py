@@ -22,6 +22,7 @@ from jembench.data.pixels import add_noise, noise_to_model, to_float
 from jembench.errors import CheckpointError, JembenchError, SpecError
 from jembench.experiment.recipe import Recipe
 from jembench.interfaces import Batch, DataSpec, Split, Start
+from jembench.training import processes
 
 
 class IndexStream:
@@ -94,13 +95,17 @@ class IndexStream:
 class Reader:
     """Reads batches of images; of those that are read in parts, the next one in a thread.
 
+    Of images in parts, each process of a group reads its own rows of a batch; the other rows of
+    the batch are black.
+
     Args:
         images: on the device, or read in parts.
         device: of the batches.
+        group: the processes that train together.
     """
 
-    def __init__(self, images: Tensor, device: torch.device) -> None:
-        self.images, self.device = images, device
+    def __init__(self, images: Tensor, device: torch.device, group: processes.Group) -> None:
+        self.images, self.device, self.group = images, device, group
         self._thread = None
         if isinstance(images, Images):
             self._thread = ThreadPoolExecutor(1)  # which ends when nothing refers to it
@@ -121,7 +126,11 @@ class Reader:
         return images.to(self.device, non_blocking=True)
 
     def _load(self, indices: Int[Tensor, " B"]) -> Tensor:
-        images = self.images[indices]
+        own = self.group.cut(torch.arange(len(indices)))
+        images = self.images[indices[own]]
+        if len(own) < len(indices):
+            whole = images.new_zeros((len(indices), *images.shape[1:]))
+            images = whole.index_copy(0, own, images)
         if self.device.type == "cuda":
             images = images.pin_memory()
         return images
@@ -199,15 +208,19 @@ class Batches:
         self.outlier_generator = seeds.generator(self.root, f"outliers{again}", self.device)
         self.streams = {}
         self.readers = {}
+        group = processes.group
+        if self.augmentation.then:  # which may mix the images of a batch
+            group = processes.Group()
         for kind, (images, _) in self.sources.items():
             generator = seeds.generator(self.root, f"order/{kind}{again}")
             self.streams[kind] = IndexStream(len(images), self.sizes[kind], generator)
-            self.readers[kind] = Reader(images, self.device)
+            self.readers[kind] = Reader(images, self.device, group)
 
     def draw(self) -> Batch:
         """Draw the next batch on the device of training.
 
-        The images lie there, or a thread reads the next ones: no worker processes are needed.
+        The images lie there, or a thread reads the next ones: no worker processes are needed. In a
+        group only this process's rows need be right: see :class:`Reader`.
         """
         drawn: dict[str, tuple[Float[Tensor, "B C H W"], Int[Tensor, " B"]]] = {}
         for kind, stream in self.streams.items():

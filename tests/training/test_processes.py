@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import distributed
 
+from jembench.data.images import Images
+from jembench.interfaces import Split
 from jembench.training.processes import Group
 
 
@@ -65,3 +67,38 @@ def test_two_processes_train_the_model_of_one_but_for_rounding(
         assert torch.equal(first, second)
         torch.testing.assert_close(one - begun, first - begun, rtol=1e-4, atol=1e-7)
         assert not torch.equal(one, begun)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"data.shared": "true"}, {"data.pad": 1, "data.noise": 0.03, "data.labelled_batch": 20}],
+)
+def test_each_process_reads_its_own_rows_and_the_weights_are_the_same(
+    make_trainer, toy_split, together, monkeypatch, settings
+):
+    read = {0: [], 1: []}
+
+    def trainers(group):
+        """Return trainers on a tensor and on images in parts."""
+        monkeypatch.setattr("jembench.training.processes.group", group)
+
+        def rows(chosen):
+            read[group.rank] += chosen.tolist()
+            return toy_split.images[chosen]
+
+        images = Images(rows, torch.arange(90), (1, 4, 4))
+        splits = toy_split, Split(images, toy_split.labels)
+        return [
+            make_trainer(images=split, batch_size=10, **{"data.validation": 0, **settings})
+            for split in splits
+        ]
+
+    made = [trainers(Group(rank, 2)) for rank in range(2)]
+    for kind in range(2):
+        together(lambda group, kind=kind: made[group.rank][kind].window(6))
+    weights = [list(trainer.model.parameters()) for both in made for trainer in both]
+    for expected, *others in zip(*weights, strict=True):
+        assert all(torch.equal(expected, actual) for actual in others)
+    assert len(read[0]) == len(read[1])
+    if "data.labelled_batch" not in settings and settings:  # one stream, within the first epoch
+        assert not set(read[0]) & set(read[1])
