@@ -3,7 +3,6 @@
 Legend: N images, B images of a part, C channels, H height, W width.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -83,13 +82,18 @@ class Images(Tensor):
         """Refuse to read all images."""
         raise self.too_large()
 
-    def too_large(self) -> Unavailable:
+    @property
+    def is_small(self) -> bool:
+        """True if the images may be held in memory."""
+        return self.numel() <= limits.IMAGES.value * limits.GIB
+
+    def too_large(self, what: str = "This") -> Unavailable:
         """Return the error for what needs all images at once."""
         size = self.numel() / limits.GIB
         return Unavailable(
-            f"This needs all {len(self):,} images in memory, {size:.2g} GiB, and they are read in "
-            "parts. Use fewer images (--limit for test images), or raise the environment variable "
-            f"{limits.IMAGES.variable}."
+            f"{what} needs all {len(self):,} images in memory, {size:.2g} GiB, and they are read "
+            "in parts. Use fewer images (--limit for test images), or raise the environment "
+            f"variable {limits.IMAGES.variable}."
         )
 
 
@@ -98,20 +102,36 @@ def by_rows(read: Read, rows: Int[Tensor, " N"], shape: tuple[int, ...]) -> UInt
 
     The limit ``JEMBENCH_IMAGES_GIB`` says what is small. No result depends on this limit.
     """
-    images = Images(read, rows, shape)
-    if math.prod(images.shape) <= limits.IMAGES.value * limits.GIB:
+    return loaded(Images(read, rows, shape))
+
+
+def chosen(images: Tensor, rows: Int[Tensor, " B"] | Bool[Tensor, " N"]) -> Tensor:
+    """Return the images of rows; those of :class:`Images` are not read."""
+    if isinstance(images, Images):
+        return Images(images.read, images.rows[rows.cpu()], tuple(images.shape[1:]), images.dtype)
+    return images[rows]
+
+
+def taken(images: Tensor, rows: Int[Tensor, " B"] | Bool[Tensor, " N"]) -> Tensor:
+    """Return the images of rows, which are read now where they are small."""
+    return loaded(chosen(images, rows))
+
+
+def loaded(images: Tensor) -> Tensor:
+    """Return the images, read now where they are small; see :func:`by_rows`."""
+    if isinstance(images, Images) and images.is_small:
         return images[:]
     return images
 
 
-def taken(images: Tensor, rows: Int[Tensor, " B"] | Bool[Tensor, " N"]) -> Tensor:
-    """Return the images of some rows, which are read later where they are many.
+def check_small(images: Tensor, what: str) -> None:
+    """Check that images are in memory or small, for what needs all of them at once.
 
-    The result is a plain tensor if ``images`` is plain, or the result is small.
+    Raises:
+        Unavailable: if they are not.
     """
-    if isinstance(images, Images):
-        return by_rows(images.read, images.rows[rows.cpu()], tuple(images.shape[1:]))
-    return images[rows]
+    if isinstance(images, Images) and not images.is_small:
+        raise images.too_large(what)
 
 
 def changed(

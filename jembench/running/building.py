@@ -9,6 +9,7 @@ from torch import nn
 from jembench import seeds
 from jembench.data.datasets import count, no_training_images
 from jembench.data.holdout import holdout
+from jembench.data.images import check_small, loaded
 from jembench.data.pixels import to_float
 from jembench.errors import Diverged, JembenchError, PluginError, error_text
 from jembench.experiment.plan import FitPlan
@@ -124,7 +125,8 @@ def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
     train = holdout(dataset.split("train"), options.validation, stratified=options.stratified).train
     try:
         with torch.no_grad():
-            x = to_float(train.images, dataset.spec.bounds)
+            check_small(train.images, f"The model {fit.asked}")
+            x = to_float(loaded(train.images), dataset.spec.bounds)
             model.fit(x, train.labels, generator=seeds.generator(fit.seed, "fit"))
     except JembenchError:
         raise

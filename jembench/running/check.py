@@ -11,6 +11,7 @@ from typing import NamedTuple
 from jembench import progress
 from jembench.catalog.registry import Resolved
 from jembench.data.datasets import blank, make
+from jembench.data.images import check_small
 from jembench.errors import JembenchError, NotApplicable, Remark, Unavailable
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.recipe import are_own_images
@@ -181,6 +182,8 @@ def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) 
     ):
         model = make_model(fit, data.dataset, _ignore)
         if fit.is_pretrained or is_fitted(model):
+            if not fit.is_pretrained:
+                check_small(data.dataset.split("train").images, f"The model {fit.asked}")
             sampler = make_sampler(model, data.spec, fit.recipe, data.dataset.split("train"))
             planned = replace(planned, model=model, sampler=sampler)
         else:

@@ -4,12 +4,13 @@ Legend: B chains, N training images of a class, C channels, H height, W width.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Generator, Tensor
 
-from jembench.data.images import on_device, parts, taken
+from jembench.data.images import chosen, on_device, parts
 from jembench.data.pixels import Bounds, noise_to_model, to_float
 from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec, Split
@@ -83,10 +84,13 @@ class ClassGaussianStart:
 
     def __init__(self, data: DataSpec) -> None:
         self.data = data
+        self.train: Tensor | None = None  # the training images
+        self.members: Sequence[Tensor] = []  # their indices, by class
         self.classes: list[Tensor] = []  # uint8 (N, C, H, W) each, on the device of the last draw
+        self._device: torch.device | None = None  # of the last draw
 
     def inform(self, train: Split) -> None:
-        """Keep the training images, sorted by class.
+        """Keep the training images, and the indices of each class.
 
         Raises:
             SpecError: if they have no labels, or a class has no image.
@@ -105,7 +109,7 @@ class ClassGaussianStart:
                 f"image of {self.data.name} is of class {', '.join(empty)}. Hold fewer images out "
                 "for validation, or let the sampler start at noise with start=uniform."
             )
-        self.classes = [taken(train.images, indices) for indices in members]
+        self.train, self.members, self.classes = train.images, members, []
 
     def draw(self, n: int, y: Classes | None, generator: Generator) -> Images:
         """Draw n images of the classes y; without y, of classes drawn uniformly.
@@ -113,7 +117,7 @@ class ClassGaussianStart:
         Raises:
             JembenchError: if :meth:`inform` was not called.
         """
-        if not self.classes:
+        if self.train is None:
             raise JembenchError(
                 f"The sampler starts its chains near images of the classes (start={self.name}) "
                 "and has not received the training images. Call its inform(train) first, or use "
@@ -122,7 +126,10 @@ class ClassGaussianStart:
         device = generator.device
         if y is None:
             y = torch.randint(self.data.num_classes, (n,), generator=generator, device=device)
-        self.classes = [on_device(images, device) for images in self.classes]
+        if not self.classes or device != self._device:
+            images = on_device(self.train, device)
+            self.classes = [chosen(images, indices) for indices in self.members]
+            self._device = device
         x = self.noise(n, generator)
         for number, chains in enumerate(_members(y, self.data.num_classes)):
             if len(chains):

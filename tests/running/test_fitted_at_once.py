@@ -5,8 +5,10 @@ shape.
 import pytest
 import torch
 
+from jembench.data.images import Images
 from jembench.data.pixels import to_float
-from jembench.errors import CheckpointError, Diverged, PluginError
+from jembench.errors import CheckpointError, Diverged, PluginError, Unavailable
+from jembench.interfaces import Split
 from jembench.running.building import fit_at_once, make_model
 from jembench.running.check import look_ahead
 from jembench.store import checkpoint
@@ -80,3 +82,18 @@ def test_only_buffers_take_other_shapes(plan):
     assert (model.images.shape, model.labels.tolist()) == ((7, 1, 4, 4), list(range(7)))
     with pytest.raises(CheckpointError, match="labels holds float32 instead of int64"):
         checkpoint.load_weights(model, state | {"labels": torch.ones(7)})
+
+
+def test_images_that_do_not_fit_in_memory_are_refused_before_training(plan, monkeypatch):
+    whole = plan("kernels")
+    data = whole.fits[0].dataset.make()
+    images, labels = data.split("train")
+    parts = Images(images.__getitem__, torch.arange(len(images)), tuple(images.shape[1:]))
+    splits = {"train": Split(parts, labels), "test": data.split("test")}
+    monkeypatch.setattr(type(data), "split", lambda _, name: splits[name])
+    look_ahead(whole)  # small
+    (fit,) = whole.fits
+    fit_at_once(make_model(fit, data), fit, data)
+    monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "0")
+    with pytest.raises(Unavailable, match=r"The model zoo_of_tests:kernels needs all 90 images"):
+        look_ahead(whole)

@@ -8,7 +8,10 @@ import torch
 
 from jembench.data.images import Images
 from jembench.errors import JembenchError
-from jembench.interfaces import Split
+from jembench.interfaces import DataSpec, Split
+from jembench.sampling.starts import ClassGaussianStart
+
+DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
 
 SETTINGS = {
     "tensor": {},
@@ -86,3 +89,18 @@ def test_a_damaged_file_stops_the_training(make_trainer, toy_split):
     trainer = make_trainer(images=lazy(toy_split, read), **{"data.validation": 0})
     with pytest.raises(JembenchError, match=r"50\.png cannot be decoded"):
         deque(trainer.iterate() for _ in range(10))
+
+
+def test_classes_are_read_when_chains_start_there_and_not_before(toy_split, monkeypatch):
+    monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "1")  # a class alone is small
+    rows = []
+
+    def read(chosen):
+        rows.extend(chosen.tolist())
+        return toy_split.images[chosen]
+
+    start = ClassGaussianStart(DATA)
+    start.inform(lazy(toy_split, read))
+    assert rows == []
+    start.draw(2, torch.tensor([1, 1]), torch.Generator())
+    assert toy_split.labels[rows].tolist() == 30 * [1]

@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from jembench.data.images import check_small, chosen, loaded
 from jembench.data.pixels import to_float
-from jembench.interfaces import DataSpec
+from jembench.interfaces import DataSpec, Split
 from jembench.sampling.starts import ClassGaussianStart
 
 
@@ -37,6 +38,17 @@ class PCAStart(ClassGaussianStart):
         # by class drawn so far: the mean (1, D) and s_i v_i (I, D)
         self._directions: dict[int, tuple[Tensor, Tensor]] = {}
 
+    def inform(self, train: Split) -> None:
+        """Keep the training images, and the indices of each class.
+
+        Raises:
+            SpecError: if they have no labels, or a class has no image.
+            Unavailable: if a class is too large for memory.
+        """
+        super().inform(train)
+        for number, indices in enumerate(self.members):
+            check_small(chosen(train.images, indices), f"The start pca of class {number}")
+
     def noise(self, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
         """Return zeros."""
         shape = (n, *self.data.shape)
@@ -45,7 +57,7 @@ class PCAStart(ClassGaussianStart):
     def of_class(self, number: int, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
         """Draw n images along the principal directions of a class."""
         if number not in self._directions:
-            images = to_float(self.classes[number], self.data.bounds)
+            images = to_float(loaded(self.classes[number]), self.data.bounds)
             x = images.flatten(1)
             mean = x.mean(dim=0, keepdim=True)
             _, s, v = torch.linalg.svd(x - mean, full_matrices=False)

@@ -1,12 +1,15 @@
 """Starts of chains along principal directions, against scikit-learn."""
 
 import numpy as np
+import pytest
 import torch
 from numpy.testing import assert_allclose
 from sklearn.decomposition import PCA
 from torch import Generator
 
+from jembench.data.images import Images
 from jembench.data.pixels import to_float
+from jembench.errors import Unavailable
 from jembench.interfaces import DataSpec, Split
 from jembench_robustness.pca import PCAStart
 
@@ -52,3 +55,24 @@ def test_pca_starts_are_spread_along_the_principal_directions():
     assert_allclose(along.mean(axis=0), 0, atol=1e-3)
     first = start.draw(9, None, seeded(1))
     assert torch.equal(first, start.draw(9, None, seeded(1)))
+
+
+def test_a_class_is_read_alone_and_refused_before_training_if_it_is_too_large(monkeypatch):
+    images, labels = images_of(90, 100), torch.arange(90) % 3
+    whole = PCAStart(DATA, 0.9, 0.02)
+    whole.inform(Split(images, labels))
+    rows = []
+
+    def read(chosen):
+        rows.extend(chosen.tolist())
+        return images[chosen]
+
+    train = Split(Images(read, torch.arange(90), SHAPE), labels)
+    start = PCAStart(DATA, 0.9, 0.02)
+    start.inform(train)
+    ones = torch.ones(7, dtype=torch.int64)
+    assert torch.equal(start.draw(7, ones, seeded()), whole.draw(7, ones, seeded()))
+    assert labels[rows].tolist() == 30 * [1]
+    monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "0")
+    with pytest.raises(Unavailable, match=r"pca of class 0 needs all 30 images in memory"):
+        PCAStart(DATA, 0.9, 0.02).inform(train)
