@@ -78,10 +78,12 @@ class Names:
     Args:
         kinds: the kind, ``Names("starts")``, or several, of which the first with the name is used;
             none: names that the factory itself resolves, and import paths.
+        paths: False if import paths count by their text and their code alone.
     """
 
-    def __init__(self, *kinds: Kind) -> None:
+    def __init__(self, *kinds: Kind, paths: bool = True) -> None:
         self.kinds = kinds
+        self.paths = paths
 
 
 class Option(NamedTuple):

@@ -104,7 +104,9 @@ class Resolved:
             for kind in names.kinds:
                 with suppress(JembenchError):
                     parts = [resolve(kind, text) for text in split_list(texts)]
-                    if parts:
+                    if parts and (
+                        names.paths or all(part.component.distribution for part in parts)
+                    ):
                         named[option] = parts
                         break
         return named

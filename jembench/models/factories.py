@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def network(
     data: DataSpec,
     *,
-    net: Annotated[str, Names()] = "auto",
+    net: Annotated[str, Names("models", paths=False)] = "auto",
     norm: Literal["none", "batch", "instance", "layer"] = "none",
     dropout: float = 0.0,
     momentum: Annotated[float, OnlyWith("norm", "batch")] = 0.1,

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from jembench.catalog import discovery
+from jembench.catalog import registry
 from jembench.errors import PluginError, SpecError, error_text
 from jembench.interfaces import DataSpec
 from jembench.models.energies import logits_in
@@ -16,8 +16,8 @@ from jembench.models.wide_resnet import MOMENTUM, ResidualNet, Shape
 _FORMS = (
     "Write, with numbers below 10,000, wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), "
     "half-WIDTH (half-48), scaled-WIDTH (scaled-32), mlp-WIDTH (mlp-128), auto (small-16 below 32 "
-    "pixels, else wrn-28-10), or the import path of a function that is called with the DataSpec "
-    "(mypackage.nets:build)."
+    "pixels, else wrn-28-10), the import path of a function that is called with the DataSpec "
+    "(mypackage.nets:build), or a model with its options (torchvision:resnet18)."
 )
 _SMALLEST_FOR_WIDE = 32  # pixels
 
@@ -96,8 +96,8 @@ def build_net(
     same.
 
     Args:
-        text: ``wrn-28-10``, ``small-12``, ``half-48``, ``scaled-32``, ``mlp-128``, ``auto`` or an
-            import path.
+        text: ``wrn-28-10``, ``small-12``, ``half-48``, ``scaled-32``, ``mlp-128``, ``auto``, an
+            import path, or a model that is a network, with its options.
         data: the description of the images.
         norm: none, batch, instance or layer; not for ``mlp`` and import paths, which bring their
             own.
@@ -131,7 +131,7 @@ def build_net(
         )
     if ":" in text:
         _refuse_norm(text, norm, dropout)
-        net = discovery.load(discovery.find("models", text))(data)
+        net = registry.resolve("models", text).make(data)
         if not isinstance(net, nn.Module):
             raise PluginError(
                 f"{text} gave a {type(net).__name__} for {data.name}; it must return a "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from jembench.plugin import Content, Neutral, Range, SpecError, path_of, pretrained
 
@@ -48,9 +48,14 @@ def _is_measured(options: Mapping[str, Any]) -> bool:
     return bool(options["weights"] != "none" and not options["train"])
 
 
-def _check_train(weights: str, *, train: bool) -> None:
+def _check_train(weights: str, *, train: bool, freeze: str) -> None:
     if train and weights == "none":
         raise SpecError("train=true trains given weights on, and weights is none. Leave train out.")
+    if freeze != "none" and not train:
+        raise SpecError(
+            f"freeze={freeze} keeps parts of weights that are trained on. Set train=true, or leave "
+            "freeze out."
+        )
 
 
 measured = pretrained(when=_is_measured)
@@ -59,6 +64,7 @@ measured = pretrained(when=_is_measured)
 Weights = Annotated[str, Content(_weights_file)]
 Size = Annotated[int | None, Range(least=1)]
 Train = Annotated[bool, Neutral()]
+Freeze = Annotated[Literal["none", "statistics", "trunk"], Neutral()]
 
 
 @measured
@@ -69,12 +75,13 @@ def timm(
     weights: Weights = "none",
     size: Size = None,
     train: Train = False,
+    freeze: Freeze = "none",
 ) -> LibraryClassifier:
     """A network of timm, by its name in ``timm.list_models()``."""
     from jembench_zoo import networks
 
-    _check_train(weights, train=train)
-    return networks.of_timm(data, model, weights, size, train=train)
+    _check_train(weights, train=train, freeze=freeze)
+    return networks.of_timm(data, model, weights, size, train=train).freeze(freeze)
 
 
 @measured
@@ -85,6 +92,7 @@ def torchvision(
     weights: Weights = "none",
     size: Size = None,
     train: Train = False,
+    freeze: Freeze = "none",
 ) -> LibraryClassifier:
     """A network of torchvision, by its name in ``torchvision.models``.
 
@@ -92,8 +100,8 @@ def torchvision(
     """
     from jembench_zoo import networks
 
-    _check_train(weights, train=train)
-    return networks.of_torchvision(data, model, weights, size, train=train)
+    _check_train(weights, train=train, freeze=freeze)
+    return networks.of_torchvision(data, model, weights, size, train=train).freeze(freeze)
 
 
 @measured
@@ -104,6 +112,7 @@ def hf(
     weights: Weights = "none",
     size: Size = None,
     train: Train = False,
+    freeze: Freeze = "none",
 ) -> LibraryClassifier:
     """An image classifier of transformers.
 
@@ -111,5 +120,5 @@ def hf(
     """
     from jembench_zoo import networks
 
-    _check_train(weights, train=train)
-    return networks.of_transformers(data, model, weights, size, train=train)
+    _check_train(weights, train=train, freeze=freeze)
+    return networks.of_transformers(data, model, weights, size, train=train).freeze(freeze)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from jembench.errors import Remark
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
@@ -42,6 +43,10 @@ class LibraryClassifier(LogitModel):
     """
 
     chains: Chains = "none"
+    head: Set[str] = (
+        frozenset()
+    )  # names of the tensors of the last layer, of a network with weights
+    frozen = "none"
 
     def __init__(
         self,
@@ -69,6 +74,27 @@ class LibraryClassifier(LogitModel):
         if self.outputs is None:
             return logits
         return logits[:, self.outputs]
+
+    def freeze(self, part: str) -> LibraryClassifier:
+        """Keep the trunk, or only the statistics of batch norm, unchanged by training.
+
+        Args:
+            part: none, statistics or trunk, of which the last layer alone is no part.
+        """
+        self.frozen = part
+        if part == "trunk":
+            for name, parameter in self.net.named_parameters():
+                parameter.requires_grad_(name in self.head)
+        return self.train()
+
+    def train(self, mode: bool = True) -> LibraryClassifier:
+        """Set the mode of all modules but frozen ones."""
+        super().train(mode)
+        for module in self.net.modules():
+            is_frozen = self.frozen == "statistics" and isinstance(module, _BatchNorm)
+            if is_frozen or self.frozen == "trunk":
+                module.eval()
+        return self
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return CE(f(x_l), y_l)."""
@@ -121,10 +147,13 @@ def adapted(
     with torch.random.fork_rng(devices=[]):
         wider = build((number if outputs else data.num_classes) + 1)
     source = str(pretrained.file)
-    check_lacking(name, source, lacking, net, wider, new_head=outputs is None, train=train)
+    new_head = outputs is None
+    head = last_layer(name, source, lacking, net, wider, new_head=new_head, train=train)
     net.load_state_dict(fitting, strict=False)
     remark_on(name, preparation, pretrained.reference, data.shape)
-    return tried(name, net, data, preparation, outputs)
+    model = tried(name, net, data, preparation, outputs)
+    model.head = head
+    return model
 
 
 def tried(
@@ -167,7 +196,7 @@ def _number_of_outputs(net: nn.Module, weights: Mapping[str, Tensor], classes: i
     return numbers.pop() if len(numbers) == 1 else classes
 
 
-def check_lacking(
+def last_layer(
     name: str,
     source: str,
     lacking: Set[str],
@@ -176,8 +205,8 @@ def check_lacking(
     *,
     new_head: bool,
     train: bool,
-) -> None:
-    """Check that weights lack nothing but the last layer.
+) -> Set[str]:
+    """Return the names of the last layer's tensors, and check that weights lack no others.
 
     Args:
         name: of the model.
@@ -210,6 +239,7 @@ def check_lacking(
     if lacking & head and not new_head:
         text = f"The weights {source} lack the last layer of {name}, which is drawn at random."
         warnings.warn(text, Remark, stacklevel=2)
+    return head
 
 
 @contextmanager

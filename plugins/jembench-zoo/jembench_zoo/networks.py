@@ -29,9 +29,9 @@ from jembench_zoo.classifier import (
     LibraryClassifier,
     Pretrained,
     adapted,
-    check_lacking,
     first_sentence,
     fitting,
+    last_layer,
     tried,
 )
 from jembench_zoo.labels import outputs_of_classes
@@ -187,9 +187,11 @@ def of_transformers(
     more.num_labels += 1
     new_head = outputs is None
     wider = factory.from_config(more)
-    check_lacking(name, source, lacking, net, wider, new_head=new_head, train=train)
+    head = last_layer(name, source, lacking, net, wider, new_head=new_head, train=train)
     remark_on(name, preparation, reference, data.shape)
-    return tried(name, net, data, preparation, outputs)
+    classifier = tried(name, net, data, preparation, outputs)
+    classifier.head = head
+    return classifier
 
 
 def _config(transformers: Any, model: str, folder: Path) -> Any:

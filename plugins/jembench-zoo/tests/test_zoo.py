@@ -252,3 +252,49 @@ def test_code_in_a_folder_is_refused_without_a_question(tmp_path, monkeypatch):
     with pytest.raises(SpecError, match="no image classifier of transformers"):
         make(f"hf:{tmp_path}", COLOURED)
     assert not (tmp_path / "marked").exists()
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """Weights of a ResNet-18 of the library for seven classes."""
+    net = importlib.import_module("torchvision").models.resnet18(num_classes=7)
+    torch.save(net.state_dict(), tmp_path / "seven.pth")
+    return f"torchvision:resnet18,size=32,weights={tmp_path / 'seven.pth'}"
+
+
+@pytest.mark.filterwarnings("ignore::jembench.errors.Remark")  # its last layer is drawn
+@pytest.mark.parametrize("part", ["none", "statistics", "trunk"])
+def test_frozen_parts_stay_as_they_are(weights, part):
+    model = make(f"{weights},train=true,freeze={part}")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    optimiser = torch.optim.SGD(trained, lr=0.1)
+    images, labels = torch.rand(6, *DIGITS.shape), torch.arange(6)
+    F.cross_entropy(model(images), labels).backward()
+    optimiser.step()
+    changed = {name for name, value in model.state_dict().items() if not value.equal(before[name])}
+    statistics = {name for name in before if "running" in name or "batches" in name}
+    expected = {
+        "none": before.keys(),
+        "statistics": before.keys() - statistics,
+        "trunk": {"net.fc.weight", "net.fc.bias"},
+    }
+    assert changed == expected[part]
+
+
+def test_what_would_freeze_nothing_is_refused(weights):
+    with pytest.raises(SpecError, match=r"freeze=trunk keeps .* Set train=true"):
+        make(f"{weights},freeze=trunk")
+
+
+@pytest.mark.filterwarnings("ignore::jembench.errors.Remark")
+def test_any_model_of_a_network_begins_with_its_weights(weights):
+    inner = Spec(weights).with_(train=True, freeze="statistics")
+    outer = Spec.of("baseline", {"net": str(inner)})
+    x = torch.rand(2, *DIGITS.shape)
+    expected, model = make(inner).eval(), make(outer).eval()
+    assert torch.equal(model.logits(x), expected.logits(x))
+    assert not model.train().net.net.bn1.training
+    resolved = registry.resolve("models", outer)
+    assert resolved.identity["arguments"]["net"] == registry.resolve("models", inner).identity
+    assert not resolved.is_pretrained
