@@ -104,6 +104,7 @@ BESIDE = {
         "jembench.catalog.options",
         "jembench.catalog.registry",
         "jembench.catalog.spec",
+        "jembench.data.images",
         "jembench.data.ood_sets.resolve",
         "jembench.data.pixels",
         "jembench.drawing",

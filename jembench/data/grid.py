@@ -8,12 +8,15 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jembench.files import write_atomically
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Indices = NDArray[np.int64]
 Pixels = NDArray[np.uint8]
@@ -74,8 +77,8 @@ def sheet(images: Pixels, grid: Indices, gap: int = 4, ground: int = 255, side: 
     return picture
 
 
-def pictures(images: Pixels, grids: Mapping[str, Indices]) -> dict[str, NDArray[Any]]:
-    """Return the images (N, C, H, W) of some grids, and the grids, for figures.
+def pictures(images: "Tensor", grids: Mapping[str, Indices]) -> dict[str, NDArray[Any]]:
+    """Return the images uint8 (N, C, H, W) of some grids, and the grids, for figures.
 
     The index -1 is an empty place.
 
@@ -87,7 +90,7 @@ def pictures(images: Pixels, grids: Mapping[str, Indices]) -> dict[str, NDArray[
     compact = {}
     for name, chosen in grids.items():
         compact[name] = np.where(chosen < 0, -1, np.searchsorted(shown, chosen))
-    return {"images": images[shown], "shown": shown, **compact}
+    return {"images": images[shown].numpy(), "shown": shown, **compact}
 
 
 def write_png(

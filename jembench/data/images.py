@@ -3,8 +3,10 @@
 Legend: N images, B images of a part, C channels, H height, W width.
 """
 
+import copy
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Int, UInt8
@@ -16,6 +18,9 @@ from jembench.errors import Unavailable
 
 Read = Callable[[Int[Tensor, " B"]], UInt8[Tensor, "B C H W"]]
 """The function that reads the images of row numbers."""
+
+Drawer = TypeVar("Drawer")
+"""A generator of random numbers, of PyTorch or NumPy."""
 
 
 class Images(Tensor):
@@ -89,7 +94,7 @@ class Images(Tensor):
 
     def too_large(self, what: str = "This") -> Unavailable:
         """Return the error for what needs all images at once."""
-        size = self.numel() / limits.GIB
+        size = self.nbytes / limits.GIB
         return Unavailable(
             f"{what} needs all {len(self):,} images in memory, {size:.2g} GiB, and they are read "
             "in parts. Use fewer images (--limit for test images), or raise the environment "
@@ -159,6 +164,52 @@ def changed(
     return Images(read, places, shape or tuple(images.shape[1:]), dtype)
 
 
+def drawn(
+    images: Tensor,
+    draw: Callable[[slice, Drawer], Tensor],
+    generator: Drawer,
+    shape: tuple[int, ...],
+    size: int = 256,
+) -> UInt8[Tensor, "N ..."]:
+    """Return an image for each of ``images``, which one generator draws part after part.
+
+    The result is :class:`Images` if ``images`` are; a part is drawn again whenever it is read.
+
+    Args:
+        images: of any kind.
+        draw: the function of a part's places and of the generator.
+        generator: before the first part.
+        shape: of a drawn image (C, H, W).
+        size: number of images of a part; the last one has the remainder too.
+    """
+    count = len(images)
+    last = max(0, count // size - 1)
+    generators = [generator]  # before each part that was reached
+
+    @functools.lru_cache(maxsize=1)
+    def part(number: int) -> Tensor:
+        for reached in range(min(number, len(generators) - 1), number + 1):
+            following = copy.deepcopy(generators[reached])
+            end = count if reached == last else (reached + 1) * size
+            pixels = draw(slice(reached * size, end), following)
+            if reached + 1 == len(generators):
+                generators.append(following)
+        return pixels
+
+    def read(rows: Tensor) -> Tensor:
+        pixels = torch.empty((len(rows), *shape), dtype=torch.uint8)
+        numbers = (rows // size).clamp(max=last)
+        for number in sorted(set(numbers.tolist())):
+            inside = numbers == number
+            pixels[inside] = part(number)[rows[inside] - number * size]
+        return pixels
+
+    made = Images(read, torch.arange(count), shape)
+    if isinstance(images, Images):
+        return made
+    return made[:]
+
+
 def parts(images: Tensor, size: int = 256) -> Iterator[Tensor]:
     """Yield the images in parts of ``size``, as plain tensors."""
     for start in range(0, len(images), size):
@@ -174,7 +225,7 @@ def on_device(images: Tensor, device: torch.device) -> Tensor:
         return images.to(device)
     if device.type != "cuda":
         return images
-    if images.numel() > torch.cuda.get_device_properties(device).total_memory // 4:
+    if images.nbytes > torch.cuda.get_device_properties(device).total_memory // 4:
         return images
     whole = torch.empty(images.shape, dtype=images.dtype, device=device)
     for place, part in zip(parts(whole), parts(images), strict=True):

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Measurement", "Need", "OODScore", "Resampling", "Value"]
 
-Need = Literal[Capability, "labels", "validation", "chains", "buffer", "gradients", "training"]
+Need = Literal[
+    Capability, "labels", "validation", "chains", "buffer", "gradients", "training", "memory"
+]
 """A need of a metric: a capability of the model, labels of the test images, validation images,
-chains of the model, a buffer of kept chains, gradients of its outputs, or a record of its training.
+chains of the model, a buffer of kept chains, gradients of its outputs, a record of its training, or
+all test images in memory at once.
 """
 
 

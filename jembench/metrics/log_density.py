@@ -245,4 +245,4 @@ def _images_at_ends(arrays: Arrays, images: Tensor, evaluation: Evaluation) -> A
         grids["highest"] = first_of_classes(order, labels, num_classes)
         grids["random"] = first_of_classes(shuffled, labels, num_classes)
         grids["lowest"] = first_of_classes(order[::-1], labels, num_classes)
-    return pictures(images.numpy(), grids)
+    return pictures(images, grids)

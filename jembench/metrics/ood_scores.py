@@ -49,7 +49,7 @@ class Refinement(NamedTuple):
     """Minus the fall of energy in the model's chain: likely images hardly change."""
 
     steps: int
-    requires: frozenset[Need] = frozenset({"energy", "samples", "chains"})
+    requires: frozenset[Need] = frozenset({"energy", "samples", "chains", "memory"})
     reads: frozenset[Quantity] = frozenset({"energy"})
 
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:

@@ -117,7 +117,7 @@ class ClassSamples(Metric):
         order = torch.randperm(n, generator=generator).numpy()
         classes = arrays.get("labels", arrays["predicted"])
         rows = first_of_classes(order, classes, evaluation.data.spec.num_classes)
-        arrays |= pictures(images.numpy(), {"grid": rows})
+        arrays |= pictures(images, {"grid": rows})
 
         parts = self.samples.description(n, n, source)
         parts |= {"confident": CONFIDENT, "data_noise": 0}

@@ -21,7 +21,7 @@ from jembench.catalog.discovery import Component
 from jembench.catalog.spec import Spec
 from jembench.data.datasets import no_training_images
 from jembench.data.holdout import Holdout
-from jembench.data.images import taken
+from jembench.data.images import check_small, loaded, taken
 from jembench.data.ood_sets.resolve import resolve
 from jembench.data.pixels import content_hash, to_float, to_uint8
 from jembench.errors import NotApplicable, PluginError, SpecError
@@ -345,6 +345,9 @@ class TrainedFit:
     def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
         """Return E(x) of images after ``steps`` of the model's own chain."""
         pixels, bounds = self._pixels(images), self.spec.bounds
+        # the chains of all images share their random numbers
+        check_small(pixels, "Refinement")
+        pixels = loaded(pixels)
         sampler = chain.require_chains(self.sampler)
 
         def refine() -> Tensors:

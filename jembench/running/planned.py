@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from jembench.catalog import registry
 from jembench.data.datasets import count, make, no_training_images
+from jembench.data.images import check_small
 from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import NotApplicable, Unavailable
 from jembench.interfaces import (
@@ -81,6 +82,8 @@ class PlannedFit:
             )
         if "gradients" in needs:
             require_gradients(self.model)
+        if "memory" in needs:
+            check_small(self.test.images, "This metric")
         if "training" in needs and self.pretrained:
             raise NotApplicable(
                 "The model was trained elsewhere: nothing is known of its training."

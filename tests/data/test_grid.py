@@ -72,7 +72,7 @@ def numbered(n):
 
 def test_every_image_is_kept_once_and_a_grid_finds_it():
     grids = {"a": np.array([[7, 3, -1]]), "b": np.array([[3], [9]])}
-    found = grid.pictures(numbered(12), grids)
+    found = grid.pictures(torch.from_numpy(numbered(12)), grids)
     assert found["shown"].tolist() == [3, 7, 9]
     assert found["images"][:, 0, 0, 0].tolist() == [3, 7, 9]
     assert found["images"].dtype == np.uint8

@@ -6,7 +6,7 @@ import torch
 
 from jembench.data import images as module
 from jembench.data.holdout import holdout
-from jembench.data.images import Images, by_rows, parts, taken
+from jembench.data.images import Images, by_rows, drawn, parts, taken
 from jembench.data.pixels import content_hash
 from jembench.errors import Unavailable
 from jembench.interfaces import Split
@@ -114,6 +114,29 @@ def test_the_hash_of_the_content_is_that_of_the_tensor_and_read_once(images, rea
 def test_parts_are_all_images_in_order(images):
     assert [len(part) for part in parts(images, 16)] == [16, 16, 8]
     assert torch.equal(torch.cat(list(parts(images, 16))), PIXELS)
+
+
+@pytest.mark.parametrize("count", [3, 16, 39, 40])
+def test_drawn_images_are_those_of_one_generator_in_any_order(images, count):
+    def draw(part, generator):
+        drawn_parts.append(part.start)
+        shape = (part.stop - part.start, 1, 2, 2)
+        return torch.randint(256, shape, dtype=torch.uint8, generator=generator)
+
+    def generator():
+        return torch.Generator().manual_seed(2)
+
+    drawn_parts = []
+    some = taken(images, torch.arange(count))
+    made = drawn(some, draw, generator(), (1, 2, 2), size=16)
+    expected = draw(slice(0, count), generator())
+    assert type(made) is Images
+    assert len(made) == count
+    drawn_parts.clear()
+    for rows in ([count - 1, 0, count - 1], [0, count // 2], list(range(count))):
+        assert torch.equal(made[torch.tensor(rows)], expected[rows])
+    assert set(drawn_parts) <= {0, 16}  # a rest belongs to the last part
+    assert torch.equal(drawn(PIXELS[:count], draw, generator(), (1, 2, 2), size=16), expected)
 
 
 @pytest.mark.parametrize("stratified", [False, True])

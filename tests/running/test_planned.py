@@ -1,10 +1,14 @@
 """Needs of metrics, checked before training: the reasons why a fit cannot give them."""
 
+import dataclasses
+
 import pytest
 import torch
 
-from jembench.errors import NotApplicable
+from jembench.data.images import Images
+from jembench.errors import NotApplicable, Unavailable
 from jembench.interfaces import DataSpec, Split
+from jembench.metrics.ood_scores import refinement
 from jembench.models.energies import LogitModel
 from jembench.models.objective import PlainClassifier
 from jembench.running.planned import PlannedFit
@@ -72,6 +76,18 @@ def test_answers_without_gradients_are_refused():
         planned(model).require(frozenset({"gradients"}))
 
 
-@pytest.mark.parametrize("needs", [set(), {"logits", "labels", "training"}, {"validation"}])
+def test_images_that_are_read_in_parts_do_not_meet_the_need_of_all_in_memory(monkeypatch):
+    monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "0")
+    fit = planned()
+    rows = torch.arange(40)
+    lazy = Split(Images(fit.test.images.__getitem__, rows, SPEC.shape), LABELS)
+    with pytest.raises(Unavailable, match="needs all 40 images in memory"):
+        dataclasses.replace(fit, test=lazy).require(frozenset({"memory"}))
+    assert "memory" in refinement().requires
+
+
+@pytest.mark.parametrize(
+    "needs", [set(), {"logits", "labels", "training"}, {"validation"}, {"memory"}]
+)
 def test_what_a_fit_gives_is_not_refused(needs):
     planned(validation=5).require(frozenset(needs))

@@ -167,12 +167,18 @@ def phases() -> OODSet:
     def draw(test: Split, data: DataSpec) -> Tensor:
         import torch
 
-        noise = torch.randn(len(test.images), 1, *data.shape[1:], generator=_generator("phases"))
-        turns = torch.fft.rfft2(noise).angle()
-        turns[:, :, 0, 0] = 0  # the mean colour remains
-        spectrum = torch.fft.rfft2(test.images.float()) * torch.polar(torch.ones_like(turns), turns)
-        images: Tensor = torch.fft.irfft2(spectrum, s=data.shape[1:])
-        return images.round().clamp(0, 255).byte()
+        from jembench.data.images import drawn
+
+        def textures(part: slice, generator: Generator) -> Tensor:
+            images = test.images[part].float()
+            noise = torch.randn(len(images), 1, *data.shape[1:], generator=generator)
+            turns = torch.fft.rfft2(noise).angle()
+            turns[:, :, 0, 0] = 0  # the mean colour remains
+            spectrum = torch.fft.rfft2(images) * torch.polar(torch.ones_like(turns), turns)
+            turned: Tensor = torch.fft.irfft2(spectrum, s=data.shape[1:])
+            return turned.round().clamp(0, 255).byte()
+
+        return drawn(test.images, textures, _generator("phases"), data.shape)
 
     return Drawn(draw)
 
@@ -190,10 +196,16 @@ def uniform() -> OODSet:
         import torch
 
         from jembench import limits
+        from jembench.data.images import Images, drawn
 
-        shape = (len(test.images), *data.shape)
-        limits.check_bytes(f"uniform noise of {shape[0]:,} images", math.prod(shape))
-        return torch.randint(256, shape, generator=_generator("uniform"), dtype=torch.uint8)
+        def noise(part: slice, generator: Generator) -> Tensor:
+            shape = (part.stop - part.start, *data.shape)
+            return torch.randint(256, shape, generator=generator, dtype=torch.uint8)
+
+        if not isinstance(test.images, Images):
+            size = len(test.images) * math.prod(data.shape)
+            limits.check_bytes(f"uniform noise of {len(test.images):,} images", size)
+        return drawn(test.images, noise, _generator("uniform"), data.shape)
 
     return Drawn(draw)
 

@@ -63,6 +63,6 @@ def extremes(results: Sequence[Result], read: Callable[[Cell], Arrays]) -> Drawi
         orders |= of_density
         scores |= dict.fromkeys(of_density, values["log-px"])
     rows = {title: arranged(order, 1, 8) for title, order in orders.items() if len(order)}
-    arrays = pictures(images.numpy(), rows)
+    arrays = pictures(images, rows)
     panels = [Panel(title, arrays[title], scores[title]) for title in rows]
     return grids(f"test images: {first.title}", arrays, classes, panels, columns=1)

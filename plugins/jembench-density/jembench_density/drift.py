@@ -215,7 +215,7 @@ class ChainDrift(Metric):
         seed = int(torch.randint(2**62, (), generator=of_start))
         gradient = batched(grad_energy(evaluation.model), data)
         generator = seeds.seeded(seed, device)
-        train = evaluation.data.images("train").flatten(1)
+        train = evaluation.data.images("train")
         scale = data.dimensions**0.5
         recorded: dict[str, list[Tensor]] = {}
         for quantity in (*QUANTITIES, "images"):
@@ -229,8 +229,9 @@ class ChainDrift(Metric):
             # exact in float64: sums of squares of pixels are whole numbers
             pixels = images.flatten(1).double()
             nearest = []
-            for part in torch.split(train, BLOCK):
-                nearest.append(torch.cdist(pixels, part.double()).amin(dim=1))
+            for first in range(0, len(train), BLOCK):
+                part = train[first : first + BLOCK].flatten(1).double()
+                nearest.append(torch.cdist(pixels, part).amin(dim=1))
             distance = torch.stack(nearest).amin(dim=0) / 127.5
             energy, _ = gradient(state.x, state.y)
             values = energy, distance / scale, moved / scale, images

@@ -50,7 +50,7 @@ class DensityError(Metric):
     """
 
     name: ClassVar[str] = "density-error"
-    requires: ClassVar[frozenset[Need]] = frozenset({"energy"})
+    requires: ClassVar[frozenset[Need]] = frozenset({"energy", "memory"})
     reads: ClassVar[frozenset[Quantity]] = frozenset({"energy"})
 
     def check(self, planned: Planned) -> None:

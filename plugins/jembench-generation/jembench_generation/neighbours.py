@@ -107,7 +107,7 @@ class Neighbours(FeatureMetric):
         of_test = pool_of(evaluation, self.features, test, "images")
         spaces = {
             sample.label(""): (sample.features.pool, of_train, of_test),
-            "-pixels": (sample.images.flatten(1), train.flatten(1), test.flatten(1)),
+            "-pixels": (sample.images, train, test),
         }
         arrays: dict[str, Any] = {}
         for space, (images, of_train, of_test) in spaces.items():
@@ -138,8 +138,8 @@ def nearest(images: Tensor, train: Tensor, device: torch.device) -> Nearest:
     Distances are in float64, where sums of squares of pixels are exact.
 
     Args:
-        images: features or uint8 pixels (N, D).
-        train: features or pixels of training images (T, D).
+        images: features (N, D), or images uint8 (N, C, H, W).
+        train: features of training images (T, D), or training images.
         device: used if it is a GPU, else the CPU.
     """
     import torch
@@ -147,25 +147,28 @@ def nearest(images: Tensor, train: Tensor, device: torch.device) -> Nearest:
     from jembench import progress
 
     device = device if device.type == "cuda" else torch.device("cpu")
-    x = images.to(device).double()
-    lowest = torch.full((len(x),), torch.inf, dtype=torch.float64, device=device)
-    index = torch.zeros(len(x), dtype=torch.int64, device=device)
+    # sums of squares of pixels are exact in parts of any size, distances of features are not
+    size = len(images) if images.is_floating_point() else _BLOCK
+    lowest = torch.full((len(images),), torch.inf, dtype=torch.float64, device=device)
+    index = torch.zeros(len(images), dtype=torch.int64, device=device)
     starts = range(0, len(train), _BLOCK)
     for start in progress.track(starts, "", "blocks of training images"):
-        part = train[start : start + _BLOCK].to(device)
-        block = torch.cdist(x, part.double())
-        within = block.argmin(dim=1)  # argmin returns the first of equals, min does not
-        distance = block.gather(1, within[:, None])[:, 0]
-        nearer = distance < lowest
-        lowest = lowest.where(~nearer, distance)
-        index = index.where(~nearer, start + within)
+        block = train[start : start + _BLOCK].to(device).flatten(1).double()
+        for first in range(0, len(images), size):
+            part = slice(first, first + size)
+            between = torch.cdist(images[part].to(device).flatten(1).double(), block)
+            within = between.argmin(dim=1)  # argmin returns the first of equals, min does not
+            distance = between.gather(1, within[:, None])[:, 0]
+            nearer = distance < lowest[part]
+            lowest[part][nearer] = distance[nearer]
+            index[part][nearer] = start + within[nearer]
     index = index.cpu()
     distances = []
-    pairs = zip(torch.split(images, _BLOCK), torch.split(index, _BLOCK), strict=True)
-    for part, places in pairs:
+    for first in range(0, len(images), _BLOCK):
+        part = slice(first, first + _BLOCK)
         # cdist leaves a rounding error where features are equal
-        difference = part.double() - train[places].double()
-        distances.append(difference.norm(dim=1))
+        difference = images[part].double() - train[index[part]].double()
+        distances.append(difference.flatten(1).norm(dim=1))
     return Nearest(torch.cat(distances), index)
 
 

@@ -31,7 +31,7 @@ from scipy import ndimage
 
 Images = NDArray[np.float64]
 
-_AT_ONCE = 500
+AT_ONCE = 500
 """Images that are corrupted together, to limit the memory."""
 
 # --- noise ----------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ def corrupt(
     change, severities = CORRUPTIONS[name]
     parameters = severities[severity - 1]
     corrupted = []
-    for start in range(0, len(images), _AT_ONCE):
-        part = images[start : start + _AT_ONCE] / 255
+    for start in range(0, len(images), AT_ONCE):
+        part = images[start : start + AT_ONCE] / 255
         corrupted.append(to_levels(change(part, rng, *parameters)))
     return np.concatenate(corrupted)

@@ -174,6 +174,7 @@ def adapted_logits(
 
     import torch
 
+    from jembench.data.images import changed, on_device
     from jembench.data.pixels import content_hash, to_float
     from jembench.models import predictions
     from jembench.parts import seeds
@@ -185,9 +186,10 @@ def adapted_logits(
 
     def compute() -> dict[str, Tensor]:
         if noise:
-            x = predictions.noisy(pixels, noise, data.bounds).to(device)
+            x = predictions.noisy(pixels, noise, data.bounds)
         else:
-            x = to_float(pixels, data.bounds).to(device)
+            x = changed(pixels, lambda part, places: to_float(part, data.bounds), None, torch.float)
+        x = on_device(x, device).to(device)
         drawn = torch.randint(2**62, (), generator=evaluation.services.generator(name))
         adapted: Adaptation = adaptation.make()
         generator = seeds.seeded(int(drawn), device)

@@ -53,8 +53,9 @@ def corrupted(*, by: By = "all", severity: Severity = 0) -> OODSet:
     def draw(test: Split, data: DataSpec) -> Split:
         import numpy as np
 
+        from jembench.data.images import check_small, drawn, loaded
         from jembench.parts import seeds
-        from jembench_robustness.corruptions import corrupt
+        from jembench_robustness.corruptions import AT_ONCE, corrupt
 
         if data.shape[0] not in (1, 3) or min(data.shape[1:]) < 8:
             size = "x".join(map(str, data.shape))
@@ -62,11 +63,23 @@ def corrupted(*, by: By = "all", severity: Severity = 0) -> OODSet:
                 f"corrupted takes grey or RGB images of at least 8x8; images of {data.name} are "
                 f"{size}."
             )
-        levels = test.images.permute(0, 2, 3, 1).numpy()
+
+        def generator(by: str, severity: int) -> np.random.Generator:
+            return np.random.default_rng(seeds.derive(0, f"outliers/corrupted-{by}-{severity}"))
+
+        if len(pairs) == 1:
+
+            def draw_part(part: slice, rng: np.random.Generator) -> Tensor:
+                levels = test.images[part].permute(0, 2, 3, 1).numpy()
+                return _channels_first(corrupt(levels, *pairs[0], rng))
+
+            rng = generator(*pairs[0])
+            return Split(drawn(test.images, draw_part, rng, data.shape, AT_ONCE), test.labels)
+        check_small(test.images, "A set of several corruptions")
+        levels = loaded(test.images).permute(0, 2, 3, 1).numpy()
 
         def part(by: str, severity: int, chosen: slice) -> Levels:
-            rng = np.random.default_rng(seeds.derive(0, f"outliers/corrupted-{by}-{severity}"))
-            return corrupt(levels[chosen], by, severity, rng)
+            return corrupt(levels[chosen], by, severity, generator(by, severity))
 
         return Split(_in_turn(len(levels), pairs, part), test.labels)
 

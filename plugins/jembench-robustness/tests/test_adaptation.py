@@ -5,14 +5,17 @@ import json
 
 import pytest
 import torch
+from fake_evaluation import FakeEvaluation, random_images
 from torch import Generator, nn
 from torch.nn import functional as F
 
 import jembench
+from jembench.data.images import Images
 from jembench.interfaces import DataSpec
 from jembench.parts import LogitModel
 from jembench.plugin import NotApplicable, resolve
 from jembench_robustness.adaptation import TEA, BatchStatistics, Tent
+from jembench_robustness.shift_metric import adapted_logits
 
 SHAPE = (1, 4, 4)
 DATA = DataSpec(name="toy", shape=SHAPE, num_classes=3)
@@ -122,6 +125,19 @@ def test_tea_steps_on_the_energy_of_images_less_that_of_samples_and_classifies_a
     assert torch.allclose(logits, expected, atol=1e-5)
     plain = logits_of(images, model, *PLAIN)
     assert not torch.allclose(logits, plain, atol=1e-2)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_images_that_are_read_in_parts_give_the_same_logits(model, noise):
+    pixels = random_images(30, 0)
+    rows = torch.arange(30)
+    lazy = Images(pixels.__getitem__, rows, SHAPE)
+    logits = []
+    for images in (pixels, lazy):
+        evaluation = FakeEvaluation(model=model, sets={"shifted": images})
+        tent = resolve("adaptations", "tent:batch=7")
+        logits.append(adapted_logits(tent, evaluation, "shifted", noise))
+    assert torch.equal(*logits)
 
 
 @pytest.mark.parametrize(
