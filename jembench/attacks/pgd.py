@@ -168,24 +168,28 @@ class PGD:
 
         rows = rows_where(best.isinf())
         own = starts[:, :1].clone()
-        for _ in range(starts.shape[1]):
+        restarts = starts.shape[1]
+        for search in range(1, restarts + 1):
             # one restart of each image searches its smallest eps
             left = rows
             failed = torch.zeros_like(best)  # the largest failed eps below the best
             leap = 2 * self.tolerance
-            while len(left):
-                eps = _next_eps(failed, best, leap, FIRST[self.norm], largest)
-                hits = attempt(left, eps, own)
-                failed[left] = torch.where(hits.succeeded, failed[left], eps[left])
-                leap = min(2 * leap, 0.5)
-                wide = best.isfinite() & (best - failed > self.tolerance * best)
-                growing = best.isinf() & (failed < largest)
-                left = left[(wide | growing)[left]]
-            if starts.shape[1] == 1 or not len(rows):
+            with progress.phase(f"search {search}:", len(rows), "images") as searched:
+                while len(left):
+                    eps = _next_eps(failed, best, leap, FIRST[self.norm], largest)
+                    hits = attempt(left, eps, own)
+                    failed[left] = torch.where(hits.succeeded, failed[left], eps[left])
+                    leap = min(2 * leap, 0.5)
+                    wide = best.isfinite() & (best - failed > self.tolerance * best)
+                    growing = best.isinf() & (failed < largest)
+                    left = left[(wide | growing)[left]]
+                    searched.done = len(rows) - len(left)
+            if restarts == 1 or not len(rows):
                 break
 
             # all restarts attack just below the best; a restart that succeeds searches next
-            hits = attempt(rows, (shrink * best).clamp_max(largest), starts)
+            with progress.phase(f"checked by {restarts} restarts"):
+                hits = attempt(rows, (shrink * best).clamp_max(largest), starts)
             own[rows] = starts[rows, hits.restart][:, None]
             rows = rows[hits.succeeded]
 

@@ -23,6 +23,9 @@ Best = Callable[[Sequence[Row]], Collection[Row]]
 
 RowText = Callable[[Row], str]
 
+EXPECTED = "-expected"
+"""The end of the labels of accuracies of one random prediction."""
+
 
 @dataclass(frozen=True)
 class Tables:
@@ -93,7 +96,8 @@ class Tables:
         Options that the label of a value tells, such as the norm of an attack, or that follow from
         others, such as the chains of a refined model, have no column.
         """
-        shown = spread(_of_metrics(rows, metrics), _metric)
+        of_metrics = spread(_of_metrics(rows, metrics), _metric)
+        shown, repeats = self._without_repeats(of_metrics)
         options: dict[Spec, dict[str, str]] = {}
         for row in sorted(shown, key=lambda row: row.protocol):
             options[row.metric] = parts_of(row.protocol) | row.options
@@ -110,7 +114,27 @@ class Tables:
                 chosen.append(name)
                 lines[in_words([name])] = _option_of(options, name)
         columns = _headings(shown, lambda row: row.label)
-        yield from self._table([title], metrics, shown, lines, lambda row: columns[row.label])
+        for table in self._table([title], metrics, shown, lines, lambda row: columns[row.label]):
+            yield replace(table, footnotes=(*table.footnotes, *repeats))
+
+    def _without_repeats(self, rows: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Footnote]]:
+        """Remove accuracies of one random prediction that add nothing, and say so.
+
+        They add nothing where each lies within the interval of the accuracy of most predictions.
+        """
+        intervals = {}
+        for row in measured(rows):
+            intervals[row.fit, row.metric, row.label] = row.low or 0, row.high or 0
+        single = [row for row in rows if row.label.endswith(EXPECTED)]
+        for row in measured(single):
+            of_most = row.fit, row.metric, row.label.removesuffix(EXPECTED)
+            low, high = intervals.get(of_most, (0, 0))
+            if row.label in self.labels or not low <= (row.value or 0) <= high:
+                return rows, ()
+        if not single:
+            return rows, ()
+        others = [row for row in rows if row not in single]
+        return others, [Footnote(NOTES["one-prediction"])]
 
     def of_grid(self, grid: Grid, rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table per value of a grid.
@@ -416,7 +440,7 @@ def remarks(rows: Sequence[Row], texts: Collection[str]) -> Iterator[str]:
                 present.append(headings.in_words(name))
         if present:
             yield NOTES["of-labels"][remark].format(", ".join(present))
-    if any(label.endswith("-expected") for label in labels):
+    if any(label.endswith(EXPECTED) for label in labels):
         yield NOTES["expected"]
     deviating = [row for row in rows if row.sd is not None]
     if deviating:

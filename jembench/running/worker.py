@@ -268,7 +268,7 @@ class _Unit:
     ) -> tuple[Outcome, Arrays]:
         """Compute a cell, or a part; ``used`` receives the metric's components."""
         name = f"The metric {cell.metric}"
-        with progress.phase(f"measuring {cell.metric.spec.without('sampler')}"):
+        with progress.phase(f"measuring {cell.metric.spec.bare}"):
             evaluation = trained.evaluation(used, cell.metric.code, self.work.part)
             within = isolated(f"{name} of {self.fit.key.model}", self.training.note)
             try:

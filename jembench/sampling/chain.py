@@ -31,8 +31,8 @@ def require_chains(sampler: Sampler | None) -> Sampler:
     """
     if sampler is None:
         raise NotApplicable(
-            "Refinement follows the chains of the training, not --sampler, and this model was "
-            "trained without chains."
+            "Refinement continues the chains of the training, and this model was trained without "
+            "chains."
         )
     return sampler
 

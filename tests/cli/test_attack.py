@@ -44,7 +44,7 @@ def test_refinement_is_for_models_with_chains(pgd):
     ]
     assert lines[3][2] == "N/A¹"
     assert "averaged chains 2, gradient BPDA" in " ".join(done.out.split())
-    assert "¹ Refinement follows the chains of the training" in done.out
+    assert "¹ Refinement continues the chains of the training" in done.out
 
 
 def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table):

@@ -269,6 +269,26 @@ def test_an_option_that_the_label_tells_has_no_column(pgd):
     assert texts(table) == [["0", "jem", "100.0", "—"], ["1", "jem", "90.0", "10.0"]]
 
 
+@pytest.mark.parametrize(("single", "has_column"), [(91, False), (70, True)])
+def test_the_accuracy_of_one_prediction_has_a_column_if_it_says_something_else(
+    cell, single, has_column
+):
+    def attacked(refine, **values):
+        protocol = f"pgd:data=digits,{BUDGET},refine={refine}"
+        outcome = Outcome(status="ok", protocol=protocol, values=values)
+        return cell("jem", f"pgd:budget=quick,refine={refine}", outcome=outcome)
+
+    most = Value(92, 75, 98, 25, "%", "higher")
+    values = {
+        "pgd-l2@64/255": most,
+        "pgd-l2@64/255-expected": Value(single, 60, 99, 25, "%", "higher"),
+    }
+    table = only(Report([attacked(0), attacked(10, **values)]).tables())
+    assert ("(expected)" in " ".join(labels(table))) == has_column
+    repeats = [note for note in table.footnotes if "`--format csv` lists them" in note.text]
+    assert bool(repeats) != has_column
+
+
 SCORES, SETS = ("log-px", "max-py"), ("svhn", "interp", "celeba:root=/data")
 AXES = {"rows": {"score": SCORES}, "columns": {"set": SETS}}
 GRID = Grid(title="Outliers", metric="outlier_metrics:ood", values=("auroc",), **AXES)
