@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from jembench.api.comparison import Comparison as Comparison
     from jembench.api.comparison import compare as compare
     from jembench.api.fit import Fit as Fit
+    from jembench.api.live import adapted as adapted
     from jembench.api.results import Results as Results
     from jembench.api.runs import attack as attack
     from jembench.api.runs import run as run
@@ -34,6 +35,7 @@ _WHERE = {
     **dict.fromkeys(("open_store", "load", "OpenStore"), "jembench.api.stored"),
     **dict.fromkeys(("compare", "Comparison"), "jembench.api.comparison"),
     "Fit": "jembench.api.fit",
+    "adapted": "jembench.api.live",
     "status": "jembench.api.status",
     "Results": "jembench.api.results",
 }

@@ -52,7 +52,12 @@ NEEDED = {
         "shift": "set=interp",
     },
     "ood_sets": {"openood": "name=tin"},
-    "models": {"hf": "vit", "timm": "resnet18", "torchvision": "resnet18"},
+    "models": {
+        "adapted": "model=baseline",
+        "hf": "vit",
+        "timm": "resnet18",
+        "torchvision": "resnet18",
+    },
 }
 """Options that must be given."""
 

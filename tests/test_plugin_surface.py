@@ -84,7 +84,13 @@ BESIDE = {
         "jembench.stats.intervals",
     },
     "jembench-jem": {"jembench.models"},
-    "jembench-zoo": {"jembench.errors", "jembench.models"},
+    "jembench-zoo": {
+        "jembench.errors",
+        "jembench.models",
+        "jembench.models.adapted",
+        "jembench.models.labels",
+        "jembench.models.preparation",
+    },
     "jembench-ray": {
         "jembench.interfaces.running",
         "jembench.store.fits",

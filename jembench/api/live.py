@@ -10,7 +10,8 @@ import copy
 import re
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jembench.catalog import discovery
@@ -23,6 +24,56 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from jembench.interfaces import Dataset, DataSpec
+    from jembench.models.adapted import Outputs
+    from jembench.models.preparation import Preparation
+
+
+@dataclass(frozen=True)
+class AdaptedNetwork:
+    """A network with the input and the outputs that it was trained with."""
+
+    net: nn.Module
+    preparation: Preparation
+    outputs: Outputs
+
+
+def adapted(
+    net: nn.Module,
+    *,
+    bounds: Sequence[float] = (0, 1),
+    mean: float | Sequence[float] = 0.0,
+    std: float | Sequence[float] = 1.0,
+    size: int | None = None,
+    outputs: Outputs = None,
+) -> AdaptedNetwork:
+    """Return a network with an input and outputs of its own, for :func:`run` and :func:`attack`.
+
+    jembench's images get the range and the normalisation of the network, with gradients, and its
+    outputs become those of the classes. The network is measured without training.
+
+    Args:
+        net: a model, or a network that returns logits.
+        bounds: the network's values of a black and of a white pixel, before the normalisation.
+        mean: subtracted from these values: one number, or one per channel. With three numbers, grey
+            images are shown as three equal channels.
+        std: divides the difference: one number, or one per channel.
+        size: of square images in pixels, to which images are resized (bicubic); None: as they are.
+        outputs: the names of the outputs in their order, or a mapping from places to names, or the
+            number of each class's output, or a JSON file of one of these; None: as many outputs as
+            classes, in the order of the classes.
+
+    Raises:
+        SpecError: if a value has another form.
+
+    Example:
+        >>> mine = adapted(model, bounds=(0, 255), outputs=list(map(str, range(10))))
+        >>> results = run("hybrid", models=mine, datasets=arrays, metrics="accuracy", store=folder)
+    """
+    from jembench.models.adapted import read_outputs
+    from jembench.models.preparation import preparation
+
+    form = preparation(bounds, mean, std, size)
+    return AdaptedNetwork(net, form, read_outputs(outputs))
 
 
 def model_spec(model: object) -> str:
@@ -37,6 +88,10 @@ def model_spec(model: object) -> str:
     """
     if isinstance(model, str):
         return model
+    form: tuple[Any, ...] = ()
+    if isinstance(model, AdaptedNetwork):
+        form = (model.preparation, model.outputs)
+        model = model.net
     from torch import nn
 
     from jembench.interfaces import Fittable, Trainable
@@ -58,9 +113,13 @@ def model_spec(model: object) -> str:
             # PyTorch computes the weights of a copied script from the original
             if not weight.is_leaf:
                 weight.detach_().requires_grad_()
-        return made
+        if not form:
+            return made
+        from jembench.models.adapted import adapted
 
-    digest, unknown = object_digest((kept, _global_hooks()))
+        return adapted(name, lambda _: made, data, *form)
+
+    digest, unknown = object_digest((kept, _global_hooks(), *map(repr, form)))
     if unknown:
         warnings.warn(
             f"The model {name} has parts that cannot be compared: {', '.join(unknown[:3])}. Its "
@@ -69,7 +128,7 @@ def model_spec(model: object) -> str:
             stacklevel=2,
         )
         digest = uuid.uuid4().hex
-    if not isinstance(model, (Trainable, Fittable)):
+    if form or not isinstance(model, (Trainable, Fittable)):
         pretrained(factory)
     return _add("models", type(kept).__name__, digest, factory)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from jembench.catalog.options import Names, OnlyWith
+from jembench.catalog.options import Content, Names, OnlyWith, pretrained
+from jembench.catalog.registry import resolve
+from jembench.catalog.validation import Range
 
 if TYPE_CHECKING:
     from torch.nn import Module
 
     from jembench.interfaces import DataSpec
+    from jembench.models.adapted import Adapted
     from jembench.models.importing import StateDict
 
 
@@ -28,6 +32,40 @@ def network(
     from jembench.models.nets import build_net
 
     return build_net(net, data, norm=norm, dropout=dropout, momentum=momentum)
+
+
+def _is_measured(options: Mapping[str, Any]) -> bool:
+    return bool(options["weights"]) or resolve("models", options["model"]).is_pretrained
+
+
+@pretrained(when=_is_measured)
+def adapted(
+    data: DataSpec,
+    *,
+    model: Annotated[str, Names("models")],
+    bounds: str = "0..1",
+    mean: str = "0",
+    std: str = "1",
+    size: Annotated[int | None, Range(least=1)] = None,
+    outputs: Annotated[str, Content()] = "",
+    weights: Annotated[str, Content()] = "",
+    entry: str = "",
+    prefix: str = "",
+) -> Adapted:
+    """A network with a range, a normalisation, a size and outputs of its own.
+
+    ``bounds`` are the network's values of a black and of a white pixel, from which ``mean`` is
+    subtracted before ``std`` divides: ``mean=.485+.456+.406,std=.229+.224+.225`` per channel, which
+    shows grey images as colours. ``size`` resizes images (bicubic). ``outputs`` is a JSON file: the
+    names of the outputs in their order, ``{"0": "cat"}``, or the number of each class's output.
+    ``weights`` is a file of weights, which are measured as they are; ``entry`` and ``prefix`` are
+    those of the importer ``weights``.
+    """
+    from jembench.models.importing import with_weights
+    from jembench.models.preparation import preparation
+
+    form = preparation(bounds.split("..", 1), mean.split("+"), std.split("+"), size)
+    return with_weights(model, data, form, outputs, weights=weights, entry=entry, prefix=prefix)
 
 
 def weights(*, prefix: str = "", entry: str = "") -> StateDict:

@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from jembench import limits
 from jembench.catalog import registry
 from jembench.errors import CheckpointError, SpecError, error_text
-from jembench.files import open_regular
+from jembench.files import open_regular, path_of
 from jembench.interfaces import DataSpec, Import
+from jembench.models.adapted import Adapted, Outputs, adapted
 from jembench.models.objective import as_model
+from jembench.models.preparation import Preparation
 from jembench.store import tensors
 from jembench.store.checkpoint import misfits
 
@@ -209,27 +211,64 @@ class StateDict(NamedTuple):
                 "A plain state_dict does not say whose weights it holds. Name the model: --model "
                 "baseline:net=wrn-28-10."
             )
-        content = read(path)
-        check_classes(content, data, path)
-        weights = unwrapped(state_dict(content, path, self.entry))
-        mine = _below(weights, self.prefix)
-        if not mine:
-            raise CheckpointError(
-                f"No name in {path} begins with {self.prefix!r}; one of them is "
-                f"{next(iter(weights))}. Choose another prefix, or leave it out."
-            )
-        unused = tuple(name for name in weights if not name.startswith(self.prefix))
         made = as_model(registry.resolve("models", model).make(data), data, model)
-        best = _as_model_or_network(made, unwrapped(mine))
-        if misfits(made, best) and not self.prefix:
-            best, unused = _below_a_prefix(made, mine, path) or (best, unused)
-        return Import(model=model, weights=best, unused=unused)
+        content = read(path)
+        if not isinstance(made, Adapted) or made.outputs is None:
+            check_classes(content, data, path)
+        weights, unused = weights_of(made, content, path, prefix=self.prefix, entry=self.entry)
+        return Import(model=model, weights=weights, unused=unused)
+
+
+class Weights(NamedTuple):
+    """Weights under a model's names."""
+
+    tensors: dict[str, Tensor]
+    unused: tuple[str, ...]  # names of the file that the model does not use
+
+
+def weights_of(
+    model: nn.Module, content: Any, path: Path, *, prefix: str = "", entry: str = ""
+) -> Weights:
+    """Return a file's weights under a model's names, as far as they fit.
+
+    Args:
+        model: that the weights are of, or whose network they are of.
+        content: of the file.
+        path: of the file, for errors.
+        prefix: see :class:`StateDict`; "": names that fit are searched below each prefix.
+        entry: see :class:`StateDict`.
+
+    Raises:
+        CheckpointError: if the file holds no state dictionary or several, or if no name begins with
+            the prefix.
+    """
+    whole = state_dict(content, path, entry)
+    weights = unwrapped(whole)
+    mine = _below(weights, prefix)
+    if not mine:
+        weights = whole  # the prefix may begin with a wrapper's
+        mine = _below(weights, prefix)
+    if not mine:
+        raise CheckpointError(
+            f"No name in {path} begins with {prefix!r}; one of them is "
+            f"{next(iter(weights))}. Choose another prefix, or leave it out."
+        )
+    unused = tuple(name for name in weights if not name.startswith(prefix))
+    best = _as_model_or_network(model, unwrapped(mine))
+    if misfits(model, best) and not prefix:
+        best, unused = _below_a_prefix(model, mine, path) or (best, unused)
+    return Weights(best, unused)
 
 
 def _as_model_or_network(made: nn.Module, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return weights under a model's names, whether the model's or its network's."""
-    as_network = {f"net.{name}": tensor for name, tensor in own.items()}
-    fitted = [fitting(made, named) for named in (own, as_network)]
+    """Return weights under a model's names, whether the model's or its network's.
+
+    The network of an adapted model may be a model with a network.
+    """
+    fitted = []
+    for prefix in ("", "net.", "net.net."):
+        named = {prefix + name: tensor for name, tensor in own.items()}
+        fitted.append(fitting(made, named))
     return min(fitted, key=lambda named: len(misfits(made, named)))
 
 
@@ -242,7 +281,9 @@ def _below_a_prefix(
         CheckpointError: if several prefixes fit, such as one of averaged weights.
     """
     fits: dict[str, dict[str, Tensor]] = {}
-    for prefix in dict.fromkeys(name.partition(".")[0] + "." for name in weights if "." in name):
+    for prefix in _prefixes(weights):
+        if prefix.startswith(tuple(fits)):
+            continue  # the same weights, below the network's own name
         named = _as_model_or_network(made, unwrapped(_below(weights, prefix)))
         if not misfits(made, named):
             fits[prefix] = named
@@ -254,6 +295,17 @@ def _below_a_prefix(
     for prefix, named in fits.items():
         return named, tuple(name for name in weights if not name.startswith(prefix))
     return None
+
+
+def _prefixes(names: Iterable[str]) -> list[str]:
+    """Return the prefixes of names, of one and of two parts, the shorter first."""
+    prefixes: dict[str, None] = {}
+    for depth in (1, 2):
+        for name in names:
+            parts = name.split(".")
+            if len(parts) > depth:
+                prefixes[".".join(parts[:depth]) + "."] = None
+    return [*prefixes]
 
 
 def fitting(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -305,7 +357,7 @@ def check_classes(content: Any, data: DataSpec, path: Path) -> None:
     Raises:
         CheckpointError: if the file names them in another order.
     """
-    order = _names_of_outputs(content)
+    order = names_of_outputs(content)
     theirs, ours = _in_words(order), _in_words(data.class_names)
     if theirs != ours and sorted(theirs) == sorted(ours):
         raise CheckpointError(
@@ -320,7 +372,7 @@ def _in_words(names: Iterable[str]) -> list[str]:
     return [re.sub(r"[\W_]+", " ", name).casefold() for name in names]
 
 
-def _names_of_outputs(content: Any) -> list[str]:
+def names_of_outputs(content: Any) -> list[str]:
     """Return a file's names of classes, in the order of the outputs, or []."""
     if not isinstance(content, Mapping):
         return []
@@ -348,18 +400,74 @@ def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:
     """
     made = registry.resolve("models", imported.model).make(data)
     model: nn.Module = as_model(made, data, imported.model)
-    weights = fitting(model, imported.weights)
-    not_finite = [f"{name} is not finite" for name in non_finite(weights, model)]
+    load(model, imported.weights, imported.model, where)
+    return model
+
+
+def load(model: nn.Module, weights: Mapping[str, Tensor], name: str, where: Path) -> None:
+    """Load a file's weights into a model, once all of them are known to fit.
+
+    Args:
+        model: receives the weights.
+        weights: under the model's names.
+        name: of the model, for errors.
+        where: the file, for errors.
+
+    Raises:
+        CheckpointError: as for :func:`fit_together`.
+    """
+    weights = fitting(model, weights)
+    not_finite = [f"{tensor} is not finite" for tensor in non_finite(weights, model)]
     wrong = misfits(model, weights) + not_finite
     if wrong:
         raise CheckpointError(
-            f"The weights in {where} do not fit {imported.model}, and nothing was imported: "
+            f"The weights in {where} do not fit {name}, and nothing was imported: "
             f"{'; '.join(wrong)}. Name the model that they are of with --model, and the dataset "
             "that it was trained on with --dataset; `weights:prefix=model.` removes a prefix "
             "from all names."
         )
     model.load_state_dict(weights)
-    return model
+
+
+def with_weights(
+    model: str,
+    data: DataSpec,
+    preparation: Preparation,
+    outputs: Outputs,
+    *,
+    weights: str,
+    entry: str,
+    prefix: str,
+) -> Adapted:
+    """Return the model of a spec as :func:`adapted` does, with the weights of a file.
+
+    Names of classes in the file are those of the outputs, if ``outputs`` is empty.
+
+    Args:
+        model: the spec of the network.
+        data: the description of the dataset.
+        preparation: the input of the network.
+        outputs: as for :func:`adapted`.
+        weights: the path of the file; "": the network is made without.
+        entry: the keys of the state dictionary in the file; "": there is only one.
+        prefix: of the names in the file; "": it is searched.
+
+    Raises:
+        CheckpointError: if the weights do not fit.
+    """
+    path = path_of(weights)
+    content = read(path) if weights else None
+    if not outputs:
+        outputs = names_of_outputs(content)
+
+    def build(seen: DataSpec) -> Any:
+        net = registry.resolve("models", model).make(seen)
+        if weights and isinstance(net, nn.Module):
+            named = weights_of(net, content, path, prefix=prefix, entry=entry)
+            load(net, named.tensors, model, path)
+        return net
+
+    return adapted(model, build, data, preparation, outputs)
 
 
 def non_finite(state: Mapping[str, Tensor], owner: Any) -> list[str]:

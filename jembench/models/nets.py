@@ -150,30 +150,47 @@ def _refuse_norm(text: str, norm: str, dropout: float) -> None:
         )
 
 
+_TAKES_DATA = "It is called with the DataSpec: take the image size from data.shape."
+
+
 def check_net(path: str, net: nn.Module, data: DataSpec) -> None:
     """Check that the network gives (2, K) logits for two blank images.
 
     Raises:
         PluginError: if it fails on them, or does not give (2, K).
     """
-    device = next((parameter.device for parameter in net.parameters()), None)
-    images = torch.zeros(2, *data.shape, device=device)
+    shape = shape_of_logits(path, net, data, _TAKES_DATA)
     expected = (2, data.num_classes)
-    try:
-        with torch.no_grad(), mode(net, train=False):
-            output = logits_in(net(images))
-    except Exception as error:
-        advice = "It is called with the DataSpec: take the image size from data.shape."
-        if any(parameter.dtype == torch.float64 for parameter in net.parameters()):
-            advice = "It has weights in float64: call its method float(), or convert the images."
-        raise PluginError(
-            f"The net {path} fails on two float32 images of {data.name}, shape "
-            f"{tuple(images.shape)}: {error_text(error)}. {advice}"
-        ) from error
-    shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
     if shape != expected:
         raise PluginError(
             f"The net {path} gives {shape} for two images of {data.name}; it must give logits of "
             f"shape {expected}, one row an image and one column a class. Take the number of "
             "classes from data.num_classes."
         )
+
+
+def shape_of_logits(path: str, net: nn.Module, data: DataSpec, advice: str) -> object:
+    """Return the shape of a network's logits for two blank images, or their type.
+
+    Args:
+        path: of the network, for errors.
+        net: the network.
+        data: the description of the images.
+        advice: the remedy for a network that fails.
+
+    Raises:
+        PluginError: if it fails on the images.
+    """
+    device = next((parameter.device for parameter in net.parameters()), None)
+    images = torch.zeros(2, *data.shape, device=device)
+    try:
+        with torch.no_grad(), mode(net, train=False):
+            output = logits_in(net(images))
+    except Exception as error:
+        if any(parameter.dtype == torch.float64 for parameter in net.parameters()):
+            advice = "It has weights in float64: call its method float(), or convert the images."
+        raise PluginError(
+            f"The net {path} fails on two float32 images of {data.name}, shape "
+            f"{tuple(images.shape)}: {error_text(error)}. {advice}"
+        ) from error
+    return tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__

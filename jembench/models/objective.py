@@ -193,7 +193,7 @@ def as_model(made: Any, data: DataSpec, name: str) -> Any:
         PluginError: if it fails on the images, or does not give a logit per class.
     """
     if isinstance(made, nn.Module):
-        _to_full_precision(made, name)
+        to_full_precision(made, name)
     if not isinstance(made, nn.Module) or isinstance(made, Trainable):
         return made
     if capabilities(made):
@@ -204,7 +204,7 @@ def as_model(made: Any, data: DataSpec, name: str) -> Any:
     return PlainClassifier(made)
 
 
-def _to_full_precision(model: nn.Module, name: str) -> None:
+def to_full_precision(model: nn.Module, name: str) -> None:
     """Convert weights in half precision to float32, with a remark."""
     halves = {weight.dtype for weight in model.parameters()} & {torch.float16, torch.bfloat16}
     if halves:

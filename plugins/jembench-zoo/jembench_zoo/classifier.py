@@ -12,68 +12,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from jembench.errors import Remark
-from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
+from jembench.interfaces import DataSpec
 from jembench.models import importing
-from jembench.parts import LogitModel, hybrid_loss
-from jembench.parts import Weights as LossWeights
+from jembench.models.adapted import AdaptedClassifier
+from jembench.models.labels import outputs_of_classes
+from jembench.models.preparation import Preparation
 from jembench.plugin import SpecError
-from jembench_zoo.labels import outputs_of_classes
-from jembench_zoo.preparation import (
-    Preparation,
-    Reference,
-    remark_on,
+from jembench_zoo.preparation import Reference, remark_on
+
+MEASURED = (
+    "Given weights are measured as they are. Name the classes as the outputs are, or train the "
+    "weights on: train=true."
 )
+"""The remedy for a network whose outputs are not those of the classes."""
 
 
-class LibraryClassifier(LogitModel):
-    """A network for colour images, trained by cross-entropy on a dataset.
+class LibraryClassifier(AdaptedClassifier):
+    """A network of a library, of which parts may be frozen."""
 
-    Args:
-        net: (B, 3, H, W) -> logits of its own classes, or to an object that has these as
-            ``logits``.
-        data: the description of the images; grey ones are shown as three equal channels.
-        preparation: the size, crop and normalisation of the images.
-        outputs: the place of each class of the data among the logits of the network; None: all
-            logits, in order.
-    """
-
-    chains: Chains = "none"
-    head: Set[str] = (
-        frozenset()
-    )  # names of the tensors of the last layer, of a network with weights
+    head: Set[str] = frozenset()  # names of the last layer's tensors, of a network with weights
     frozen = "none"
-
-    def __init__(
-        self,
-        net: nn.Module,
-        data: DataSpec,
-        preparation: Preparation,
-        outputs: Sequence[int] | None = None,
-    ) -> None:
-        super().__init__(net)
-        self.bounds = data.bounds
-        self.preparation = preparation
-        self.outputs = None if outputs is None else list(outputs)
-        mean = torch.tensor(preparation.mean)
-        std = torch.tensor(preparation.std)
-        self.register_buffer("mean", mean.view(3, 1, 1), persistent=False)
-        self.register_buffer("std", std.view(3, 1, 1), persistent=False)
-
-    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        low, high = self.bounds
-        unit = self.preparation.fit((x - low) / (high - low))
-        unit = unit.expand(-1, 3, -1, -1)
-        if self.preparation.order != (0, 1, 2):
-            unit = unit[:, list(self.preparation.order)]
-        logits = super().forward((unit - self.mean) / self.std)
-        if self.outputs is None:
-            return logits
-        return logits[:, self.outputs]
 
     def freeze(self, part: str) -> LibraryClassifier:
         """Keep the trunk, or only the statistics of batch norm, unchanged by training.
@@ -95,10 +57,6 @@ class LibraryClassifier(LogitModel):
             if is_frozen or self.frozen == "trunk":
                 module.eval()
         return self
-
-    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return CE(f(x_l), y_l)."""
-        return hybrid_loss(self, batch, negatives, LossWeights(cross_entropy=1))
 
 
 class Pretrained(NamedTuple):
@@ -135,7 +93,7 @@ def adapted(
     weights = importing.unwrapped(importing.state_dict(content, pretrained.file))
     number = _number_of_outputs(net, weights, data.num_classes)
     names = pretrained.names if len(pretrained.names) == number else ()
-    outputs = outputs_of_classes(name, names, number, data, train=train)
+    outputs = outputs_of_classes(name, names, number, data, "" if train else MEASURED)
     if outputs and number != data.num_classes:
         net = build(number)
     own = net.state_dict()

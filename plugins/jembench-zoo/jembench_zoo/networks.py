@@ -24,8 +24,11 @@ from torch import nn
 
 from jembench.errors import Remark
 from jembench.interfaces import DataSpec
+from jembench.models.labels import outputs_of_classes
+from jembench.models.preparation import Preparation
 from jembench.plugin import SpecError, Unavailable, path_of
 from jembench_zoo.classifier import (
+    MEASURED,
     LibraryClassifier,
     Pretrained,
     adapted,
@@ -34,14 +37,7 @@ from jembench_zoo.classifier import (
     last_layer,
     tried,
 )
-from jembench_zoo.labels import outputs_of_classes
-from jembench_zoo.preparation import (
-    Preparation,
-    Reference,
-    of_processor,
-    of_transform,
-    remark_on,
-)
+from jembench_zoo.preparation import Reference, of_processor, of_transform, remark_on
 
 _SMALLEST = 32  # pixels: what networks for photographs reduce to one position
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -175,7 +171,9 @@ def of_transformers(
         if size and hasattr(config, "image_size"):
             config.image_size = size
         names = [labelled.id2label[place] for place in range(labelled.num_labels)]
-        outputs = outputs_of_classes(name, names, labelled.num_labels, data, train=train)
+        outputs = outputs_of_classes(
+            name, names, labelled.num_labels, data, "" if train else MEASURED
+        )
         config.num_labels = labelled.num_labels if outputs else data.num_classes
         kind = type(factory.from_config(config))  # the class renames tensors as it loads
         options = {"ignore_mismatched_sizes": True, "output_loading_info": True}
@@ -236,7 +234,7 @@ def _of_auto_processor(
         stacklevel=2,
     )
     size = getattr(config, "image_size", 224)
-    return Preparation(resize=(size, size)), None
+    return _plain(size, _HALVES, _HALVES), None
 
 
 def _geometry(settings: Mapping[str, Any]) -> tuple[int | tuple[int, int], int, str]:

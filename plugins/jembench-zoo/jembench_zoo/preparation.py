@@ -5,22 +5,20 @@ its results for pictures of one colour, so that no option is missed; resizing an
 from the library's settings. Normalisation and sizes are compared with the function itself on one
 picture.
 
-Legend: B batch, C channels, H height, W width.
+Legend: C channels, H height, W width.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from jembench.errors import Remark
+from jembench.models.preparation import Preparation
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -38,81 +36,6 @@ gradient.
 
 _METHODS = {0: "nearest-exact", 2: "bilinear", 3: "bicubic"}
 """PyTorch's names of Pillow's filters. Those that PyTorch lacks are replaced by bicubic."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Preparation:
-    """The size, crop and normalisation that a network was trained with."""
-
-    resize: int | tuple[int, int] | None  # of the shorter side, or (H, W); None: none
-    crop: tuple[int, int] | None = None  # (H, W) of the central part; what lies outside is black
-    method: str = "bilinear"
-    mean: tuple[float, ...] = (0.5, 0.5, 0.5)  # of images in [0, 1]
-    std: tuple[float, ...] = (0.5, 0.5, 0.5)
-    order: tuple[int, ...] = (0, 1, 2)  # of the channels: (2, 1, 0) is BGR
-    # True: half a pixel of a margin is rounded, as by torchvision, not cut off
-    rounds: bool = False
-
-    def fit(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C h w"]:
-        """Resize and crop images in [0, 1]."""
-        size = self.resized(*x.shape[-2:])
-        if x.shape[-2:] != size:
-            # Pillow filters by its own bicubic kernel, which PyTorch has only with antialias
-            shrinks = max(x.shape[-2:]) > max(size)
-            antialias = self.method == "bicubic" or shrinks
-            options = {} if self.method == "nearest-exact" else {"antialias": antialias}
-            x = F.interpolate(x, size, mode=self.method, **options)
-            x = x.clamp(0, 1) if self.method == "bicubic" else x
-        if self.crop and x.shape[-2:] != self.crop:
-            height, width = x.shape[-2:]
-            h, w = self.crop
-            top = self._margin(height - h)
-            left = self._margin(width - w)
-            right = left + w - width
-            x = F.pad(x, (-left, right, -top, top + h - height))
-        return x
-
-    def resized(self, height: int, width: int) -> tuple[int, int]:
-        """Return the size (H, W) of images before the crop."""
-        if self.resize is None:
-            return height, width
-        if isinstance(self.resize, tuple):
-            return self.resize
-        short = min(height, width)
-        long = max(height, width)
-        longer = int(self.resize * long / short)
-        if height <= width:
-            return (self.resize, longer)
-        return (longer, self.resize)
-
-    def _margin(self, surplus: int) -> int:
-        """Return the pixels that a crop leaves out on a side."""
-        if self.rounds and surplus > 0:
-            return round(surplus / 2)
-        return int(surplus / 2)
-
-    @property
-    def size(self) -> int:
-        """The height of the network's input; 0: the height of the images."""
-        if self.crop:
-            return self.crop[0]
-        if isinstance(self.resize, tuple):
-            return self.resize[0]
-        return self.resize or 0
-
-    def __str__(self) -> str:
-        steps: list[str] = []
-        if isinstance(self.resize, int):
-            steps.append(f"shorter side to {self.resize} pixels ({self.method})")
-        elif self.resize:
-            steps.append(f"size {self.resize[0]}x{self.resize[1]} ({self.method})")
-        if self.crop:
-            steps.append(f"central {self.crop[0]}x{self.crop[1]}")
-        mean, std = (", ".join(map("{:.3g}".format, values)) for values in (self.mean, self.std))
-        steps.append(f"mean {mean}, std {std}")
-        if self.order != (0, 1, 2):
-            steps.append("channels BGR")
-        return "; ".join(steps)
 
 
 def read_colours(reference: Reference, shape: Sequence[int]) -> Mapping[str, tuple[Any, ...]]:
@@ -153,7 +76,7 @@ def remark_on(
     levels = torch.randint(256, size, generator=generator, dtype=torch.uint8)
     theirs = reference(_picture(levels)).float()
     picture = levels.permute(2, 0, 1)[None] / 255
-    (fitted,) = preparation.fit(picture)
+    (fitted,) = preparation.fit(picture, (0, 1))
     mean = torch.tensor(preparation.mean).view(3, 1, 1)
     std = torch.tensor(preparation.std).view(3, 1, 1)
     ours = (fitted[list(preparation.order)] - mean) / std

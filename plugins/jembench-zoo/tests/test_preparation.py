@@ -16,7 +16,6 @@ from jembench.catalog import registry
 from jembench.data.pixels import to_float
 from jembench.errors import Remark
 from jembench.interfaces import DataSpec
-from jembench_zoo import classifier, preparation
 
 
 def installed(name):
@@ -282,16 +281,3 @@ def test_torchvision_knows_weights_by_their_file(tmp_path):
         assert model.preparation.resize == entry.transforms().resize_size[0]
         sizes.add(model.preparation.resize)
     assert len(sizes) == 2
-
-
-def test_gradients_pass_through_resize_crop_and_normalisation():
-    options = {"method": "bicubic", "order": (2, 1, 0)}
-    form = preparation.Preparation(resize=9, crop=(6, 6), **options)
-    linear = torch.nn.Linear(108, 3)
-    net = torch.nn.Sequential(torch.nn.Flatten(), linear).double()
-    shape = (3, 7, 5)
-    data = DataSpec(name="d", shape=shape, num_classes=3)
-    model = classifier.LibraryClassifier(net, data, form).double()
-    noise = torch.rand((2, 3, 7, 5), dtype=torch.float64)
-    x = 0.2 * noise - 0.1
-    assert torch.autograd.gradcheck(model.logits, x.requires_grad_())

@@ -7,9 +7,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
-from jembench.errors import Remark
+from jembench.errors import Remark, SpecError
 from jembench.interfaces import DataSpec
-from jembench.plugin import SpecError
 
 _NUMBERED = re.compile(r"(label|class)?[\W_]*\d+", re.IGNORECASE)
 """Names that libraries make up where none were given: LABEL_0."""
@@ -18,7 +17,7 @@ _WORDNET = re.compile(r"n\d{8}")
 
 
 def outputs_of_classes(
-    name: str, names: Sequence[str], number: int, data: DataSpec, *, train: bool
+    name: str, names: Sequence[str], number: int, data: DataSpec, remedy: str = ""
 ) -> tuple[int, ...] | None:
     """Return each class's output index; None: a new last layer is needed.
 
@@ -27,11 +26,11 @@ def outputs_of_classes(
         names: the names of the outputs; empty: unknown.
         number: the number of outputs.
         data: the dataset.
-        train: True if the network is trained on, so that its last layer may be a new one.
+        remedy: where outputs may be lacking; "": the last layer may be a new one.
 
     Raises:
         SpecError: if there are as many outputs as classes, and their names agree only in part or do
-            not tell classes apart; or if a network that is not trained lacks outputs.
+            not tell classes apart; or if outputs are lacking, and there is a remedy.
     """
     classes = data.class_names
     made_up = all(map(_NUMBERED.fullmatch, names)) and not set(names) >= set(classes)
@@ -53,15 +52,13 @@ def outputs_of_classes(
         )
     if number == data.num_classes:
         order = f" as they are sorted: {_some(classes)}" if classes else ""
-        _remark(f"{name} does not name its outputs, which are taken for the classes{order}.")
+        if classes != tuple(map(str, range(number))):
+            _remark(f"{name} does not name its outputs, which are taken for the classes{order}.")
         return tuple(range(number))
     named = f", of which {len(chosen)} are named as outputs are" if chosen else ""
     numbers = f"{name} has {number:,} outputs, and {data.name} {data.num_classes} classes{named}"
-    if not train:
-        raise SpecError(
-            f"{numbers}. Given weights are measured as they are. Name the classes as the outputs "
-            "are, or train the weights on: train=true."
-        )
+    if remedy:
+        raise SpecError(f"{numbers}. {remedy}")
     _remark(f"{numbers}: its last layer is drawn at random.")
     return None
 
