@@ -398,7 +398,10 @@ def _differing_protocols(rows: Iterable[Row]) -> Iterator[Footnote]:
         which = "; ".join(map(": ".join, texts))
         heading = " ".join(column[0].heading).strip()
         what = f"{heading} was measured under different protocols, do not compare"
-        yield Footnote(f"{what}: {which}", DAGGER)
+        remedy = ""
+        if len({parts_of(protocol).get("source") for protocol in protocols.values()}) > 1:
+            remedy = NOTES["alike"].format(column[0].metric.bare)
+        yield Footnote(f"{what}: {which}{remedy}", DAGGER)
 
 
 def _origins(row: Row) -> Iterator[str]:
@@ -429,6 +432,10 @@ def remarks(rows: Sequence[Row], texts: Collection[str]) -> Iterator[str]:
             columns.setdefault(origin, {})[row.heading[0]] = None
     for origin, names in columns.items():
         yield f"{', '.join(names)}: {origin}"
+    seeds = [set(row.seeds) for row in measured(rows) if not row.source]
+    if any(own != seeds[0] for own in seeds):
+        common = map(str, sorted(set.intersection(*seeds)))
+        yield NOTES["seeds"].format(", ".join(common) or "none")
     with_interval = [row for row in rows if row.low is not None]
     if with_interval:
         yield NOTES["interval"]

@@ -144,6 +144,32 @@ def test_differing_protocols_in_a_column_are_flagged(cell):
     assert "baseline: my own words" in notes(free)["†"]
 
 
+def test_different_sources_of_samples_have_their_remedy(cell):
+    def fid(model, source):
+        outcome = Outcome(
+            status="ok",
+            protocol=f"fid:images=1000,source={source}",
+            values={"fid-cnn": Value(3.0, 2.0, 4.0, 1000, "", "lower")},
+        )
+        return cell(model, "fid", outcome=outcome)
+
+    table = only(Report([fid("jem", "fresh"), fid("igebm", "fresh"), fid("glow", "kept")]).tables())
+    assert notes(table)["†"].endswith(
+        "`--set fid.source=fresh --set fid.images=1000` of `jembench run` measures all alike"
+    )
+
+
+@pytest.mark.parametrize(("seeds", "common"), [((0, 1), "1"), ((0,), "none"), ((1, 2), "")])
+def test_different_seeds_are_said(cell, seeds, common):
+    value = Value(90.0, 89.0, 91.0, 100, "%", "higher")
+    cells = [cell("jem", seed=seed, accuracy=value) for seed in (1, 2)]
+    cells += [cell("glow", seed=seed, accuracy=value) for seed in seeds]
+    (table,) = Report(cells).tables()
+    said = [note.text for note in table.footnotes if "different seeds" in note.text]
+    expected = [f"The values are of different seeds; in common: {common}."] if common else []
+    assert said == expected
+
+
 def test_a_suite_of_several_parts_has_a_table_for_each(cell):
     cells = [
         cell(recipe="paper", accuracy=Value(1.0, 0.9, 1.1, 9)),
