@@ -1,6 +1,7 @@
 """``jembench figures``: the figures of a store's results."""
 
 import traceback
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, get_args
 
@@ -74,7 +75,8 @@ def figures(
         raise SpecError(f"--output is {output}, which is a file. Name a folder.")
     with plugins_aside():
         which = selection(**selected)
-    folder, has_files, has_problems = output or store / "figures", False, False
+    folder, has_problems = output or store / "figures", False
+    endings: dict[str, list[str]] = defaultdict(list)  # of the files of each figure
     for item in draw_figures(
         Store(store), which, formats=formats, only=only or (), width=width, titles=titles
     ):
@@ -85,8 +87,10 @@ def figures(
             has_problems |= item.is_problem
         else:
             write_file(folder / item.name, item.content, force=force or output is None)
-            say(folder / item.name)
-            has_files = True
-    if not has_files and not has_problems:
+            figure, ending = item.name.rsplit(".", 1)
+            endings[figure].append(ending)
+            if ending == "csv":  # a figure's last file
+                say(f"{folder / figure}: {', '.join(endings[figure])}")
+    if not endings and not has_problems:
         say(which.nothing(store, "results that have figures"))
     return int(has_problems)
