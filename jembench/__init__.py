@@ -11,6 +11,8 @@ from jembench.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from jembench import metrics as metrics
+    from jembench.api.check import Check as Check
+    from jembench.api.check import check as check
     from jembench.api.comparison import Comparison as Comparison
     from jembench.api.comparison import compare as compare
     from jembench.api.fit import Fit as Fit
@@ -34,6 +36,7 @@ _WHERE = {
     **dict.fromkeys(("run", "attack", "train"), "jembench.api.runs"),
     **dict.fromkeys(("open_store", "load", "OpenStore"), "jembench.api.stored"),
     **dict.fromkeys(("compare", "Comparison"), "jembench.api.comparison"),
+    **dict.fromkeys(("check", "Check"), "jembench.api.check"),
     "Fit": "jembench.api.fit",
     "adapted": "jembench.api.live",
     "status": "jembench.api.status",

@@ -26,13 +26,16 @@ Settings = Mapping[str, str | int | float | bool | None]
 """
 
 
+Loss = Annotated[float, Range(least=0)]
+"""A loss that passes a check, in the unit of tables."""
+
 _DEVICE = re.compile(r"auto|(cpu|cuda|mps|xpu|hpu|xla|meta)(:\d+)?").fullmatch
 
 VALUES: Mapping[str, Any] = {
     **dict.fromkeys(
         ("executor", "sampler", "budget", "recipe_b", "license", "format", "name"), Filled
     ),
-    **dict.fromkeys(("progress", "skip_missing", "chains", "private"), bool),
+    **dict.fromkeys(("progress", "skip_missing", "chains", "private", "strict"), bool),
     "device": Annotated[str, Rule("auto, cpu, cuda, cuda:1 ... or mps", _DEVICE)],
     "limit": AtLeast1,
     "max_hours": Positive,
@@ -41,6 +44,7 @@ VALUES: Mapping[str, Any] = {
     "n": Annotated[int, Range(least=1, most=10**6)],
     "steps": AtLeast1,
     "names": Mapping[str, Filled],
+    "tolerance": Mapping[str, Loss],
 }
 """The types and ranges of arguments, the same in every function of the API."""
 

@@ -118,13 +118,14 @@ def run(
     if not isinstance(suite, Suite):
         suite = suites.load(one_text(suite, "suite") or "")
     recipe = one_text(recipe, "recipe")
-    # arguments override the execution settings of a file
-    replaced = Execution(
-        device=device, max_hours=max_hours, executor=executor, skip_missing=skip_missing
+    place, how = place_and_options(
+        suite,
+        store,
+        device=device,
+        max_hours=max_hours,
+        executor=executor,
+        skip_missing=skip_missing,
     )
-    execution = suite.execution.stated | replaced.stated
-    options = {name: execution[name] for name in RunOptions._fields if name in execution}
-    place = opened(execution.get("store", "runs") if store is None else store).store
     plan = plan_run(
         suite,
         place,
@@ -139,7 +140,25 @@ def run(
         limit=limit,
     )
     published = published_numbers(texts(reference, "reference"), suite.references)
-    return _noted(results_of(plan, place, RunOptions(**options), published, progress=progress))
+    return _noted(results_of(plan, place, how, published, progress=progress))
+
+
+def place_and_options(
+    suite: Suite | None, store: Location | OpenStore | None, **replaced: Any
+) -> tuple[Store, RunOptions]:
+    """Return the store and the options of a run.
+
+    Args:
+        suite: whose file may state them.
+        store: replaces the file's; None: the file's, or ``runs``.
+        replaced: execution options that override the file's; None: the file's.
+    """
+    execution = Execution(**replaced).stated
+    if suite:
+        execution = suite.execution.stated | execution
+    options = {name: execution[name] for name in RunOptions._fields if name in execution}
+    place = execution.get("store", "runs") if store is None else store
+    return opened(place).store, RunOptions(**options)
 
 
 def plan_run(

@@ -107,6 +107,9 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     "compare": _command(
         "report:compare", "Compare two models of a store, image by image and seed by seed."
     ),
+    "check": _command(
+        "check:check", "Check that no result is worse than a baseline's, and that claims hold."
+    ),
     "figures": _command(
         "figures:figures", "Draw the results of a store, each figure with its numbers as CSV."
     ),
@@ -147,7 +150,9 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
 }
 
 
-RESUMED = frozenset({"run", "reproduce", "attack", "work", "train", "sample", "push", "fetch"})
+RESUMED = frozenset(
+    {"run", "check", "reproduce", "attack", "work", "train", "sample", "push", "fetch"}
+)
 """The commands that keep finished work when they are stopped."""
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
+from jembench.api.arguments import Loss
 from jembench.catalog import plugin_files
 from jembench.catalog.spec import Spec, slug
+from jembench.catalog.validation import read_text
 from jembench.cli import parameters
 from jembench.cli.output import plugins_aside
 
@@ -194,7 +196,7 @@ class RunCommand(NamedTuple):
     how: RunOptions
     store: Path
     format: str
-    dry_run: bool
+    dry_run: bool = False
     detach: bool = False
 
 
@@ -234,6 +236,9 @@ running = grouped(
 )
 """The options of the execution of a plan."""
 
+workers = grouped(*_workers, max_hours, skip_missing)
+"""The options of measuring without a plan to print."""
+
 measuring = grouped(
     click.option(
         "--store",
@@ -242,7 +247,7 @@ measuring = grouped(
         default="reproduced",
         help="Folder of the new results.",
     ),
-    *(*_workers, max_hours, skip_missing, dry_run, report_format),
+    *(workers, dry_run, report_format),
 )
 """The options of measuring results again, in a new store."""
 
@@ -349,6 +354,32 @@ selected = grouped(
 )
 """The arguments of :func:`jembench.api.arguments.selection`: which results, under which names."""
 
+
+def _losses(text: str) -> dict[str, Any]:
+    """Return losses by columns.
+
+    Raises:
+        SpecError: if a part is not a name and a number from 0 on.
+    """
+    losses = {}
+    for part in text.split(","):
+        column, number = parameters.pair("--tolerance", part, last=True)
+        losses[column] = read_text(number, Loss, f"--tolerance {column}")
+    return losses
+
+
+tolerance = click.option(
+    "--tolerance",
+    type=parameters.Text("LOSSES", read=_losses),
+    help="Largest losses that pass, in the units of tables: accuracy=1,fid=0.5. By default every "
+    "loss that is significant fails.",
+)
+
+strict = click.option(
+    "--strict",
+    is_flag=True,
+    help="Fail also where a loss above the tolerance is not excluded, or a claim is undecided.",
+)
 
 model = click.argument("model", metavar="MODEL", type=parameters.MODEL)
 

@@ -19,6 +19,8 @@ from jembench.catalog import packages, validation
 from jembench.catalog.spec import Spec
 from jembench.errors import PluginError, SpecError
 
+Direction = Literal["higher", "lower"]
+
 
 class NamedFit(NamedTuple):
     """A model, and the recipe of its training."""
@@ -41,7 +43,7 @@ class Paper(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """A claim that a value is higher or lower than another."""
+    """A claim that a value is higher or lower than another, or within a threshold."""
 
     id: str  # "jem-iclr2020/calibrated"
     paper: Paper
@@ -49,8 +51,9 @@ class Claim:
     where: str  # in the paper: "Table 1"; "": of an experiment
     metric: tuple[Spec, ...] = ()  # each judged separately; (): the claim cannot be measured
     label: str = ""  # of the metric's value; "": its only value
-    direction: Literal["higher", "lower"] = "higher"
-    fits: tuple[NamedFit, ...] = ()  # with the higher or lower value
+    direction: Direction = "higher"
+    # with the higher or lower value; (): all, of a threshold
+    fits: tuple[NamedFit, ...] = ()
     than: tuple[NamedFit, ...] = ()  # compared with each of ``fits``; (): the same fits
     number: float | None = None  # the other value, instead of ``than``
     than_metric: tuple[Spec, ...] = ()  # compared with each ``metric``; (): the same metrics
@@ -58,6 +61,8 @@ class Claim:
     # parts of the protocol that must be the same; (): all, or none if there are two metrics
     alike: tuple[str, ...] = ()
     within: float = 0.0  # tolerance of the claim
+    # what decides on a threshold: the end of the value's 95 % interval, or the value; "": a test
+    by: Literal["interval", "value", ""] = ""
     free: tuple[str, ...] = ()  # options of the metrics: any value that both sides share
     measure: tuple[str, ...] = ()  # commands that measure the claim
     unmeasured: str = ""  # the reason why it cannot be measured
@@ -124,6 +129,8 @@ def of_table(stem: str, table: Mapping[str, Any], paper: Paper) -> Claim:
     Raises:
         SpecError: if a value, the other value or the metric is missing.
     """
+    if not table.keys().isdisjoint(_THRESHOLDS):
+        return _threshold(stem, table, paper)
     name, fields = f"{stem}/{table.get('id')}", dict(table)
     directions = [direction for direction in ("higher", "lower") if direction in table]
     if len(directions) != ("unmeasured" not in table):
@@ -155,6 +162,29 @@ def of_table(stem: str, table: Mapping[str, Any], paper: Paper) -> Claim:
                 "first."
             )
     return validation.read(Claim, fields, f"claim {name}", paper=paper)
+
+
+_THRESHOLDS: Mapping[str, Direction] = {"at_least": "higher", "at_most": "lower"}
+"""The keys of thresholds, and the sides on which values pass."""
+
+
+def _threshold(stem: str, table: Mapping[str, Any], paper: Paper) -> Claim:
+    """Return the claim that a value is at least, or at most, a number."""
+    metric = table.get("metric")
+    stated = [key for key in table if key in {*_THRESHOLDS, "higher", "lower", "than"}]
+    if len(stated) > 1 or not isinstance(metric, str):
+        raise SpecError(
+            f"A claim of {stem} has {', '.join(stated)} and the metric {metric!r}. A threshold is "
+            "one of at_least and at_most, of one metric."
+        )
+    (key,) = stated
+    number = validation.check_value(table[key], float, f"{key} of a claim of {stem}")
+    words = f"{table.get('label', metric)} {key.replace('_', ' ')} {number:g}"
+    fields = {"id": words.replace(" ", "-"), "text": words, "by": "interval", **table}
+    fields |= {"id": f"{stem}/{fields['id']}", "metric": [metric], "number": number}
+    fields |= {"direction": _THRESHOLDS[key], "fits": _fits(fields.pop("models", []))}
+    del fields[key]
+    return validation.read(Claim, fields, f"claim {fields['id']}", paper=paper)
 
 
 def _fits(written: Any) -> Any:

@@ -1,5 +1,6 @@
 """Verdicts on claims, from the results of a store."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,9 +15,11 @@ from jembench.catalog.spec import Spec
 from jembench.experiment.claims import Claim, NamedFit, Paper
 from jembench.experiment.plan import trained_spec
 from jembench.report import comparison
+from jembench.report.comparison import UNTESTED
 from jembench.report.differences import Line, legend, recipes_text, table
 from jembench.report.formats import Document
-from jembench.report.rows import BySeed, grouped, mean, rows, sides
+from jembench.report.gate import Outcome
+from jembench.report.rows import BySeed, Row, grouped, mean, rows, sides
 from jembench.report.select import store_option
 from jembench.report.table import Footnote, Table, TableCell
 from jembench.store.outcome import Cell, Trained
@@ -33,6 +36,7 @@ class Finding(NamedTuple):
     metrics: tuple[str, ...]  # of the claim: those of this verdict
     # on limited images, other protocols than the paper's, and models at chance
     remarks: tuple[str, ...] = ()
+    outcome: Outcome = "error"
 
 
 Values = Mapping[tuple[Trained, Spec, str], BySeed]
@@ -63,7 +67,9 @@ def judge(
     values = rows(cells)
     at_chance = {row.fit: f"{row.model} {row.at_chance}" for row in mean(values) if row.at_chance}
     test = partial(comparison.contrast, read=read, resamples=resamples)
-    judge = _Judge(sides(values), at_chance, test, store)
+    gaps = {(row.fit, row.metric): row for row in values if row.value is None}
+    fits = list(dict.fromkeys(row.fit for row in values))
+    judge = _Judge(sides(values), fits, gaps, at_chance, test, store)
     findings: list[Finding] = []
     for claim in claims:
         findings += judge.findings(claim)
@@ -75,25 +81,40 @@ def judge(
     judged = []
     for finding in findings:
         row = next(adjusted[finding.claim.paper])
-        above = (row.difference or 0.0) + finding.claim.margin > 0
-        if above == (finding.claim.direction == "higher"):
-            verdict = comparison.conclusion(row, "held", "for")
-        else:
-            verdict = comparison.conclusion(row, "against", "against")
-        judged.append(finding._replace(row=replace(row, verdict=verdict)))
+        if row.p is not None:
+            finding = _concluded(finding, row)
+        judged.append(finding)
     return judged
+
+
+def _concluded(finding: Finding, row: comparison.Difference) -> Finding:
+    """Return a finding with the verdict of its test."""
+    above = (row.difference or 0.0) + finding.claim.margin > 0
+    is_for = above == (finding.claim.direction == "higher")
+    words = ("held", "for") if is_for else ("against", "against")
+    verdict = comparison.conclusion(row, *words)
+    outcome: Outcome = "undecided"
+    if row.p is not None and row.p < comparison.LEVEL:
+        outcome = "passed" if is_for else "failed"
+    return finding._replace(row=replace(row, verdict=verdict), outcome=outcome)
 
 
 class _Judge(NamedTuple):
     """The results and settings that a claim is judged by."""
 
     values: Values
+    fits: Sequence[Trained]
+    gaps: Mapping[tuple[Trained, Spec], Row]  # a row without a value
     at_chance: Mapping[Trained, str]
     test: Callable[..., comparison.Difference]
     store: Path
 
     def findings(self, claim: Claim) -> Iterator[Finding]:
         """Yield a claim's findings, then what was not measured."""
+        meant = [fit for fit in self.fits if claim.by and _is_meant(fit, claim)]
+        if meant:
+            yield from (self._of_threshold(claim, fit) for fit in meant)
+            return
         missing = dict.fromkeys(claim.metric)
         for a, b in _pairs(claim, dict.fromkeys(fit for fit, *_ in self.values)):
             for metric, of_a, of_b in self._measured(claim, a, b):
@@ -108,7 +129,25 @@ class _Judge(NamedTuple):
                 verdict="not measured",
                 reason=claim.unmeasured or _remedy(claim, self.store, partly=partly),
             )
-            yield Finding(claim, row, tuple(missing))
+            outcome: Outcome = "skipped" if claim.unmeasured else "error"
+            yield Finding(claim, row, tuple(missing), outcome=outcome)
+
+    def _of_threshold(self, claim: Claim, fit: Trained) -> Finding:
+        """Return the finding of a threshold for a model, measured or not."""
+        metric = registry.canonical("metrics", claim.metric[0])
+        gap = self.gaps.get((fit, metric))
+        for _, values, number in self._measured(claim, fit, fit):
+            if not gap:
+                return self._finding(claim, metric, values, number, (fit, fit))
+        row = comparison.Difference(
+            metric=metric,
+            a=comparison.Side(fit.model, fit.recipe),
+            b=comparison.Side(),
+            dataset=fit.dataset,
+            verdict="not measured",
+            reason=gap.reason if gap else _remedy(claim, self.store, partly=False),
+        )
+        return Finding(claim, row, (metric,))
 
     def _measured(
         self, claim: Claim, a: Trained, b: Trained
@@ -142,14 +181,51 @@ class _Judge(NamedTuple):
         self, claim: Claim, metric: str, of_a: BySeed, of_b: BySeed, fits: tuple[Trained, Trained]
     ) -> Finding:
         alike = claim.alike if claim.alike or claim.than_metric else None
-        difference = self.test(of_a, of_b, margin=claim.margin, alike=alike)
+        outcome: Outcome = "error"
+        if claim.by:
+            difference, outcome = _beside_threshold(claim, of_a, of_b)
+        else:
+            difference = self.test(of_a, of_b, margin=claim.margin, alike=alike)
         limits = {row.cell.limit for row in of_a.values() if row.cell and row.cell.limit}
         remarks = [f"on {limit} of the test images, by --limit" for limit in limits]
         remarks += _departures(claim, *fits)
         for fit in dict.fromkeys(fits):
             if fit in self.at_chance:
                 remarks.append(self.at_chance[fit])
-        return Finding(claim, difference, (metric,), tuple(remarks))
+        return Finding(claim, difference, (metric,), tuple(remarks), outcome)
+
+
+def _beside_threshold(
+    claim: Claim, values: BySeed, number: BySeed
+) -> tuple[comparison.Difference, Outcome]:
+    """Judge a value by its threshold, without a test.
+
+    By the interval, the claim is held if the whole interval is on the claimed side. By the value,
+    the mean over the seeds decides.
+    """
+    row = comparison.contrast(values, number, None)
+    ends = (row.images.low, row.images.high)
+    if claim.by == "value":
+        ends = (row.difference, row.difference)
+    row = replace(row, images=row.images._replace(p=None, test=None), training=UNTESTED, reason="")
+    low, high = ends
+    is_known = row.difference is not None and math.isfinite(row.difference)
+    if low is None or high is None or not is_known:
+        reason = 'the value has no interval; by = "value" judges the value'
+        return replace(row, verdict="not testable", reason=reason), "error"
+    if claim.direction == "lower":
+        low, high = -high, -low
+    outcome: Outcome = "undecided"
+    if low >= 0 or high < 0:
+        outcome = "passed" if low >= 0 else "failed"
+    return replace(row, verdict=f"{_BY_THRESHOLD[outcome]} by the {claim.by}"), outcome
+
+
+_BY_THRESHOLD: Mapping[Outcome, str] = {
+    "passed": "held",
+    "failed": "against",
+    "undecided": "undecided",
+}
 
 
 def _departures(claim: Claim, a: Trained, b: Trained) -> Iterator[str]:
@@ -206,6 +282,11 @@ def _pairs(claim: Claim, fits: Collection[Trained]) -> Iterator[tuple[Trained, T
                 yield a, b
 
 
+def _is_meant(fit: Trained, claim: Claim) -> bool:
+    """Return whether a threshold is about a trained model: one that it names, or any."""
+    return not claim.fits or any(_is(fit, named, claim) for named in claim.fits)
+
+
 def _is(fit: Trained, named: NamedFit, claim: Claim) -> bool:
     """Return whether a claim names a trained model.
 
@@ -241,11 +322,12 @@ def _free_options(claim: Claim, metric: Spec, measured: Iterable[Spec]) -> list[
 
 def document(findings: Sequence[Finding]) -> Document:
     """Return the verdicts, with a table for each paper."""
-    records = list(map(_record, findings))
-    return Document(_tables(findings), records, CLAIM_FIELDS, level=comparison.LEVEL)
+    records = list(map(record, findings))
+    return Document(tables(findings), records, CLAIM_FIELDS, level=comparison.LEVEL)
 
 
-def _record(finding: Finding) -> dict[str, Any]:
+def record(finding: Finding) -> dict[str, Any]:
+    """Return a verdict for programs, by the columns of the CSV."""
     claim = finding.claim
     return {
         "claim": claim.id,
@@ -262,33 +344,35 @@ def _joined(separator: str, *texts: str) -> str:
     return separator.join(filter(None, texts))
 
 
-def _tables(findings: Sequence[Finding]) -> list[Table]:
+def tables(findings: Sequence[Finding]) -> list[Table]:
+    """Return the verdicts for people, with a table for each paper."""
+
     def place(finding: Finding) -> tuple[Paper, str | None, str | None]:
         return finding.claim.paper, finding.row.dataset, finding.row.a.recipe
 
-    tables = []
+    shown = []
     missing = []
     for group in grouped(findings, place):
         if group[0].row.dataset:
-            tables.append(_measured_table(group))
+            shown.append(_measured_table(group))
         else:
             missing += group
-    if tables:
+    if shown:
         # what holds for all tables stands below the last one
         differences = [finding.row for finding in findings]
         verdicts = Counter(row.verdict for row in differences)
         counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
         notes = legend(differences, families=_families(findings))
         below = map(Footnote, (f"In all: {counts}.", *notes))
-        tables[-1] = replace(tables[-1], footnotes=(*tables[-1].footnotes, *below))
-    return [*tables, *_not_measured(missing)]
+        shown[-1] = replace(shown[-1], footnotes=(*shown[-1].footnotes, *below))
+    return [*shown, *_not_measured(missing)]
 
 
 def _measured_table(findings: Sequence[Finding]) -> Table:
     """Return the table of one paper's claims for one dataset and recipe."""
     paper, first = findings[0].claim.paper, findings[0].row
     lines = []
-    for claim, row, _, remarks in findings:
+    for claim, row, _, remarks, _ in findings:
         text = " · ".join((claim.text, *_context(claim, row)))
         name = TableCell(text, notes=(claim.where,))
         lines.append(Line((name,), row, (row.reason, *remarks)))
@@ -310,6 +394,8 @@ def _context(claim: Claim, row: comparison.Difference) -> Iterator[str]:
     """Yield what the text of a claim leaves open: metric, models, recipes."""
     if len(claim.metric) > 1:
         yield row.metric
+    if claim.by:
+        yield row.a.model or ""
     yield from (model for model in claim.models if ":" in model)
     if row.a.recipe != row.b.recipe:
         yield recipes_text(row.a.recipe, row.b.recipe)
@@ -321,7 +407,7 @@ def _not_measured(findings: Sequence[Finding]) -> Iterator[Table]:
         notes = []
         for alike in grouped(of_paper, lambda finding: finding.row.reason):
             texts = [f"{alike[0].row.reason}:"]
-            for claim, _, metrics, _ in alike:
+            for claim, _, metrics, *_ in alike:
                 text = f"· {claim.text}"
                 if len(metrics) < len(claim.metric):
                     text += f" (only {', '.join(metrics)})"

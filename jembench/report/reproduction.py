@@ -9,7 +9,7 @@ import numpy as np
 from jembench.report import comparison
 from jembench.report.differences import Line, legend, table, value_name
 from jembench.report.formats import Document
-from jembench.report.rows import BySeed, grouped, rows, sides
+from jembench.report.rows import BySeed, grouped, rows, sides, values_of
 from jembench.report.table import NOTES, TableCell
 from jembench.store.outcome import Cell
 
@@ -55,6 +55,13 @@ def compare(pairs: Sequence[Pair]) -> list[comparison.Difference]:
     return judged
 
 
+def are_equal(a: BySeed, b: BySeed) -> bool:
+    """Return whether two values are the same numbers for the seeds that both have."""
+    seeds = a.keys() & b.keys()
+    values_a, values_b = (values_of(side[seed] for seed in seeds) for side in (a, b))
+    return np.array_equal(values_a, values_b, equal_nan=True)
+
+
 def is_reproduced(rows: Iterable[comparison.Difference]) -> bool:
     """Return True if no value is outside, missing or not comparable."""
     return not {row.verdict for row in rows} & {"outside", "missing", "not comparable"}
@@ -73,9 +80,7 @@ def _difference(ours: BySeed, theirs: BySeed, pairs: Sequence[Pair]) -> comparis
     )
     if tested.unit in TIMES:
         return replace(untested, verdict="not judged", reason="times vary by machine")
-    now = [ours[seed].value or 0.0 for seed in tested.seeds]
-    before = [theirs[seed].value or 0.0 for seed in tested.seeds]
-    if tested.a.value is not None and np.array_equal(now, before, equal_nan=True):
+    if tested.a.value is not None and are_equal(ours, theirs):
         return replace(untested, verdict="equal")
     if len(tested.protocols) > 1 or not tested.images.test:
         return tested

@@ -191,8 +191,6 @@ def seed_difference(a: Sequence[float], b: Sequence[float]) -> PairedDifference 
     Raises:
         ValueError: if a value is not finite, or the numbers of values differ.
     """
-    from scipy.stats import ttest_1samp
-
     if len(a) != len(b):
         raise ValueError(f"{len(a)} seeds and {len(b)} cannot be paired")
     if len(a) < 2:
@@ -203,6 +201,8 @@ def seed_difference(a: Sequence[float], b: Sequence[float]) -> PairedDifference 
     value = float(differences.mean())
     if differences.std() == 0:
         return PairedDifference(value, value, value, float(value == 0))
+    from scipy.stats import ttest_1samp  # takes a second to import
+
     test = ttest_1samp(differences, 0.0)
     low, high = test.confidence_interval(0.95)
     return PairedDifference(value, float(low), float(high), float(test.pvalue))

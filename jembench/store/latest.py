@@ -29,7 +29,7 @@ def newest(
         cells: of a store.
         left_out: called with a sentence on the older cells of each model, dataset and recipe.
     """
-    cells = _renamed(cells)
+    cells = renamed(cells)
     # in the order of time, so that the last cell of each name replaces the earlier ones
     families, days = dict[Trained, str](), dict[Trained, str]()
     results = dict[tuple[object, ...], str]()
@@ -55,10 +55,10 @@ def newest(
     return counted
 
 
-def _renamed(cells: Sequence[Cell]) -> list[Cell]:
+def renamed(cells: Sequence[Cell]) -> list[Cell]:
     """Give each fit and dataset the name of its last measurement.
 
-    Files may have been moved, or lie in several places.
+    Files may have been moved, or lie in several places. The order of the cells is kept.
     """
     fits, datasets = dict[str, FitKey](), dict[str, Spec]()
     # of cells with equal times, the first counts

@@ -1,4 +1,5 @@
 import doctest
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import jembench as jb
-from jembench.api import arguments, comparison, live, results, runs, status, stored
+from jembench.api import arguments, check, comparison, live, results, runs, status, stored
 from jembench.api import fit as fit_module
 from jembench.data.arrays import of_arrays
 from jembench.errors import NotApplicable, SpecError, Unavailable
@@ -349,7 +350,19 @@ def test_attack_and_compare(fit, store):
     assert len(compared.to_dataframe()) == 1
 
 
-EXAMPLES = [arguments, comparison, fit_module, results, runs, status, stored]
+def test_check(folder, store, tmp_path):
+    root, _ = folder
+    shutil.copytree(root, tmp_path / "baseline")
+    checked = jb.check(tmp_path / "baseline", store=store, models=MODELS[0], columns="accuracy")
+    assert (checked.passed, checked.exit_code) == (True, 0)
+    assert checked.verdicts == {(MODELS[0], "zoo_of_tests:data", "accuracy"): "equal"}
+    assert repr(checked) == "<Check: 1 passed. The exit code is 0.>"
+    assert "equal" in checked._repr_markdown_()
+    with pytest.raises(SpecError, match=r"tolerance\.accuracy is -1; it must be at least 0"):
+        jb.check(tmp_path / "baseline", store=store, tolerance={"accuracy": -1})
+
+
+EXAMPLES = [arguments, check, comparison, fit_module, results, runs, status, stored]
 
 
 @pytest.mark.parametrize("module", EXAMPLES, ids=lambda module: module.__name__)
@@ -373,7 +386,8 @@ def test_the_examples(module, fit, store, folder, tmp_path, monkeypatch):
 
 
 def test_every_public_function_has_an_example():
-    public = [jb.run, jb.attack, jb.train, jb.compare, jb.load, jb.open_store, jb.status]
+    public = [jb.run, jb.attack, jb.train, jb.compare, jb.check, jb.load]
+    public += [jb.open_store, jb.status]
     methods = [
         value
         for kind in (jb.Fit, jb.OpenStore)

@@ -76,6 +76,7 @@ FUNCTIONS = {
         "a": NAMES,
         "recipe": NAMES,
     },
+    jb.check: {"baseline": NAMES, "suite": NAMES, "tolerance": OBJECTS, "strict": NAMES},
     jb.load: {
         "model": NAMES,
         "store": NAMES,
@@ -97,6 +98,7 @@ BASES = {
     jb.attack: {"name": "pgd", "models": NET, "datasets": DATA, "norm": "l2"},
     jb.train: {"model": NET, "dataset": DATA},
     jb.compare: {"a": "jem", "b": "baseline"},
+    jb.check: {"baseline": "nowhere"},
     jb.load: {"model": NET, "dataset": DATA},
     ECE: {"logits": torch.zeros(4, 2), "labels": torch.arange(4) % 2},
     AUROC: {"inside": torch.arange(4.0), "outside": torch.arange(4.0)},

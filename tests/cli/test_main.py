@@ -45,7 +45,7 @@ def failing(monkeypatch):
 def test_commands_are_frozen():
     commands = (
         "run init reproduce attack status work train estimate import sample report view compare "
-        "figures list plugin store push fetch doctor"
+        "check figures list plugin store push fetch doctor"
     )
     assert list(entry.COMMANDS) == commands.split()
 

@@ -49,6 +49,7 @@ BASES = {  # what a command is given besides, so that the odd value is all that 
     ("sample",): ["--", MODEL],
     ("import",): ["--", "weights", "weights.pt"],
     ("compare",): ["--", "jem", "baseline"],
+    ("check",): ["--", "folder"],
     ("list",): ["--", "suites"],
     ("view",): ["--no-browser", "--"],
     ("plugin", "new"): ["--", "model", "mine"],

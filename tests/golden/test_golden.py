@@ -32,6 +32,9 @@ that have some.
 """
 
 
+FORMATS = ("table", "github", "junit")
+
+
 def commands():
     """Return the commands of each file of ``expected``, with terminals' columns."""
     digits = "--recipe digits-validation --metrics accuracy,ece,ood"
@@ -40,6 +43,11 @@ def commands():
         "compare": [(f"compare jem baseline {digits} --resamples 500", 80)],
         "dry-run": [("run hybrid --dry-run --seeds 2", 120)],
     }
+    beside = (
+        "check classifiers --models jem --recipe digits-validation --metrics accuracy,ece,ood "
+        "--tolerance accuracy=1"
+    )
+    found["check"] = [(f"{beside} --format {format}", 80) for format in FORMATS]
     found |= {
         f"report-{name}": [(f"report {name} {rows}".strip(), 200)] for name, rows in SUITES.items()
     }
@@ -67,10 +75,18 @@ def masked(text, name):
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
-    """Unpack the store as ``runs`` in a folder, beside the experiment with claims."""
+    """Unpack the store as ``runs`` in a folder, beside the experiment with claims, and the results
+    of one of its models as ``classifiers``.
+    """
     folder = tmp_path_factory.mktemp("golden")
     shutil.copy(HERE / "claims.toml", folder)
     shutil.unpack_archive(HERE / "store.tar.xz", folder / "runs")
+    for part in ("cells", "arrays"):
+        shutil.copytree(folder / "runs" / part, folder / "classifiers" / part)
+    for path in (folder / "classifiers" / "cells").iterdir():
+        fit = json.loads(path.read_text())["fit"]
+        if (fit["model"], fit["recipe"]) != ("baseline", "digits-validation"):
+            path.unlink()
     return folder
 
 
