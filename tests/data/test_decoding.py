@@ -19,10 +19,8 @@ FRAMES = {"save_all": True, "append_images": [PICTURE.rotate(180)]}
 FORM = decoding.Form(mode="RGB", height=4, width=6, square=False)
 
 
-@pytest.fixture(autouse=True, params=["in memory", "in parts"])
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    if request.param == "in parts":
-        monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "0")
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 

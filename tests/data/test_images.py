@@ -18,10 +18,14 @@ PIXELS = torch.randint(
 LABELS = torch.arange(40) % 4
 
 
-@pytest.fixture
-def read_rows(monkeypatch):
-    """The rows that were read, of images that are all read in parts."""
+@pytest.fixture(autouse=True)
+def limit_of_images(monkeypatch):
     monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "0")
+
+
+@pytest.fixture
+def read_rows():
+    """The rows that were read, of images that are all read in parts."""
     return []
 
 

@@ -56,6 +56,11 @@ def kept(path, rows=ROWS):
     return present
 
 
+@pytest.fixture(autouse=True)
+def limit_of_images():
+    """The cache knows no limit of images."""
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "folder" / "some.pixels"

@@ -73,7 +73,7 @@ def test_the_network_depends_on_neither_the_global_seed_nor_the_threads(toy, tmp
     try:
         for count in (1, 2, 3):
             torch.set_num_threads(count)
-            torch.manual_seed(count)
+            torch.default_generator.manual_seed(count)
             identities.add(prepared(toy, tmp_path / str(count)).identity)
     finally:
         torch.set_num_threads(threads)
@@ -122,7 +122,7 @@ def test_an_unfinished_training_that_is_not_this_one_is_left(toy, tmp_path, shor
 
 
 def test_training_leaves_the_global_generator_and_the_threads_alone(toy, tmp_path, short):
-    torch.manual_seed(5)
+    torch.default_generator.manual_seed(5)
     state, threads = torch.get_rng_state(), torch.get_num_threads()
     with torch.no_grad():
         prepared(toy, tmp_path)

@@ -91,7 +91,8 @@ def test_images_that_do_not_fit_in_memory_are_refused_before_training(plan, monk
     parts = Images(images.__getitem__, torch.arange(len(images)), tuple(images.shape[1:]))
     splits = {"train": Split(parts, labels), "test": data.split("test")}
     monkeypatch.setattr(type(data), "split", lambda _, name: splits[name])
-    look_ahead(whole)  # small
+    monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "1")
+    look_ahead(whole)
     (fit,) = whole.fits
     fit_at_once(make_model(fit, data), fit, data)
     monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "0")

@@ -21,7 +21,7 @@ WHOLE = Split(PIXELS, torch.arange(600) % 3)
 
 
 @pytest.fixture(autouse=True)
-def in_parts(monkeypatch):
+def limit_of_images(monkeypatch):
     monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "0")
 
 
