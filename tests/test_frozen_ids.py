@@ -39,6 +39,7 @@ FIRST_PARTY = {
 NEEDED = {
     "datasets": {
         "celeba": "root=celeba",
+        "hf": "source=table.parquet",
         "imagefolder": "root=folder",
         "npz": "file=arrays.npz",
         "torchvision": "name=FashionMNIST",
@@ -73,6 +74,8 @@ def found(tmp_path, monkeypatch):
         (tmp_path / "folder" / split / "cat").mkdir(parents=True)
         (tmp_path / "folder" / split / "cat" / "0.png").write_bytes(split.encode())
     (tmp_path / "arrays.npz").write_bytes(b"arrays")
+    (tmp_path / "table.parquet").touch()
+    monkeypatch.setattr("jembench_zoo.data._rows", lambda path: [{"label": 0}])
     (tmp_path / "celeba" / "img_align_celeba").mkdir(parents=True)
     (tmp_path / "celeba" / "img_align_celeba" / "1.jpg").write_bytes(b"1")
     (tmp_path / "celeba" / "img_align_celeba" / "2.jpg").write_bytes(b"2")

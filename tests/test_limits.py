@@ -14,8 +14,7 @@ import torch
 
 from jembench import limits
 from jembench.catalog import registry
-from jembench.data.decoding import Form, ImageFiles
-from jembench.data.pixel_cache import PixelCache
+from jembench.data.decoding import EncodedImages, Form
 from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec
 from jembench.models import importing, memory
@@ -153,8 +152,8 @@ def chunk(kind, content):
 
 
 def decode(paths, form):
-    files = ImageFiles(paths, form, PixelCache(size=form.size))
-    return files.read(torch.arange(len(paths)))
+    images = EncodedImages(len(paths), form, paths.__getitem__)
+    return images.read(torch.arange(len(paths)))
 
 
 @pytest.fixture

@@ -306,6 +306,13 @@ class _Walk:
 
         kind = (str(tensor.dtype), tuple(tensor.shape), tensor.requires_grad, str(tensor.layout))
         self.note("tensor", *kind)
+        # images that are read in parts count as the tensor in whose place they are
+        if in_parts := getattr(tensor, "in_parts", None):
+            self.add(torch.Tensor, place)
+            self.named({}, place)
+            for part in in_parts():
+                self.hash.update(part.contiguous().numpy().data)
+            return
         self.add(type(tensor), place)
         self.named(dict(getattr(tensor, "__dict__", {})), place)
         plain = tensor.detach().cpu()

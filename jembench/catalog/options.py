@@ -13,12 +13,14 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, overload
 
 from jembench.catalog.contents import Listing, the_file
 from jembench.catalog.discovery import Kind
 from jembench.catalog.spec import Scalar
 from jembench.errors import PluginError
+from jembench.files import digest
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 Mark = TypeVar("Mark")
@@ -42,9 +44,13 @@ class Content:
     Args:
         listing: lists the files of a value by name, and raises Unavailable, with the remedy, if
             files are missing. By default the value is the path of one file.
+        further: options whose values the listing takes too.
+        of_file: returns the digest of a file; by default the SHA-256 of its bytes.
     """
 
     listing: Listing = the_file
+    further: tuple[str, ...] = ()
+    of_file: Callable[[Path], str] = digest
 
 
 @dataclass(frozen=True, slots=True)

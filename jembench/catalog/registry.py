@@ -15,9 +15,9 @@ from functools import cache, cached_property
 from typing import Any
 
 from jembench.catalog import code_identity, discovery, options, trust
-from jembench.catalog.contents import Listing, content
+from jembench.catalog.contents import content
 from jembench.catalog.discovery import Component, Kind
-from jembench.catalog.spec import Scalar, Spec, split_list, stable_hash
+from jembench.catalog.spec import FIRST_OPTIONS, OF_DATASETS, Scalar, Spec, split_list, stable_hash
 from jembench.catalog.validation import read_text
 from jembench.errors import JembenchError, PluginError, SpecError, error_text, unknown
 from jembench.files import same_folder
@@ -168,8 +168,8 @@ class Resolved:
         """The content hash of each option that is a path."""
         contents = {}
         for option, mark in options.marked(self.factory, options.Content).items():
-            path = str(self.arguments[option])
-            hashed = content_of(self.component, option, path, mark.listing)
+            values = tuple(str(self.arguments[name]) for name in (option, *mark.further))
+            hashed = content_of(self.component, option, values, mark)
             if hashed:
                 contents[option] = hashed
         return contents
@@ -268,17 +268,19 @@ def codes(components: Iterable[Component]) -> dict[str, str]:
 
 
 @cache
-def content_of(component: Component, option: str, value: str, listing: Listing) -> str:
-    """Return the hash of an option's files; "" if there are none.
+def content_of(
+    component: Component, option: str, values: tuple[str, ...], mark: options.Content
+) -> str:
+    """Return the hash of the files of an option's value, and of further options; "": none.
 
     The hash is cached, so that a plan reads files once.
     """
     try:
-        files = listing(value)
-        return content(files) if files else ""
+        files = mark.listing(*values)
+        return content(files, mark.of_file) if files else ""
     except OSError as error:
         raise SpecError(
-            f"{option} of {component.name} is {value!r}, and {error.filename} cannot be read: "
+            f"{option} of {component.name} is {values[0]!r}, and {error.filename} cannot be read: "
             f"{error.strerror}. Check the path."
         ) from error
 
@@ -299,18 +301,23 @@ def resolve(kind: Kind, text: str) -> Resolved:
         name = f"{component.distribution}/{name}"
     factory = discovery.load(component)
     declared = options.options_of(factory)
-    unexpected = [key for key in spec.options if key not in declared]
+    texts = dict(spec.options)
+    # specs hold the first option of models and of datasets under one name
+    first = OF_DATASETS.get(spec.bare, "")
+    if first in declared and first not in texts and FIRST_OPTIONS[spec.bare] in texts:
+        texts[first] = texts.pop(FIRST_OPTIONS[spec.bare])
+    unexpected = [key for key in texts if key not in declared]
     if unexpected:
         raise unknown(f"option of {name}", unexpected[0], declared, f"jembench list {kind}")
     required = [key for key, option in declared.items() if option.default is options.REQUIRED]
-    missing = sorted(set(required) - spec.options.keys())
+    missing = sorted(set(required) - texts.keys())
     if missing:
         raise SpecError(_lacking(name, factory, missing))
 
     defaults = {key: declared[key].default for key in declared if key not in required}
     trust.allow(defaults.values())
     arguments = dict(defaults)
-    for key, value in spec.options.items():
+    for key, value in texts.items():
         arguments[key] = read_text(value, declared[key].hint, f"{key} of {name}")
 
     incidental = set(options.marked(factory, options.Incidental))

@@ -3,7 +3,8 @@
 A name is an entry point (``jem``), an entry point of one distribution (``jembench-jem/jem``) or an
 import path (``mypackage.zoo:build``). ``timm:resnet18`` is short for ``timm:model=resnet18``, as
 for ``torchvision`` and ``hf``, ``toy:rings`` for ``toy:kind=rings``, and ``npz:FILE`` for
-``npz:file=FILE``. A value with a comma, a quote or a blank at an end is written as a JSON string.
+``npz:file=FILE``; as datasets, ``torchvision:NAME`` and ``hf:NAME`` give the first option. A value
+with a comma, a quote or a blank at an end is written as a JSON string.
 """
 
 from __future__ import annotations
@@ -33,15 +34,18 @@ _PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')
 _FILE = re.compile(r"(?:.*/)?(?P<module>[A-Za-z_]\w*)\.py:(?P<rest>[A-Za-z_].*)")
 _SOURCE = re.compile(r"(?:.*/)?[A-Za-z_]\w*\.py")
 # these names are components, never modules of import paths; the option's name may be left out
-_FIRST_OPTIONS = {
+FIRST_OPTIONS = {
     "hf": "model",
     "npz": "file",
     "timm": "model",
     "torchvision": "model",
     "toy": "kind",
 }
+OF_DATASETS = {"hf": "source", "torchvision": "name"}
+"""The first options of datasets that share a name with models; a spec holds it as the models'."""
+
 _SHORT = re.compile(
-    rf"\A((?:[\w.-]+/)?(?P<short>{'|'.join(_FIRST_OPTIONS)})):"
+    rf"\A((?:[\w.-]+/)?(?P<short>{'|'.join(FIRST_OPTIONS)})):"
     r"(?:(?:model|file|kind)=)?(?![A-Za-z_]\w*=|\Z)"
 )
 
@@ -69,7 +73,13 @@ class Spec(str):
     @classmethod
     def of(cls, name: str, options: Mapping[str, Scalar]) -> Spec:
         """Return the spec of a name and options, which are not checked."""
-        texts = {key: format_value(value) for key, value in sorted(options.items())}
+        bare = name.rpartition("/")[2]
+        first, of_datasets = FIRST_OPTIONS.get(bare, ""), OF_DATASETS.get(bare)
+        texts: dict[str, str] = {}
+        for key, value in options.items():
+            is_first = key == of_datasets and first not in options
+            texts[first if is_first else key] = format_value(value)
+        texts = dict(sorted(texts.items(), key=lambda item: (item[0] != first, item[0])))
         spec = super().__new__(cls, _written(name, texts))
         spec.name, spec.options = name, MappingProxyType(texts)
         return spec
@@ -183,7 +193,7 @@ def _advice_for_source(file: Path) -> str:
 
 
 def _in_full(short: re.Match[str]) -> str:
-    return f"{short[1]}:{_FIRST_OPTIONS[short['short']]}="
+    return f"{short[1]}:{FIRST_OPTIONS[short['short']]}="
 
 
 def split_list(text: str) -> list[str]:

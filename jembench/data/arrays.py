@@ -36,13 +36,14 @@ def of_dataset(data: Dataset) -> LazyDataset:
     spec, splits = data.spec, dict[SplitName, Split]()
     for name in _NAMES:
         images, labels = data.split(name)
-        array = image_array(name, images)
-        if array.shape[1:] != tuple(spec.shape):
+        tensor = image_tensor(name, images)
+        shape = tuple(tensor.shape)
+        if shape[1:] != tuple(spec.shape):
             raise SpecError(
-                f"The images of {name} of the dataset {spec.name} have the shape {array.shape}; "
+                f"The images of {name} of the dataset {spec.name} have the shape {shape}; "
                 f"by its spec it must be (N, {', '.join(map(str, spec.shape))})."
             )
-        splits[name] = to_split(array, label_array(name, labels, len(array)))
+        splits[name] = to_split(tensor, label_array(name, labels, len(tensor)))
     check_labels(f"the dataset {spec.name}", _labels_of(splits), spec.num_classes)
     return _kept(spec, splits, getattr(data, "truth", None))
 
@@ -59,7 +60,9 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
             f"A dataset of arrays has the keys {keys}; they must be train and test, or test alone "
             f"for a network that is not trained. {ADVICE}"
         )
-    images: dict[SplitName, Array] = {}
+    import numpy as np
+
+    images: dict[SplitName, Tensor] = {}
     labels: dict[SplitName, Array | None] = {}
     parts = [name for name in _NAMES if name in arrays]
     title, stated_names = "arrays", dict[SplitName, tuple[str, ...]]()
@@ -67,12 +70,13 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
         data = arrays[name]
         if _is_of_items(data):
             title = type(data).__name__
-            first, second, stated_names[name] = read_items(name, data)
+            images[name], values, stated_names[name] = read_items(name, data)
+            check_images(name, np.broadcast_to(np.uint8(0), tuple(images[name].shape)))
         else:
-            first, second = _pair(name, data)
-        images[name] = image_array(name, first)
-        labels[name] = label_array(name, second, len(images[name]))
-    shape, first_shape = images["test"].shape[1:], images[parts[0]].shape[1:]
+            pixels, values = _pair(name, data)
+            images[name] = image_tensor(name, pixels)
+        labels[name] = label_array(name, values, len(images[name]))
+    shape, first_shape = (tuple(images[name].shape[1:]) for name in ("test", parts[0]))
     if shape != first_shape:
         raise SpecError(
             f"The images of train and test have different shapes: {first_shape}, {shape}."
@@ -113,11 +117,16 @@ def _kept(spec: DataSpec, splits: Mapping[SplitName, Split], truth: Any = None) 
 def remark_on_images(spec: DataSpec, splits: Mapping[SplitName, Split]) -> None:
     """Remark on suspicious images.
 
-    Test images may be among the training images, or all images almost black.
+    Test images may be among the training images, or all images almost black. Of images that are
+    read in parts nothing is read.
     """
-    train, test = splits["train"].images.numpy(), splits["test"].images.numpy()
-    seen = {hash(image.tobytes()) for image in train}
-    copies = sum(hash(image.tobytes()) in seen for image in test)
+    from jembench.data.images import Images
+
+    train, test = splits["train"].images, splits["test"].images
+    if isinstance(train, Images) or isinstance(test, Images):
+        return
+    seen = {hash(image.tobytes()) for image in train.numpy()}
+    copies = sum(hash(image.tobytes()) in seen for image in test.numpy())
     if copies:
         text = (
             f"{copies:,} of {len(test):,} test images of {spec.name} are also among its training "
@@ -125,7 +134,7 @@ def remark_on_images(spec: DataSpec, splits: Mapping[SplitName, Split]) -> None:
         )
         warnings.warn(text, Remark, stacklevel=2)
     levels = train if len(train) else test
-    lightest = levels.max()
+    lightest = int(levels.max())
     if 0 < lightest <= _DARK:
         text = (
             f"The images of {spec.name} have levels up to {lightest} of 255, and are almost "
@@ -138,11 +147,11 @@ _DARK = 16
 """The largest level of images that are almost black, such as scikit-learn's digits of 17 levels."""
 
 
-def to_split(images: Array, labels: Array | None) -> Split:
-    """Return arrays as the tensors of a split, in the same memory."""
+def to_split(images: Tensor, labels: Array | None) -> Split:
+    """Return a split of images and an array of labels, in the same memory."""
     import torch
 
-    return Split(torch.from_numpy(images), None if labels is None else torch.from_numpy(labels))
+    return Split(images, None if labels is None else torch.from_numpy(labels))
 
 
 def _labels_of(splits: Mapping[SplitName, Split]) -> dict[SplitName, Tensor | None]:
@@ -232,13 +241,17 @@ def _is_array(values: Any) -> bool:
     return hasattr(values, "__array__")
 
 
-def image_array(name: str, values: Any) -> Array:
+def image_tensor(name: str, values: Any) -> Tensor:
     """Return a copy of images, uint8 (N, C, H, W).
 
     Raises:
         SpecError: if they have another form; the message says the remedy.
     """
-    return check_images(name, _array(f"The images of {name}", values))
+    import torch
+
+    array = check_images(name, _array(f"The images of {name}", values))
+    limits.check_bytes(f"The images of {name}", array.nbytes)
+    return torch.from_numpy(array)
 
 
 def check_images(name: str, array: Array) -> Array:
@@ -265,7 +278,6 @@ def check_images(name: str, array: Array) -> Array:
             f"The images of {name} have 4 channels. If the fourth is transparency, leave it out: "
             "images[:, :3]."
         )
-    limits.check_bytes(f"The images of {name}", array.nbytes)
     return array
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 
 from jembench.catalog.registry import Resolved
-from jembench.errors import NotApplicable
+from jembench.data.labels import check_labels
+from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 from jembench.interfaces.data import Truth
 
@@ -51,6 +52,37 @@ def no_images(spec: DataSpec) -> Split:
 
     labels = torch.empty(0, dtype=torch.int64) if spec.num_classes else None
     return Split(torch.empty((0, *spec.shape), dtype=torch.uint8), labels)
+
+
+def share_out(what: str, count: int, split: float) -> dict[SplitName, int]:
+    """Return the numbers of images for training and for tests.
+
+    Args:
+        what: the data, for messages.
+        count: the number of all images.
+        split: the share for training.
+
+    Raises:
+        SpecError: if there is one image.
+    """
+    if count < 2:
+        raise SpecError(f"{what} has one image, and needs two: one for training, one for tests.")
+    train = min(max(round(split * count), 1), count - 1)
+    return {"train": train, "test": count - train}
+
+
+def hold_out(whole: Split, size: int, seed: int) -> dict[SplitName, Split]:
+    """Hold test images out, the same share of each class.
+
+    Raises:
+        SpecError: if a class has no training image left.
+    """
+    from jembench.data.holdout import holdout
+
+    train, test = holdout(whole, size, seed, stratified=whole.labels is not None)
+    assert test is not None
+    check_labels("the images, split into train and test,", {"train": train.labels})
+    return {"train": train, "test": test}
 
 
 def no_training_images(name: str, purpose: str) -> NotApplicable:

@@ -11,10 +11,11 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 from jembench import limits
 from jembench.catalog.contents import content
@@ -77,8 +78,12 @@ class Form:
 
 
 @contextlib.contextmanager
-def opened(path: str) -> Iterator[Image.Image]:
+def opened(path: str, encoded: bytes | None = None) -> Iterator[Image.Image]:
     """Open an image file of one of ``FORMATS``, reading only its header.
+
+    Args:
+        path: of the file, or a name for messages.
+        encoded: the content; None: it is in the file.
 
     Raises:
         JembenchError: if it is no such image, or decoding it within the context fails.
@@ -89,7 +94,10 @@ def opened(path: str) -> Iterator[Image.Image]:
     # Pillow warns above this number, and refuses twice as many pixels
     Image.MAX_IMAGE_PIXELS = limits.PIXELS.value // 2
     try:
-        with open_regular(Path(path)) as stream, Image.open(stream, formats=FORMATS) as image:
+        source: IO[bytes] = BytesIO(encoded or b"")
+        if encoded is None:
+            source = open_regular(Path(path))
+        with source as stream, Image.open(stream, formats=FORMATS) as image:
             yield image
     except Image.DecompressionBombError as error:
         raise SpecError(
@@ -104,6 +112,20 @@ def opened(path: str) -> Iterator[Image.Image]:
 def is_grey(image: Image.Image) -> bool:
     """Return whether an image is stored in one channel."""
     return image.mode.startswith(_GREY) and image.mode != "LAB"
+
+
+def form_of(first: Image.Image, size: int, grey: bool | None) -> Form:
+    """Return the form of images by the first one.
+
+    Args:
+        first: the first image, opened.
+        size: of the square to which images are cropped and resized; 0: that of the first.
+        grey: True for one channel, False for RGB; None: as the first is stored.
+    """
+    width, height = (size, size) if size else first.size
+    only_grey = grey is None and is_grey(first)
+    mode: Literal["RGB", "L"] = "L" if grey or only_grey else "RGB"
+    return Form(mode=mode, height=height, width=width, square=size > 0, only_grey=only_grey)
 
 
 def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Tensor:
@@ -124,21 +146,34 @@ def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Te
         JembenchError: if a file cannot be decoded, or has another size or colours; for large ones
             when it is read.
     """
+    try:
+        fingerprint = content(files)
+    except OSError as error:
+        raise _cannot_decode(error.filename, error) from error
+    paths = list(map(str, files.values()))
+    return cached(EncodedImages(len(paths), form, paths.__getitem__), name, place, fingerprint)
+
+
+def cached(images: EncodedImages, name: str, place: Path, fingerprint: str) -> Tensor:
+    """Return the pixels of encoded images, which are kept in the user's cache folder.
+
+    Args:
+        images: the encoded images.
+        name: a readable part of the cache file's name.
+        place: of the images; one cache file is kept for a place and a form.
+        fingerprint: of the content of the images.
+    """
     import torch
 
     from jembench.data.images import by_rows
 
-    try:
-        fingerprint = f"{content(files)} {form}"
-    except OSError as error:
-        raise _cannot_decode(error.filename, error) from error
-    cache = PixelCache(size=form.size)
-    if len(files) * form.size <= limits.CACHE.value * limits.GIB:
+    form = images.form
+    if len(images) * form.size <= limits.CACHE.value * limits.GIB:
         stem = f"{slug(name)}-{_short_hash(f'{place} {form}')}"
-        cache.path = cache_folder() / "decoded" / f"{stem}-{_short_hash(fingerprint)}.pixels"
-        _remove_others(cache.path, stem)
-    reader = ImageFiles(list(map(str, files.values())), form, cache)
-    return by_rows(reader.read, torch.arange(len(files)), form.shape)
+        content_name = _short_hash(f"{fingerprint} {form}")
+        images.cache.path = cache_folder() / "decoded" / f"{stem}-{content_name}.pixels"
+        _remove_others(images.cache.path, stem)
+    return by_rows(images.read, torch.arange(len(images)), form.shape)
 
 
 def _short_hash(text: str) -> str:
@@ -153,18 +188,33 @@ def _remove_others(cache: Path, stem: str) -> None:
                 path.unlink()
 
 
-class ImageFiles:
-    """Image files that are decoded in threads, since Pillow releases the GIL.
+def _of_files(rows: Sequence[int]) -> Sequence[bytes | None]:
+    return [None] * len(rows)
+
+
+class EncodedImages:
+    """Encoded images that are decoded in threads, since Pillow releases the GIL.
 
     Args:
-        paths: of the files.
+        count: the number of images.
         form: of the pixels.
-        cache: of the decoded images.
+        name: returns the path of a row's file, or the name of its image for messages.
+        encoded: returns the contents of rows; None for an image that is read from its file.
     """
 
-    def __init__(self, paths: Sequence[str], form: Form, cache: PixelCache) -> None:
-        self.paths, self.form, self.cache = paths, form, cache
+    def __init__(
+        self,
+        count: int,
+        form: Form,
+        name: Callable[[int], str],
+        encoded: Callable[[Sequence[int]], Sequence[bytes | None]] = _of_files,
+    ) -> None:
+        self.count, self.form, self.name, self.encoded = count, form, name, encoded
+        self.cache = PixelCache(size=form.size)
         self._remarked: set[str] = set()  # peculiarities
+
+    def __len__(self) -> int:
+        return self.count
 
     def read(self, rows: Int[Tensor, " B"]) -> UInt8[Tensor, "B C H W"]:
         """Return the pixels of rows, from the cache or else decoded.
@@ -183,7 +233,7 @@ class ImageFiles:
             part = slice(start, start + _PART)
             flags += self._fill(images[part].numpy(), rows[part].tolist())
         if any(flags):
-            self._remark([self.paths[row] for row in rows.tolist()], flags)
+            self._remark([self.name(row) for row in rows.tolist()], flags)
         return images
 
     def _fill(self, images: np.ndarray, rows: Sequence[int]) -> list[int]:
@@ -191,55 +241,57 @@ class ImageFiles:
         with self.cache.opened() as file:
             kept = [self.cache.read(file, row, images[place]) for place, row in enumerate(rows)]
             missing = [place for place, flags in enumerate(kept) if flags is None]
-            paths = [self.paths[rows[place]] for place in missing]
-            for place, (pixels, kinds) in zip(missing, self._decode(paths), strict=True):
+            decoding = self._decode([rows[place] for place in missing])
+            for place, (pixels, kinds) in zip(missing, decoding, strict=True):
                 images[place] = pixels.transpose(2, 0, 1)
                 flags = sum(1 << _KINDS.index(kind) for kind in kinds)
                 self.cache.write(file, rows[place], images[place], flags)
                 kept[place] = flags
         return [flags or 0 for flags in kept]
 
-    def _decode(self, paths: Sequence[str]) -> Iterator[tuple[np.ndarray, list[str]]]:
-        """Yield the pixels of files, (H, W, C), and their peculiarities."""
+    def _decode(self, rows: Sequence[int]) -> Iterator[tuple[np.ndarray, list[str]]]:
+        """Yield the pixels of rows, (H, W, C), and their peculiarities."""
         from concurrent.futures import ThreadPoolExecutor
 
-        if not paths:
+        if not rows:
             return
+        names = [self.name(row) for row in rows]
+        forms = [self.form] * len(rows)
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            yield from pool.map(lambda path: _decode(path, self.form), paths)
+            yield from pool.map(_decode, names, self.encoded(rows), forms)
 
-    def _remark(self, paths: Sequence[str], flags: Sequence[int]) -> None:
+    def _remark(self, names: Sequence[str], flags: Sequence[int]) -> None:
         """Remark on each peculiarity of images where it is first seen."""
-        number = f"{len(paths):,} images"
-        if len(paths) < len(self.paths):
+        number = f"{len(names):,} images"
+        if len(names) < len(self):
             number = f"the first {number} that were read"
         for index, kind in enumerate(_KINDS):
-            few = [path for path, bits in zip(paths, flags, strict=True) if bits >> index & 1]
+            few = [name for name, bits in zip(names, flags, strict=True) if bits >> index & 1]
             if few and kind not in self._remarked:
                 self._remarked.add(kind)
                 text = f"{len(few):,} of {number} {_REMARKS[kind]}. The first is {few[0]}."
                 warnings.warn(text, Remark, stacklevel=2)
 
 
-def _decode(path: str, form: Form) -> tuple[np.ndarray, list[str]]:
-    """Return the pixels of a file, and its peculiarities."""
+def _decode(path: str, encoded: bytes | None, form: Form) -> tuple[np.ndarray, list[str]]:
+    """Return the pixels of an image, and its peculiarities."""
     import numpy as np
 
-    with opened(path) as image:
+    with opened(path, encoded) as image:
         if image.mode.startswith(("I", "F")):  # Pillow would clip these at 255
             raise JembenchError(
                 f"{path} has more than 8 bits a channel. Save it as an 8-bit image."
             )
         if form.only_grey and not is_grey(image):
             raise JembenchError(
-                f"{path} is in colour, and the folder's first image is grey. Add grey=false to "
-                "make all images RGB, or grey=true to make them grey."
+                f"{path} is in colour, and the first image is grey. Add grey=false to make all "
+                "images RGB, or grey=true to make them grey."
             )
         if not form.square and image.size != (form.width, form.height):
             raise JembenchError(
                 f"{path} has {image.width}x{image.height} pixels (width x height), and the "
-                f"folder's first image {form.width}x{form.height}. Add size=32 (or another size) "
-                "to crop each image to its central square and resize it."
+                f"first image {form.width}x{form.height}. Add size=32 (or another size) to crop "
+                "each image to its central square and resize it."
             )
         is_deep = _is_deep(image)  # decoding discards this
         picture: Image.Image = image
@@ -291,9 +343,7 @@ def _cannot_decode(path: str, error: Exception) -> JembenchError:
     cause: object = error
     if isinstance(error, OSError) and error.strerror:
         cause = error.strerror
-    return JembenchError(
-        f"{path} cannot be decoded as an image: {cause}. Replace or remove the file."
-    )
+    return JembenchError(f"{path} cannot be decoded as an image: {cause}. Replace or remove it.")
 
 
 def central_square(

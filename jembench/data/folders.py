@@ -12,12 +12,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from jembench.catalog.options import Content, Neutral
 from jembench.catalog.validation import Range
 from jembench.data.datasets import LazyDataset, no_images
-from jembench.data.decoding import Form, decoded, is_grey, opened
+from jembench.data.decoding import Form, decoded, form_of, opened
 from jembench.errors import Remark, SpecError, Unavailable
 from jembench.files import digest, path_of
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
@@ -297,16 +297,13 @@ def imagefolder(
     folder, parts = _folder(root), _split_parts(root, split, seed, unlabelled)
     stated = parts["train"] or parts["test"]
     with opened(str(next(iter(stated.values())))) as first:
-        width, height = (size, size) if size else first.size
-        only_grey = grey is None and is_grey(first)
-    mode: Literal["RGB", "L"] = "L" if grey or only_grey else "RGB"
-    form = Form(mode=mode, height=height, width=width, square=size > 0, only_grey=only_grey)
+        form = form_of(first, size, grey)
     classes = tuple(dict.fromkeys(map(_class_of, stated)))
     if unlabelled:
         classes = ()
     spec = DataSpec(
         name=name or folder.name,
-        shape=(len(mode), height, width),
+        shape=form.shape,
         num_classes=len(classes),
         class_names=classes,
     )

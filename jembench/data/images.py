@@ -5,6 +5,8 @@ Legend: N images, B images of a part, C channels, H height, W width.
 
 import copy
 import functools
+import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -90,7 +92,11 @@ class Images(Tensor):
     @property
     def is_small(self) -> bool:
         """True if the images may be held in memory."""
-        return self.numel() <= limits.IMAGES.value * limits.GIB
+        return are_small(len(self), tuple(self.shape[1:]))
+
+    def in_parts(self) -> Iterator[Tensor]:
+        """Yield all images as plain tensors, for a digest of the content."""
+        return parts(self)
 
     def too_large(self, what: str = "This") -> Unavailable:
         """Return the error for what needs all images at once."""
@@ -126,6 +132,33 @@ def loaded(images: Tensor) -> Tensor:
     """Return the images, read now where they are small; see :func:`by_rows`."""
     if isinstance(images, Images) and images.is_small:
         return images[:]
+    return images
+
+
+def are_small(count: int, shape: tuple[int, ...]) -> bool:
+    """Return whether images of a shape (C, H, W) lie in memory."""
+    return count * math.prod(shape) <= limits.IMAGES.value * limits.GIB
+
+
+def read_rows(
+    descriptor: int, rows: Int[Tensor, " B"], shape: tuple[int, ...], start: int = 0
+) -> UInt8[Tensor, "B ..."]:
+    """Read the images of rows from a file of pixels.
+
+    Args:
+        descriptor: of the file.
+        rows: of the images.
+        shape: of an image (C, H, W).
+        start: the place of the first image in the file.
+
+    Raises:
+        EOFError: if the file ends before an image does.
+    """
+    images = torch.empty((len(rows), *shape), dtype=torch.uint8)
+    size = math.prod(shape)
+    for row, pixels in zip(rows.tolist(), images.numpy(), strict=True):
+        if os.preadv(descriptor, [pixels.data], start + row * size) < size:
+            raise EOFError(f"it ends before image {row}")
     return images
 
 

@@ -1,19 +1,26 @@
 """Map-style datasets of PyTorch, item by item: pairs of an image and a label.
 
-Legend: N items, C channels, H height, W width.
+Legend: N items, B items of a part, C channels, H height, W width.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
 import warnings
+import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jembench import limits
-from jembench.errors import JembenchError, Remark, SpecError, error_text
+from jembench.errors import JembenchError, Remark, SpecError, Unavailable, error_text
+from jembench.files import cache_folder
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import Tensor
 
     Array = np.ndarray[Any, Any]
 
@@ -23,7 +30,7 @@ _PAIR = "Each item must be a pair (image, label), or an image."
 class Items(NamedTuple):
     """The items of a dataset."""
 
-    images: Array  # uint8 (N, C, H, W)
+    images: Tensor  # uint8 (N, C, H, W)
     labels: list[Any] | None
     class_names: tuple[str, ...]
 
@@ -31,33 +38,42 @@ class Items(NamedTuple):
 def read_items(name: str, data: Any) -> Items:
     """Read all items of a map-style dataset once, with its transforms.
 
+    Large images are kept in a file of this process.
+
     Raises:
         SpecError: if it has no items, or they are no images of one size and their labels.
+        Unavailable: if the file cannot be written.
     """
     import numpy as np
+    import torch
+
+    from jembench.data.images import are_small
 
     if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")) or not len(data):
         raise SpecError(
             f"The dataset of {name}, {type(data).__name__}, has no items that are read by their "
             f"number. {_PAIR}"
         )
-    images: list[Array] = []
+    first, _ = _item(name, data, 0)
+    shape = (len(data), *first.shape)
+    is_small = are_small(len(data), first.shape)
+    limit = limits.MEMORY if is_small else limits.CACHE
+    limits.check_bytes(f"The dataset of {name}", len(data) * first.nbytes, limit)
+
+    images: Tensor = torch.empty(shape if is_small else 0, dtype=torch.uint8)
+    file = None if is_small else _File(name, first.shape)
     labels: list[Any] = []
     for number in range(len(data)):
-        what = f"Item {number} of {name}"
-        image, label = _pair(what, data, number)
-        images.append(_pixels(what, image))
+        pixels, label = _item(name, data, number, first.shape)
         labels.append(label)
-        if images[-1].shape != images[0].shape:
-            raise SpecError(
-                f"{what} has an image of the shape {images[-1].shape}, and item 0 has "
-                f"{images[0].shape}. Add transforms.Resize((H, W)) to its transform."
-            )
-        if number == 0:
-            limits.check_bytes(f"The dataset of {name}", len(data) * images[0].nbytes)
+        if file is None:
+            images.numpy()[number] = pixels
+        else:
+            file.add(pixels)
+    if file is not None:
+        images = file.images(len(data))
 
-    again, _ = _pair(f"Item 0 of {name}", data, 0)
-    if not np.array_equal(_pixels(f"Item 0 of {name}", again), images[0]):
+    if not np.array_equal(images[0].numpy(), first):
         warnings.warn(
             f"The transform of {name} is random: item 0 differs when it is read again. Its images "
             "were drawn once, for training and for tests.",
@@ -65,7 +81,96 @@ def read_items(name: str, data: Any) -> Items:
             stacklevel=2,
         )
     is_labelled = any(label is not None for label in labels)
-    return Items(np.stack(images), labels if is_labelled else None, class_names_of(data))
+    return Items(images, labels if is_labelled else None, class_names_of(data))
+
+
+def images_of(name: str, data: Any, shape: tuple[int, ...]) -> Tensor:
+    """Return the images of a dataset whose transform is not random, uint8 (N, C, H, W).
+
+    Large ones are read from the dataset when they are indexed.
+
+    Raises:
+        SpecError: if an item is no image of the shape (C, H, W); of large ones when it is read.
+    """
+    import torch
+
+    from jembench.data.images import by_rows
+
+    def read(rows: Tensor) -> Tensor:
+        limits.check_bytes(f"The dataset of {name}", len(rows) * shape[0] * shape[1] * shape[2])
+        images = torch.empty((len(rows), *shape), dtype=torch.uint8)
+        for pixels, row in zip(images.numpy(), rows.tolist(), strict=True):
+            pixels[:], _ = _item(name, data, row, shape)
+        return images
+
+    return by_rows(read, torch.arange(len(data)), shape)
+
+
+class _File:
+    """Images in a file without a name, which ends with this process.
+
+    Args:
+        name: of the dataset, for errors.
+        shape: of an image, (C, H, W).
+
+    Raises:
+        Unavailable: if it cannot be written.
+    """
+
+    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
+        self.name, self.shape, self.folder = name, shape, cache_folder() / "items"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.descriptor, path = tempfile.mkstemp(dir=self.folder)
+            weakref.finalize(self, os.close, self.descriptor)
+            Path(path).unlink()
+        except OSError as error:
+            raise self._unavailable(error) from error
+
+    def add(self, pixels: Array) -> None:
+        """Append an image."""
+        try:
+            if os.write(self.descriptor, pixels.tobytes()) < pixels.nbytes:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise self._unavailable(error) from error
+
+    def images(self, count: int) -> Tensor:
+        """Return all images, which are read when they are indexed."""
+        import torch
+
+        from jembench.data.images import Images, read_rows
+
+        def read(rows: Tensor) -> Tensor:
+            return read_rows(self.descriptor, rows, self.shape)
+
+        return Images(read, torch.arange(count), self.shape)
+
+    def _unavailable(self, error: OSError) -> Unavailable:
+        return Unavailable(
+            f"The images of {self.name}, which do not lie in memory, cannot be written to "
+            f"{self.folder}: {error.strerror}. Free space there, choose another folder by "
+            f"XDG_CACHE_HOME, or raise {limits.IMAGES.variable}."
+        )
+
+
+def _item(
+    name: str, data: Any, number: int, shape: tuple[int, ...] | None = None
+) -> tuple[Array, Any]:
+    """Return the pixels, uint8 (C, H, W), and the label of an item.
+
+    Raises:
+        SpecError: if it cannot be read, or its image is none or has not the shape.
+    """
+    what = f"Item {number} of {name}"
+    image, label = _pair(what, data, number)
+    pixels = _pixels(what, image)
+    if shape is not None and pixels.shape != shape:
+        raise SpecError(
+            f"{what} has an image of the shape {pixels.shape}, and item 0 has {shape}. Add "
+            "transforms.Resize((H, W)) to its transform."
+        )
+    return pixels, label
 
 
 def class_names_of(data: Any) -> tuple[str, ...]:

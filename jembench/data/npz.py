@@ -1,7 +1,8 @@
 """``npz``: arrays in files of NumPy: an ``.npz``, one ``.npy``, or a folder of ``.npy`` files.
 
 Shapes and labels are read at once, so that planning can describe the dataset and choose its recipe;
-images are read when a split is first needed. Imports no torch until then.
+images are read when a split is first needed, or row by row if they are large and not compressed.
+Imports no torch until then.
 """
 
 from __future__ import annotations
@@ -9,32 +10,36 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import struct
 import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from jembench import limits
 from jembench.catalog.options import Content
 from jembench.catalog.validation import Range
 from jembench.data.arrays import (
     check_images,
-    image_array,
+    image_tensor,
     label_array,
     number_texts,
     remark_on_images,
     remark_on_names,
     to_split,
 )
-from jembench.data.datasets import LazyDataset, no_images
+from jembench.data.datasets import LazyDataset, hold_out, no_images, share_out
 from jembench.data.labels import check_labels
 from jembench.errors import JembenchError, Remark, SpecError, Unavailable, error_text
 from jembench.files import open_regular, path_of
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
     from jembench.data.arrays import Array
 
 _SPLIT = 0.8
@@ -153,7 +158,7 @@ def npz(
             f"{', '.join(map(str, forms))}."
         )
     if not is_split:
-        sizes = _share_out(path, sizes["train"], split)
+        sizes = share_out(str(path), sizes["train"], split)
     channels, height, width = forms[0]
     spec = DataSpec(
         name=name or path.stem,
@@ -166,11 +171,11 @@ def npz(
     def splits() -> Mapping[SplitName, Split]:
         whole: dict[SplitName, Split] = {}
         for part in parts:
-            name_of_images, place = names[Role(part, "images")], part or "train"
-            images = image_array(_shown(path, name_of_images), _read(path, name_of_images))
+            place = part or "train"
+            images = _images(path, names[Role(part, "images")], shapes[place])
             whole[place] = to_split(images, labels[place])
         if not is_split:
-            whole = _hold_out(whole["train"], sizes["test"], seed)
+            whole = hold_out(whole["train"], sizes["test"], seed)
         whole.setdefault("train", no_images(spec))
         remark_on_names(class_names)
         remark_on_images(spec, whole)
@@ -217,32 +222,6 @@ def _find_arrays(path: Path) -> dict[Role, str]:
     return names
 
 
-def _share_out(path: Path, count: int, split: float) -> dict[SplitName, int]:
-    """Return the numbers of images for training and for tests.
-
-    Raises:
-        SpecError: if there is one image.
-    """
-    if count < 2:
-        raise SpecError(f"{path} has one image, and needs two: one for training, one for tests.")
-    train = min(max(round(split * count), 1), count - 1)
-    return {"train": train, "test": count - train}
-
-
-def _hold_out(whole: Split, size: int, seed: int) -> dict[SplitName, Split]:
-    """Hold test images out, the same share of each class.
-
-    Raises:
-        SpecError: if a class has no training image left.
-    """
-    from jembench.data.holdout import holdout
-
-    train, test = holdout(whole, size, seed, stratified=whole.labels is not None)
-    assert test is not None
-    check_labels("the arrays, split into train and test,", {"train": train.labels})
-    return {"train": train, "test": test}
-
-
 def _names(path: Path) -> list[str]:
     """List a file's arrays; an ``.npy`` holds images.
 
@@ -269,18 +248,74 @@ def _shape(path: Path, name: str) -> tuple[int, ...]:
     """
     import numpy as np
 
-    what = _shown(path, name)
+    what, header = _shown(path, name), _header(path, name)
+    if header.dtype != np.uint8:
+        image_tensor(what, _read(path, name))  # refused, with advice for its values
+    return tuple(check_images(what, np.broadcast_to(np.uint8(0), header.shape)).shape)
+
+
+class _Header(NamedTuple):
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    start: int | None  # of the values in the file; None: they do not lie there row by row
+
+
+def _header(path: Path, name: str) -> _Header:
+    """Read the header of an array.
+
+    Raises:
+        JembenchError: if the file cannot be read.
+    """
+    import numpy as np
+
     with _array_stream(path, name) as stream:
         version = np.lib.format.read_magic(stream)
         read = np.lib.format.read_array_header_1_0
         if version != (1, 0):
             read = np.lib.format.read_array_header_2_0
-        shape, _, dtype = read(stream)
-    if dtype == np.uint8:
-        images = check_images(what, np.broadcast_to(np.uint8(0), shape))
-    else:
-        images = image_array(what, _read(path, name))  # refused, with advice for its values
-    return tuple(images.shape)
+        shape, is_by_columns, dtype = read(stream)
+        length = stream.tell()
+    start = _start(path, name)
+    if start is not None:
+        start = None if is_by_columns else start + length
+    return _Header(shape, dtype, start)
+
+
+def _start(path: Path, name: str) -> int | None:
+    """Return the place of an array's header in its file; None: it is compressed."""
+    with _opened(_file(path, name)) as stream:
+        if not zipfile.is_zipfile(stream):
+            return 0
+        info = zipfile.ZipFile(stream).getinfo(f"{name}.npy")
+        if info.compress_type != zipfile.ZIP_STORED:
+            return None
+        # a member follows a header of 30 bytes, its name and an extra field
+        stream.seek(info.header_offset + 26)
+        lengths = struct.unpack("<HH", stream.read(4))
+        return int(info.header_offset + 30 + sum(lengths))
+
+
+def _images(path: Path, name: str, shape: tuple[int, ...]) -> Tensor:
+    """Return images, uint8 (N, C, H, W); large ones are read in parts if they are uncompressed.
+
+    Raises:
+        SpecError: if they must be in memory, and are too large.
+        JembenchError: if the file cannot be read; of images in parts, when these are read.
+    """
+    import torch
+
+    from jembench.data.images import Images, are_small, read_rows
+
+    start = _header(path, name).start
+    if start is None or are_small(shape[0], shape[1:]):
+        return image_tensor(_shown(path, name), _read(path, name))
+    file = _file(path, name)
+
+    def read(rows: Tensor) -> Tensor:
+        with _opened(file) as stream:
+            return read_rows(stream.fileno(), rows, shape[1:], start)
+
+    return Images(read, torch.arange(shape[0]), shape[1:])
 
 
 def _shown(path: Path, name: str) -> str:
@@ -308,8 +343,7 @@ def _array_stream(path: Path, name: str) -> Iterator[IO[bytes]]:
         SpecError: if the file is too large when it is unpacked.
         JembenchError: if it cannot be read.
     """
-    file = path / f"{name}.npy" if path.is_dir() else path
-    with _opened(file) as stream:
+    with _opened(_file(path, name)) as stream:
         if not zipfile.is_zipfile(stream):
             stream.seek(0)
             yield stream
@@ -318,6 +352,10 @@ def _array_stream(path: Path, name: str) -> Iterator[IO[bytes]]:
             limits.check_archive(path, archive)
             with archive.open(f"{name}.npy") as member:
                 yield member
+
+
+def _file(path: Path, name: str) -> Path:
+    return path / f"{name}.npy" if path.is_dir() else path
 
 
 @contextlib.contextmanager

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torchvision.datasets as tv
 
-from jembench.data.arrays import image_array, label_array, remark_on_images, to_split
+from jembench.data.arrays import label_array, remark_on_images, to_split
 from jembench.data.decoding import central_square
-from jembench.data.items import class_names_of, read_items
+from jembench.data.items import class_names_of, images_of
 from jembench.data.labels import check_labels
 from jembench.data.torchvision_sets import DOWNLOAD_TIMEOUT
 from jembench.errors import JembenchError, SpecError, Unavailable, error_text
@@ -89,9 +89,8 @@ class TorchvisionDataset:
         splits: dict[SplitName, Split] = {}
         for name in _PARTS:
             what = f"{name} of torchvision's {self.name}"
-            items = read_items(what, self.data[name])
-            images = image_array(what, items.images)
-            splits[name] = to_split(images, label_array(what, items.labels, len(images)))
+            images = images_of(what, self.data[name], self.spec.shape)
+            splits[name] = to_split(images, label_array(what, self._labels_of(name), len(images)))
         labels = {name: split.labels for name, split in splits.items()}
         check_labels(f"torchvision's {self.name}", labels, self.spec.num_classes)
         remark_on_images(self.spec, splits)
@@ -100,9 +99,9 @@ class TorchvisionDataset:
     def _labels_of(self, name: SplitName) -> list[int]:
         """Return the labels of a part, which are read item by item unless they are listed."""
         part = self.data[name]
-        for attribute in ("targets", "labels"):
+        for attribute in ("targets", "labels", "_labels"):
             values = getattr(part, attribute, None)
-            if values is not None and len(values) == len(part):
+            if values is not None and np.shape(values) == (len(part),):
                 return [int(value) for value in values]
         return [int(part[number][1]) for number in range(len(part))]
 

@@ -365,7 +365,7 @@ def _written(value: Any) -> str:
 
 # --- the default recipe ---------------------------------------------------------------------------
 
-_DOORS, _SMALL, _MOST_IMAGES = ("imagefolder", "npz", "torchvision"), "small-images", 5000
+_DOORS, _SMALL, _MOST_IMAGES = ("hf", "imagefolder", "npz", "torchvision"), "small-images", 5000
 """The datasets whose default recipe depends on their size, as for arrays; the recipe of small ones;
 and the largest number of training images of a small one.
 """

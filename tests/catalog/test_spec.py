@@ -347,3 +347,21 @@ def test_slug_is_a_safe_file_name(text):
     assert "/" not in slug(text)
     assert slug(text).isascii()
     assert not slug(text).startswith((".", "-"))
+
+
+@pytest.mark.parametrize(("name", "option"), [("torchvision", "name"), ("hf", "source")])
+def test_a_dataset_has_a_short_form_as_the_model_of_its_name(name, option):
+    short = Spec(f"{name}:FashionMNIST,size=8")
+    assert Spec(f"{name}:size=8,{option}=FashionMNIST") == short == f"{name}:FashionMNIST,size=8"
+    assert Spec(f"{name}:size=8,{option}=FashionMNIST").options == short.options
+    assert Spec.of(name, {"size": 8, option: "FashionMNIST"}) == short
+    assert Spec.of(name, short.options) == short
+    # the first option comes first, also where another one precedes it in the alphabet
+    assert Spec(f"{name}:config=a,{option}=b") == f"{name}:b,config=a"
+
+
+def test_a_short_form_and_the_option_beside_it_are_two_options():
+    with pytest.raises(SpecError, match="model"):
+        registry.resolve("datasets", "torchvision:MNIST,name=KMNIST")
+    assert registry.resolve("datasets", "torchvision:MNIST").arguments["name"] == "MNIST"
+    assert registry.resolve("datasets", "torchvision:MNIST").spec == "torchvision:MNIST"

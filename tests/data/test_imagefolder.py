@@ -125,8 +125,8 @@ def test_the_first_image_decides_and_one_in_colour_is_refused_after_a_grey_one(r
     all_grey(root)
     save(root / "train/dog/1.png", random_pixels(5))
     assert (
-        f"{root / 'train/dog/1.png'} is in colour, and the folder's first image is grey. Add "
-        "grey=false" in message(JembenchError, root, read=True)
+        f"{root / 'train/dog/1.png'} is in colour, and the first image is grey. Add grey=false"
+        in message(JembenchError, root, read=True)
     )
     assert imagefolder(root=str(root), grey=True).split("train").images.shape == (4, 1, 4, 6)
     save(root / "train/cat/0.png", random_pixels(5))
@@ -208,7 +208,7 @@ def test_the_split_is_part_of_the_identity(flat: Path) -> None:
 
 
 def forbid_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def decode(path: str, form: object) -> np.ndarray:
+    def decode(path: str, *further: object) -> np.ndarray:
         raise AssertionError(f"decoded {path}")
 
     monkeypatch.setattr(decoding, "_decode", decode)
@@ -342,8 +342,8 @@ def test_an_image_of_another_size_is_named(root: Path) -> None:
     save(root / "train/dog/0.png", random_pixels(0, 5, 7))
     text = message(JembenchError, root, read=True)
     assert (
-        f"{root / 'train/dog/0.png'} has 7x5 pixels (width x height), and the folder's first "
-        "image 6x4. Add" in text
+        f"{root / 'train/dog/0.png'} has 7x5 pixels (width x height), and the first image "
+        "6x4. Add" in text
     )
 
 

@@ -1,5 +1,7 @@
 """Map-style datasets of PyTorch: items become arrays, or are refused with the remedy."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,8 @@ from torchvision import transforms
 
 from jembench.api.live import dataset_spec
 from jembench.data.arrays import of_arrays
-from jembench.errors import Remark, SpecError
+from jembench.data.images import Images
+from jembench.errors import Remark, SpecError, Unavailable
 
 RANDOM = np.random.default_rng(0)
 PIXELS = RANDOM.integers(0, 256, (12, 3, 6, 5), dtype=np.uint8)
@@ -129,3 +132,44 @@ def test_classes_in_another_order_are_refused():
     other.classes = ("dog", "cat", "zebra")
     with pytest.raises(SpecError, match="train and test have different classes"):
         made(Photos(), other)
+
+
+@pytest.fixture
+def in_parts(tmp_path, monkeypatch):
+    monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "0")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_large_items_are_read_once_and_are_the_same_dataset(in_parts, monkeypatch):
+    photos = Photos()
+    numbers = []
+    monkeypatch.setattr(Photos, "__len__", lambda self: numbers.append("len") or len(self.pixels))
+    original = Photos.__getitem__
+    monkeypatch.setattr(
+        Photos, "__getitem__", lambda self, row: numbers.append(row) or original(self, row)
+    )
+    dataset = made(photos)
+    images = dataset.split("train").images
+    assert isinstance(images, Images)
+    numbers.clear()
+    assert torch.equal(images[:], torch.tensor(PIXELS))
+    assert numbers == []  # from the file, which no folder shows
+    monkeypatch.undo()
+    monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "0")
+    parts = {"train": photos, "test": Photos()}
+    name = dataset_spec(parts)
+    monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "1")
+    assert dataset_spec(parts) == name
+
+
+def test_a_random_transform_is_drawn_once_for_large_items(in_parts):
+    crop = transforms.RandomCrop(4)
+    with pytest.warns(Remark, match="The transform of train is random"):
+        images = made(Photos(crop), Photos(transforms.CenterCrop(4))).split("train").images
+    assert torch.equal(images[:], images[:])
+
+
+def test_a_full_disk_is_named(in_parts, monkeypatch):
+    monkeypatch.setattr(os, "write", lambda descriptor, content: len(content) // 2)
+    with pytest.raises(Unavailable, match=r"images of train.*No space left.*JEMBENCH_IMAGES_GIB"):
+        made(Photos())

@@ -1,5 +1,6 @@
 """Files of arrays: what they hold is read as meant, or refused with the remedy."""
 
+import os
 import re
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 
 from jembench.catalog import registry
 from jembench.catalog.spec import Spec
+from jembench.data.images import Images
 from jembench.data.npz import npz
 from jembench.errors import JembenchError, Remark, SpecError, Unavailable
 from jembench.experiment.recipe import default
@@ -202,3 +204,46 @@ def test_a_file_cut_short_is_named(tmp_path, length):
 def test_no_pickle_is_loaded(tmp_path):
     with pytest.raises(JembenchError, match="arrays of objects, such as images of several sizes"):
         npz(file=saved(tmp_path, **{**FOUR, "y_train": np.array([object()] * 12)}))
+
+
+@pytest.mark.parametrize("kind", ["npz", "folder", "by columns", "compressed"])
+def test_arrays_larger_than_the_limit_are_read_row_by_row(tmp_path, monkeypatch, kind):
+    arrays = {**FOUR, "x_test": TEST[:, 0]}  # without an axis of channels
+    arrays["x_train"] = TRAIN[:, :1]
+    if kind == "folder":
+        for name, array in arrays.items():
+            np.save(tmp_path / f"{name}.npy", array)
+        file = str(tmp_path)
+    elif kind == "compressed":
+        file = str(tmp_path / "my.npz")
+        np.savez_compressed(file, **arrays)
+    else:
+        if kind == "by columns":
+            arrays = {name: np.asfortranarray(array) for name, array in arrays.items()}
+        file = saved(tmp_path, **arrays)
+    dataset = npz(file=file)
+    whole = {name: dataset.split(name) for name in ("train", "test")}
+    monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "0")
+    in_parts = npz(file=file)
+    for name, expected in whole.items():
+        images, labels = in_parts.split(name)
+        assert isinstance(images, Images) == (kind in ("npz", "folder"))
+        assert torch.equal(images[:], expected.images)
+        assert torch.equal(images[torch.tensor([4, 1])], expected.images[[4, 1]])
+        assert torch.equal(labels, expected.labels)
+
+
+def test_arrays_larger_than_memory_are_read(tmp_path):
+    shape = (2**21, 3, 64, 64)  # 24 GiB, of which the disk has nothing
+    header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+    with (tmp_path / "x_test.npy").open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, header)
+        stream.truncate(stream.tell() + np.prod(shape, dtype=np.int64).item())
+        stream.seek(-1, 2)
+        stream.write(b"\7")
+    images = npz(file=str(tmp_path)).split("test").images
+    assert images.shape == shape
+    assert images[-1].flatten()[-2:].tolist() == [0, 7]
+    os.truncate(tmp_path / "x_test.npy", 100_000)
+    with pytest.raises(JembenchError, match="it ends before image 9"):
+        images[9]

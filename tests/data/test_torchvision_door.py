@@ -48,6 +48,24 @@ def test_the_pixels_and_names_of_fashion_mnist(tmp_path, arrays):
         assert labels.tolist() == arrays[part][1].tolist()
 
 
+def test_large_sets_are_read_in_parts(tmp_path, arrays, monkeypatch):
+    monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "0")
+    rows = []
+    original = tv.FashionMNIST.__getitem__
+
+    def read(self, row):
+        rows.append(row)
+        return original(self, row)
+
+    monkeypatch.setattr(tv.FashionMNIST, "__getitem__", read)
+    images, labels = torchvision(name="FashionMNIST", root=str(tmp_path)).split("train")
+    assert set(rows) == {0}  # which describes the set
+    rows.clear()
+    assert torch.equal(images[torch.tensor([7, 3])][:, 0], torch.tensor(arrays["train"][0][[7, 3]]))
+    assert rows == [7, 3]
+    assert labels.tolist() == arrays["train"][1].tolist()
+
+
 def test_images_are_resized(tmp_path, arrays):
     dataset = torchvision(name="FashionMNIST", root=str(tmp_path), size=14)
     assert dataset.split("test").images.shape == (10, 1, 14, 14)

@@ -37,6 +37,7 @@ from jembench_zoo.classifier import (
     last_layer,
     tried,
 )
+from jembench_zoo.libraries import library
 from jembench_zoo.preparation import Reference, of_processor, of_transform, remark_on
 
 _SMALLEST = 32  # pixels: what networks for photographs reduce to one position
@@ -60,7 +61,7 @@ def of_timm(
         Unavailable: if timm or the weights are missing.
         SpecError: if there is no such network, or it does not fit the images or the weights.
     """
-    timm = _library("timm", "timm")
+    timm = library("timm", "timm")
     _check_images(data)
     if not timm.is_model(model):
         raise _no_network("timm", model, timm.list_models())
@@ -92,7 +93,7 @@ def of_torchvision(
     data: DataSpec, model: str, weights: str, size: int | None, *, train: bool
 ) -> LibraryClassifier:
     """Return a network of torchvision; errors as for :func:`of_timm`."""
-    models = _library("torchvision", "torchvision").models
+    models = library("torchvision", "torchvision").models
     _check_images(data)
     names = models.list_models(models)
     if model not in names:
@@ -142,7 +143,7 @@ def of_transformers(
     data: DataSpec, model: str, weights: str, size: int | None, *, train: bool
 ) -> LibraryClassifier:
     """Return an image classifier of transformers; errors as for :func:`of_timm`."""
-    transformers = _library("transformers", "hf")
+    transformers = library("transformers", "hf")
     _check_images(data)
     transformers.logging.set_verbosity_error()  # replaced last layers and bars are no part of a run
     transformers.logging.disable_progress_bar()
@@ -279,15 +280,6 @@ def _check_images(data: DataSpec) -> None:
         )
 
 
-def _library(name: str, extra: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise Unavailable(
-            f"{name} is not installed: pip install 'jembench-zoo[{extra}]'."
-        ) from error
-
-
 def _no_network(library: str, model: str, known: Sequence[str]) -> SpecError:
     near = difflib.get_close_matches(model, known, 4) or known[:4]
     return SpecError(
@@ -302,7 +294,7 @@ def _size(data: DataSpec, size: int | None) -> int:
 
 
 def _cached(repository: str) -> str:
-    hub = _library("huggingface_hub", "timm")
+    hub = library("huggingface_hub", "timm")
     if isinstance(file := hub.try_to_load_from_cache(repository, "model.safetensors"), str):
         return file
     raise Unavailable(
