@@ -162,13 +162,13 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
     from jembench.running.estimate import preview
 
     session.check_options(how)
-    devices.resolve(how.device)  # refuses a device that is not there
+    device = devices.resolve(how.device)
     if format not in ("table", "json"):
         raise SpecError(
             f"--dry-run prints a plan, and --format {format} is for results. Use --format table "
             "or json."
         )
-    fits, outlook = preview(plan, store)
+    fits, outlook = preview(plan, store, device)
     if format == "json":
         print_json([fit._asdict() for fit in fits])
     else:
@@ -203,7 +203,10 @@ def _training(fit: FitPreview) -> str:
     if fit.iterations is None:
         return "not known"
     if fit.iterations:
-        return f"{fit.iterations:,} iterations"
+        lines = [f"{fit.iterations:,} iterations"]
+        if fit.memory:
+            lines.append(fit.memory)
+        return "\n".join(lines)
     return "done" if fit.trained else "not needed"
 
 

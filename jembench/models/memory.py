@@ -46,9 +46,7 @@ def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> No
     # an error of the factory is raised again when it is called on the device itself
     except Exception:
         return
-    where, available = "this machine", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if device.type == "cuda":
-        where, available = "the GPU", torch.cuda.get_device_properties(device).total_memory
+    where, available = room(device)
     if needed > available:
         gradients = ""
         if isinstance(made, nn.Module):
@@ -57,3 +55,10 @@ def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> No
             f"{what} takes {needed / GIB:,.0f} GiB{gradients}, and {where} has "
             f"{available / GIB:,.0f}. Make it smaller."
         )
+
+
+def room(device: torch.device) -> tuple[str, int]:
+    """Return where a device's memory is, and its bytes."""
+    if device.type == "cuda":
+        return "the GPU", torch.cuda.get_device_properties(device).total_memory
+    return "this machine", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

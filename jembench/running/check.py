@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import torch
+
 from jembench import progress
 from jembench.catalog.registry import Resolved
 from jembench.data.datasets import blank, make
@@ -25,7 +27,7 @@ from jembench.running.building import CPU, make_model, make_trainer
 from jembench.running.evaluation import limited
 from jembench.running.planned import PlannedFit
 from jembench.stopping import is_request
-from jembench.training import snapshots
+from jembench.training import memory, snapshots
 from jembench.training.chains import make_sampler
 
 
@@ -133,12 +135,13 @@ def _remark_on_flips(fit: FitPlan) -> None:
         )
 
 
-def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
+def look_ahead(plan: Plan, datasets: Datasets | None = None, device: torch.device = CPU) -> Outlook:
     """Check the datasets, models and metrics of a plan before training.
 
     Args:
         plan: the cells to compute.
         datasets: datasets that were read before, to which new ones are added; None: none.
+        device: of the trainings, whose memory they must fit into.
 
     Raises:
         Unavailable: if a dataset is missing.
@@ -155,13 +158,16 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
         cells = [cell for fit in fits for cell in plan.cells_of(fit)]
         data = datasets.find(fits[0], cells[0].limit)
         if data is not None:
-            planned = _check_fit(fits[0], data, {str(cell.metric): cell.metric for cell in cells})
+            metrics = {str(cell.metric): cell.metric for cell in cells}
+            planned = _check_fit(fits[0], data, metrics, device)
             for fit in fits:
                 checked[fit.key.id] = planned
     return Outlook(plan, checked, datasets.absent)
 
 
-def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) -> PlannedFit:
+def _check_fit(
+    fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved], device: torch.device
+) -> PlannedFit:
     """Build the model of a fit, and check its training and its metrics.
 
     Returns:
@@ -195,7 +201,9 @@ def _check_fit(fit: FitPlan, data: PlannedFit, metrics: Mapping[str, Resolved]) 
                 sampler=trainer.chains.sampler,
                 buffers=len(snapshots.moments(trainer)),
                 iterations=trainer.iterations,
+                memory=memory.of_training(trainer, device),
             )
+            memory.check(planned.memory, fit.recipe, fit.asked, device)
             held = trainer.held.validation or planned.test
 
     # the metric that selects a checkpoint, and the metrics of the plan

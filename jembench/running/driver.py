@@ -78,9 +78,10 @@ def run_units(
         from jembench.running.check import look_ahead
         from jembench.running.worker import Worker
 
-        outlook = look_ahead(plan)
+        device = devices.resolve(how.device)
+        outlook = look_ahead(plan, device=device)
         outlook.refuse_missing(skip_missing=how.skip_missing)
-        worker = Worker(store, devices.resolve(how.device), events, checked=outlook.fits)
+        worker = Worker(store, device, events, checked=outlook.fits)
     planned = works(
         plan,
         store.is_trained,

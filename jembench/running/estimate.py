@@ -146,9 +146,10 @@ class FitPreview(NamedTuple):
     not_applicable: dict[Spec, str]  # metric -> why
     missing: dict[Spec, str]  # metric or dataset -> what is missing, with the remedy
     passes: dict[Spec, int]  # attack -> network passes at one size of the change
+    memory: str = ""  # of the training, in words; "": unknown, or small
 
 
-def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook]:
+def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPreview], Outlook]:
     """Check the pending part of a plan, without training, downloading or writing.
 
     Returns:
@@ -160,7 +161,7 @@ def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook]:
         if record and record.outcome.is_settled:
             settled[cell.id] = record.outcome
     pending = [cell for cell in plan.cells if cell.id not in settled]
-    outlook = look_ahead(Plan(plan.suite, pending), Datasets(dry=True))
+    outlook = look_ahead(Plan(plan.suite, pending), Datasets(dry=True), device)
 
     previews = []
     for fit in plan.fits:
@@ -170,10 +171,12 @@ def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook]:
         row = FitPreview(*fit.key.names, fit.seed, trained, iterations, [], [], {}, {}, {})
         for cell in plan.cells_of(fit):
             _add(row, cell, settled.get(cell.id), outlook)
+        if planned and planned.memory:
+            row = row._replace(memory=str(planned.memory))
         if fit.key.dataset in outlook.absent:
             row.missing[fit.key.dataset] = outlook.absent[fit.key.dataset]
         if trained or not row.to_do:
-            row = row._replace(iterations=0)
+            row = row._replace(iterations=0, memory="")
         previews.append(row)
     return previews, outlook
 

@@ -36,6 +36,7 @@ from jembench.store.store import Store
 from jembench.training import processes, snapshots
 from jembench.training.chains import make_sampler
 from jembench.training.fit import train
+from jembench.training.memory import Memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ class FitWork:
     report: Report
     deadline: float | None = None  # UTC in seconds since 1970; training stops then
     command: str = ""  # the user's command; "": the command of this process
+    memory: Memory | None = None  # of the training; None: unknown
     # sentences on settings that plugins left changed
     notes: list[str] = field(default_factory=list, init=False)
 
@@ -124,9 +126,11 @@ class FitWork:
                 f"{group.size}: another number gives another model. `jembench run --set "
                 f"processes={size} --executor processes` starts them on this machine."
             )
-        about: dict[str, Any] = dict(blank.provenance)
+        about, begins = dict[str, Any](blank.provenance), age(folder) < 0
+        if begins and self.memory:
+            self.warn(f"training takes {self.memory}")
         if fit.recipe.start_from:
-            about |= self._start(model, begins=age(folder) < 0)
+            about |= self._start(model, begins=begins)
         with progress.phase("building the model"):
             trainer = make_trainer(fit, bank.dataset, bank.device, model)
 

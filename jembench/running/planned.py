@@ -30,6 +30,7 @@ from jembench.running.evaluation import no_validation
 from jembench.running.fit_samples import FRESH_SAMPLES, way_of
 from jembench.sampling.chain import require_chains
 from jembench.training import snapshots
+from jembench.training.memory import Memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,7 @@ class PlannedFit:
     buffers: int = 0  # number of buffers of the last epochs that training will keep
     pretrained: bool = False
     iterations: int = 0  # of the training
+    memory: Memory | None = None  # of the training; None: unknown
     # metric -> the reason why it cannot be computed, with the remedy
     reasons: Mapping[str, Unavailable] = field(default_factory=dict)
 

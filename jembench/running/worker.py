@@ -122,7 +122,7 @@ class Worker:
         return [str(message) for message in messages if isinstance(message, Remark)]
 
     def _look_ahead(self, plan: Plan) -> Mapping[str, PlannedFit]:
-        outlook = look_ahead(plan, self.datasets)
+        outlook = look_ahead(plan, self.datasets, self.device)
         outlook.refuse_missing(skip_missing=self.skip_missing)
         return outlook.fits
 
@@ -138,6 +138,7 @@ class Worker:
             report=report,
             deadline=work.deadline,
             command=work.command,
+            memory=checked.memory,
         )
         within = isolated(f"The work of {fit.key.model}", training.note)
         with devices.threads_for(checked.spec, self.device), within:

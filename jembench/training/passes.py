@@ -46,13 +46,7 @@ def of_losses(
     Returns:
         the number; 0: unknown, since the layer was not called.
     """
-    images = {name: torch.zeros(size, *data.shape, device=device) for name, size in sizes.items()}
-    labels = {name: x.new_zeros(len(x), dtype=torch.int64) for name, x in images.items()}
-    x = images["labelled" if shared else "marginal"]
-    batch = Batch(x, images["labelled"], labels["labelled"], outliers=images["outliers"])
-    negatives = None
-    if sizes["samples"]:
-        negatives = Negatives(images["samples"], labels["samples"])
+    batch, negatives = blank_batch(data, sizes, device, shared=shared)
     seen: list[int] = []
 
     def count(_: nn.Module, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -65,6 +59,20 @@ def of_losses(
         for phase in phases:
             phase.loss(batch, negatives)
     return sum(seen)
+
+
+def blank_batch(
+    data: DataSpec, sizes: Mapping[str, int], device: torch.device, *, shared: bool
+) -> tuple[Batch, Negatives | None]:
+    """Return blank images and samples of an iteration; arguments as for :func:`of_losses`."""
+    images = {name: torch.zeros(size, *data.shape, device=device) for name, size in sizes.items()}
+    labels = {name: x.new_zeros(len(x), dtype=torch.int64) for name, x in images.items()}
+    x = images["labelled" if shared else "marginal"]
+    batch = Batch(x, images["labelled"], labels["labelled"], outliers=images["outliers"])
+    negatives = None
+    if sizes["samples"]:
+        negatives = Negatives(images["samples"], labels["samples"])
+    return batch, negatives
 
 
 def _first_layer(model: nn.Module, phase: Phase) -> nn.Module:

@@ -1,8 +1,10 @@
 """``--dry-run``: the run does what it says, and can carry out what it lets pass."""
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -211,3 +213,28 @@ def test_network_passes_of_attacks_are_known_before_the_training(run):
     assert f"attacks: {sum(PASSES.values()):,} network passes" in out
     assert f"attacks: {sum(unrefined.values()):,} network passes" in out
     assert "images x restarts x steps" in out
+
+
+def test_the_memory_of_a_training_is_said_and_refused_before_it_starts(
+    jembench, tmp_path, monkeypatch
+):
+    images = np.arange(12 * 3 * 20 * 20, dtype=np.uint8).reshape(12, 3, 20, 20)
+    labels = np.arange(12) % 2
+    arrays = {"x_train": images, "y_train": labels, "x_test": images + 1, "y_test": labels}
+    np.savez(tmp_path / "mine.npz", **arrays)
+    command = ["run", "hybrid", "--models", "baseline:net=small-2", "--metrics", "accuracy"]
+    command += ["--dataset", f"npz:{tmp_path / 'mine.npz'}", "--recipe", "finetune"]
+    for setting in ("epochs=1", "least_iterations=0", "batch_size=4"):
+        command += ["--set", setting]
+    planned = jembench(*command, "--dry-run")
+    assert planned.code == 0
+    said = re.search(r"about \S+ GiB: .* MiB for", " ".join(planned.out.split()))
+    assert said
+    done = jembench(*command)
+    assert f"training takes {said[0]} each of 8 images of an iteration (float32)" in done.err
+    monkeypatch.setattr("jembench.training.memory.room", lambda _: ("the GPU", 300_000))
+    command += ["--store", "other"]
+    for refused in (jembench(*command, "--dry-run"), jembench(*command)):
+        assert refused.code == 2
+        assert "and the GPU has 0.00028 GiB. What fits: --set batch_size=1" in refused.err
+    assert not list(Path("other").glob("fits/*"))

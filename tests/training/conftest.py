@@ -109,6 +109,11 @@ def make_trainer():
     return make
 
 
+@pytest.fixture(name="toy_recipe")
+def _toy_recipe():
+    return toy_recipe
+
+
 @pytest.fixture
 def toy_split():
     return toy_images()
