@@ -47,8 +47,10 @@ class TorchvisionDataset:
     def __init__(self, name: str, root: str, *, download: bool, size: int) -> None:
         self.name, self.folder, self.download, self.size = name, data_folder(root), download, size
         self.options = _options(name)
+        self.train_size: int | None = None
         if not download:
             self.spec  # noqa: B018, which looks for the files
+            self.train_size = len(self.data["train"])
 
     @cached_property
     def spec(self) -> DataSpec:

@@ -181,7 +181,7 @@ def clear_caches() -> None:
     """Clear the caches of files' contents, which may have changed meanwhile."""
     trained_spec.cache_clear()
     registry.content_of.cache_clear()
-    recipes.training_images.cache_clear()
+    recipes.extent_of.cache_clear()
 
 
 def plan_fit(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from jembench.catalog import discovery, packages, registry
 from jembench.catalog.discovery import Component, Kind
@@ -365,10 +365,11 @@ def _written(value: Any) -> str:
 
 # --- the default recipe ---------------------------------------------------------------------------
 
-_DOORS, _SMALL, _MOST_IMAGES = ("hf", "imagefolder", "npz", "torchvision"), "small-images", 5000
-"""The datasets whose default recipe depends on their size, as for arrays; the recipe of small ones;
-and the largest number of training images of a small one.
-"""
+_DOORS = ("hf", "imagefolder", "npz", "torchvision")
+"""The datasets whose default recipe depends on their images, as for arrays."""
+
+_MOST_IMAGES, _LEAST_SIDE = 5000, 16
+"""The largest number of training images, and the smallest side, for the recipe small-images."""
 
 
 def default(
@@ -378,8 +379,8 @@ def default(
 
     The default is the first of these that exists: the recipe that is stated for all models; the
     installed recipes MODEL-DATASET-quick, MODEL-DATASET and MODEL; the recipe that is stated for
-    the dataset; ``small-images`` for a small dataset of the user's own images; and the installed
-    recipes DATASET-quick, DATASET and ``paper``.
+    the dataset; for up to 5,000 training images of the user's own ``small-images``, or ``digits``
+    below 16 pixels; and the installed recipes DATASET-quick, DATASET and ``paper``.
 
     Args:
         model: the spec of the model.
@@ -396,8 +397,8 @@ def default(
     of_dataset = stated.get(data) or stated.get("default")
     if of_dataset:
         return of_dataset
-    if are_own_images(data) and (training_images(dataset) or _MOST_IMAGES + 1) <= _MOST_IMAGES:
-        return _SMALL
+    if are_own_images(data) and (extent := extent_of(dataset)) and extent.images <= _MOST_IMAGES:
+        return "small-images" if extent.side >= _LEAST_SIDE else "digits"
     for recipe in (f"{data}-quick", data):
         if recipe in installed:
             return recipe
@@ -412,15 +413,24 @@ def are_own_images(data: str) -> bool:
     return any(own.name == data and own.distribution == discovery.LIVE for own in datasets)
 
 
+class Extent(NamedTuple):
+    """The size of a dataset."""
+
+    images: int  # for training
+    side: int  # the smaller one of an image, in pixels
+
+
 @functools.lru_cache(maxsize=100)
-def training_images(dataset: str) -> int | None:
-    """Return a dataset's number of training images; None: unknown before reading.
+def extent_of(dataset: str) -> Extent | None:
+    """Return the size of a dataset; None: unknown before reading.
 
     ``dataset`` is the spec. The result is cached until ``cache_clear``.
     """
     with suppress(JembenchError), warnings.catch_warnings():
         warnings.simplefilter("ignore", Remark)
         resolved = registry.resolve("datasets", dataset)
-        size: int | None = getattr(resolved.factory(**resolved.arguments), "train_size", None)
-        return size
+        made = resolved.factory(**resolved.arguments)
+        number = getattr(made, "train_size", None)
+        if number:
+            return Extent(number, min(made.spec.shape[1:]))
     return None

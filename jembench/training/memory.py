@@ -45,11 +45,10 @@ class Memory(NamedTuple):
 
     def __str__(self) -> str:
         """Return the sum and its parts in words."""
-        each = self.batch / self.images / 2**20
+        each = _written(self.batch / self.images)
         return (
-            f"about {self.total / GIB:.2g} GiB: {self.weights / GIB:.2g} for weights and optimiser,"
-            f" and {each:.3g} MiB for each of {self.images} images of an iteration"
-            f" ({self.precision})"
+            f"about {_written(self.total)}: {_written(self.weights)} for weights and optimiser, and "
+            f"{each} for each of {self.images} images of an iteration ({self.precision})"
         )
 
 
@@ -83,6 +82,13 @@ class _Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _remove(self, key: int, size: int) -> None:
         self._seen.discard(key)
         self.living -= size
+
+
+def _written(size: float) -> str:
+    """Return a number of bytes in words."""
+    if size < GIB:
+        return f"{size / 2**20:.3g} MiB"
+    return f"{size / GIB:.3g} GiB"
 
 
 def _key(storage: torch.UntypedStorage) -> int:
@@ -160,6 +166,6 @@ def check(memory: Memory | None, recipe: Recipe, what: str, device: torch.device
             smaller.append(f"--set {name}={fitting}")
     remedy = " ".join(smaller) or "a smaller network, or smaller images"
     raise SpecError(
-        f"The training of {what} takes {memory}, and {where} has {available / GIB:.2g} GiB. What "
-        f"fits: {remedy}."
+        f"The training of {what} takes {memory}, and {where} has {_written(available)}. What fits: "
+        f"{remedy}."
     )

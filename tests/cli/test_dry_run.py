@@ -228,13 +228,13 @@ def test_the_memory_of_a_training_is_said_and_refused_before_it_starts(
         command += ["--set", setting]
     planned = jembench(*command, "--dry-run")
     assert planned.code == 0
-    said = re.search(r"about \S+ GiB: .* MiB for", " ".join(planned.out.split()))
+    said = re.search(r"about \S+ MiB: .* MiB for each", " ".join(planned.out.split()))
     assert said
     done = jembench(*command)
-    assert f"training takes {said[0]} each of 8 images of an iteration (float32)" in done.err
-    monkeypatch.setattr("jembench.training.memory.room", lambda _: ("the GPU", 300_000))
+    assert f"training takes {said[0]} of 4 images of an iteration (float32)" in done.err
+    monkeypatch.setattr("jembench.training.memory.room", lambda _: ("the GPU", 200_000))
     command += ["--store", "other"]
     for refused in (jembench(*command, "--dry-run"), jembench(*command)):
         assert refused.code == 2
-        assert "and the GPU has 0.00028 GiB. What fits: --set batch_size=1" in refused.err
+        assert "and the GPU has 0.191 MiB. What fits: --set batch_size=3" in refused.err
     assert not list(Path("other").glob("fits/*"))

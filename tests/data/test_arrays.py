@@ -197,7 +197,9 @@ def test_what_changes_later_changes_no_result(tmp_path):
 def test_the_number_of_images_chooses_the_recipe():
     few = dataset_spec(both())
     many = np.zeros((20_000, 1, 1), np.uint8)
-    assert default("jem", few) == "small-images"
+    assert default("jem", few) == "digits"
+    large = np.tile(IMAGES, (1, 8, 4))  # 16 x 20
+    assert default("jem", dataset_spec(both(large))) == "small-images"
     assert (
         default("jem", dataset_spec({"train": (many, None), "test": (many[:3], None)})) == "paper"
     )

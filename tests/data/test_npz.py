@@ -141,7 +141,9 @@ def test_the_name_of_the_option_may_be_left_out():
 
 
 def test_few_images_choose_the_recipe_of_few(tmp_path):
-    assert default("jem", f"npz:{saved(tmp_path, **FOUR)}") == "small-images"
+    large = {name: np.tile(FOUR[name], (1, 1, 4, 4)) for name in ("x_train", "x_test")}
+    assert default("jem", f"npz:{saved(tmp_path, **FOUR)}") == "digits"
+    assert default("jem", f"npz:{saved(tmp_path, **FOUR | large)},name=large") == "small-images"
 
 
 REFUSED = {

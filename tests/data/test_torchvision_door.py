@@ -12,6 +12,7 @@ from jembench.catalog import registry
 from jembench.data.factories import torchvision
 from jembench.data.torchvision_door import TorchvisionDataset
 from jembench.errors import SpecError, Unavailable
+from jembench.experiment import recipe
 
 RANDOM = np.random.default_rng(0)
 SIZES = {"train": 20, "t10k": 10}
@@ -64,6 +65,13 @@ def test_large_sets_are_read_in_parts(tmp_path, arrays, monkeypatch):
     assert torch.equal(images[torch.tensor([7, 3])][:, 0], torch.tensor(arrays["train"][0][[7, 3]]))
     assert rows == [7, 3]
     assert labels.tolist() == arrays["train"][1].tolist()
+
+
+def test_few_images_choose_the_recipe_of_few(tmp_path, arrays):
+    text = f"torchvision:name=FashionMNIST,root={tmp_path}"
+    assert recipe.default("jem", text) == "small-images"
+    assert recipe.default("jem", f"{text},size=8") == "digits"
+    assert recipe.extent_of(text) == (20, 28)
 
 
 def test_images_are_resized(tmp_path, arrays):

@@ -446,20 +446,21 @@ def test_the_recipe_of_a_folder_goes_by_its_training_images(tmp_path, monkeypatc
     for part, count in (("train", 5), ("test", 1)):
         for number in range(count):
             (tmp_path / "set" / part / "cat").mkdir(parents=True, exist_ok=True)
-            Image.new("RGB", (4, 4)).save(tmp_path / "set" / part / "cat" / f"{number}.png")
+            Image.new("RGB", (16, 17)).save(tmp_path / "set" / part / "cat" / f"{number}.png")
     folder = f"imagefolder:root={tmp_path / 'set'}"
     assert recipes.default("jem", folder) == plan_fit("jem", folder).recipe.name == "small-images"
-    assert recipes.training_images(folder) == 5
-    assert recipes.training_images("imagefolder:root=nowhere") is None
+    assert recipes.extent_of(folder) == (5, 16)
+    assert recipes.extent_of("imagefolder:root=nowhere") is None
+    assert recipes.default("jem", f"{folder},size=15") == "digits"
     assert recipes.default("jem", "imagefolder:root=nowhere") == "paper"
     assert recipes.default("glow", "imagefolder:root=nowhere") == "glow"
     first = tmp_path / "set" / "train" / "cat" / "0.png"
     monkeypatch.setattr(
         folders, "_list_images", lambda folder: {f"cat/{n}": first for n in range(5001)}
     )
-    recipes.training_images.cache_clear()
+    recipes.extent_of.cache_clear()
     assert recipes.default("jem", folder) == "paper"
-    recipes.training_images.cache_clear()
+    recipes.extent_of.cache_clear()
 
 
 @pytest.mark.parametrize("text", ["7414016", "12e4567", '"7414016"'])
