@@ -47,8 +47,8 @@ class Memory(NamedTuple):
         """Return the sum and its parts in words."""
         each = _written(self.batch / self.images)
         return (
-            f"about {_written(self.total)}: {_written(self.weights)} for weights and optimiser, and "
-            f"{each} for each of {self.images} images of an iteration ({self.precision})"
+            f"about {_written(self.total)}: {_written(self.weights)} for weights and optimiser, "
+            f"and {each} for each of {self.images} images of an iteration ({self.precision})"
         )
 
 
