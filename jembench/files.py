@@ -71,7 +71,7 @@ def same_folder() -> Iterator[None]:
             os.chdir(before)
 
 
-def digest(path: Path) -> str:
+def digest(path: str | Path) -> str:
     """Return the SHA-256 of a file in hexadecimal digits.
 
     An unchanged file is read only once.
@@ -79,9 +79,9 @@ def digest(path: Path) -> str:
     Raises:
         OSError: if the file cannot be read.
     """
-    status = path.stat()
+    status = Path(path).stat()
     state = status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
-    return _digest(path.absolute(), state)
+    return _digest(Path(path).absolute(), state)
 
 
 @functools.lru_cache(maxsize=100_000)

@@ -10,16 +10,19 @@ from pathlib import Path
 from jembench.errors import StoreError
 from jembench.files import cache_folder, digest, path_of, write_atomically
 
-Listing = Callable[..., Mapping[str, Path]]
-"""A function that lists the files of option values, texts, by name: "train/cat/0.png"."""
+Files = Mapping[str, str | Path]
+"""The paths of files by name: "train/cat/0.png"."""
+
+Listing = Callable[..., Files]
+"""A function that lists the files of option values, texts."""
 
 
-def the_file(text: str) -> Mapping[str, Path]:
+def the_file(text: str) -> Files:
     """Return {"": file} for a path; {} for an empty text."""
     return {"": path_of(text)} if text else {}
 
 
-def content(files: Mapping[str, Path], of_file: Callable[[Path], str] = digest) -> str:
+def content(files: Files, of_file: Callable[[Path], str] = digest) -> str:
     """Return the SHA-256 of files and their names.
 
     For one file, named "", it is the SHA-256 of the content. The hash is cached in the user's cache
@@ -32,14 +35,16 @@ def content(files: Mapping[str, Path], of_file: Callable[[Path], str] = digest) 
     Raises:
         OSError: if a file cannot be read, or is a pipe or a device.
     """
-    state: list[object] = []
-    for name, path in sorted(files.items()):
-        status = path.stat()
+    names = sorted(files)
+    state = hashlib.sha256()
+    for name in names:  # there may be millions, for which Path is slow
+        path = os.path.abspath(files[name])  # noqa: PTH100
+        status = os.stat(path)  # noqa: PTH116
         times = (status.st_mtime_ns, status.st_ctime_ns)
-        state.append((name, str(path.absolute()), status.st_size, *times))
+        state.update(json.dumps((name, path, status.st_size, *times)).encode())
     if of_file is not digest:
-        state.append(f"{of_file.__module__}.{of_file.__qualname__}")
-    cache = cache_folder() / "contents" / hashlib.sha256(json.dumps(state).encode()).hexdigest()
+        state.update(f"{of_file.__module__}.{of_file.__qualname__}".encode())
+    cache = cache_folder() / "contents" / state.hexdigest()
     with suppress(OSError, UnicodeDecodeError):
         cached, end, rest = cache.read_text(encoding="ascii").partition("\n")
         if end and not rest:
@@ -47,11 +52,11 @@ def content(files: Mapping[str, Path], of_file: Callable[[Path], str] = digest) 
     from concurrent.futures import ThreadPoolExecutor  # imported here, since few commands need it
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing releases the GIL
-        digests = list(pool.map(of_file, (path for _, path in sorted(files.items()))))
-    if list(files) == [""]:
+        digests = list(pool.map(lambda name: of_file(Path(files[name])), names))
+    if names == [""]:
         hashed = digests[0]
     else:
-        lines = map(json.dumps, zip(sorted(files), digests, strict=True))
+        lines = map(json.dumps, zip(names, digests, strict=True))
         hashed = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     with suppress(StoreError):  # a cache that cannot be written only costs time
         write_atomically(cache, f"{hashed}\n".encode())

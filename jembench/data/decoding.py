@@ -114,21 +114,34 @@ def is_grey(image: Image.Image) -> bool:
     return image.mode.startswith(_GREY) and image.mode != "LAB"
 
 
-def form_of(first: Image.Image, size: int, grey: bool | None) -> Form:
+def form_of(
+    first: Image.Image,
+    size: int,
+    grey: bool | None,
+    method: Literal["bicubic", "bilinear"] = "bicubic",
+) -> Form:
     """Return the form of images by the first one.
 
     Args:
         first: the first image, opened.
         size: of the square to which images are cropped and resized; 0: that of the first.
         grey: True for one channel, False for RGB; None: as the first is stored.
+        method: of the interpolation.
     """
     width, height = (size, size) if size else first.size
     only_grey = grey is None and is_grey(first)
     mode: Literal["RGB", "L"] = "L" if grey or only_grey else "RGB"
-    return Form(mode=mode, height=height, width=width, square=size > 0, only_grey=only_grey)
+    return Form(
+        mode=mode,
+        height=height,
+        width=width,
+        square=size > 0,
+        only_grey=only_grey,
+        method=method,
+    )
 
 
-def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Tensor:
+def decoded(name: str, place: Path, files: Mapping[str, str | Path], form: Form) -> Tensor:
     """Return the pixels of image files, uint8 (N, C, H, W).
 
     Large ones are :class:`~jembench.data.images.Images`, whose files are read when they are

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
+from jembench.catalog.options import Neutral
 from jembench.catalog.validation import Range
 from jembench.errors import Diverged, NotApplicable, PluginError
 from jembench.interfaces import Evaluation, Measurement, Quantity, Resampling
@@ -85,24 +86,55 @@ class Classification(Metric):
 class Accuracy(Classification):
     """Share of test images classified correctly, in %, with Wilson's interval.
 
-    In all metrics, ``data_noise`` is the standard deviation, on [-1, 1], of Gaussian noise that is
-    added to the images: .03 in the reference code of JEM.
+    With ``top=5`` an image is classified correctly if its class is among the five of the largest
+    logits. In all metrics, ``data_noise`` is the standard deviation, on [-1, 1], of Gaussian noise
+    that is added to the images: .03 in the reference code of JEM.
     """
 
+    top: Annotated[int, Range(least=1), Neutral()] = 1
     name = "accuracy"
 
+    @property
+    def protocol_options(self) -> Parts:
+        """The options that are part of the protocol; ``top=1`` is left out."""
+        options = super().protocol_options
+        if self.top == 1:
+            del options["top"]
+        return options
+
+    @property
+    def label(self) -> str:
+        """The label of the value: ``accuracy``, or ``top-5-accuracy``."""
+        return self.name if self.top == 1 else f"top-{self.top}-{self.name}"
+
     def scores(self, logits: Logits, labels: Labels) -> Arrays:
-        """Return ``correct``, bool (N,): whether the class of the largest logit is the label."""
-        return {"correct": (logits.argmax(dim=1) == labels).numpy()}
+        """Return ``correct``, bool (N,): whether few enough logits come before the label's."""
+        import torch
+
+        own = logits.gather(1, labels[:, None])
+        # of equal logits the first counts as the largest, as for argmax
+        precedes = torch.arange(logits.shape[1]) < labels[:, None]
+        before = (logits > own) | ((logits == own) & precedes)
+        return {"correct": (before.sum(dim=1) < self.top).numpy()}
 
     def estimates(self, arrays: Arrays) -> Estimates:
         """Return the share."""
         return {self.label: share(arrays["correct"], "higher")}
 
     def of_logits(self, evaluation: Evaluation, logits: Tensor, labels: Tensor) -> Measurement:
-        """Measure images; the details hold the accuracy of random guesses."""
+        """Measure images; the details hold the accuracy of random guesses.
+
+        Raises:
+            NotApplicable: if ``top`` is more than one, and no class is left out.
+        """
+        data = evaluation.data.spec
+        if 1 < self.top >= data.num_classes:
+            raise NotApplicable(
+                f"{data.name} has {data.num_classes} classes, all of which are among the "
+                f"{self.top} of the largest logits."
+            )
         measured = super().of_logits(evaluation, logits, labels)
-        chance = 100 / evaluation.data.spec.num_classes
+        chance = 100 * self.top / data.num_classes
         return replace(measured, details={"chance": chance})
 
 

@@ -209,6 +209,14 @@ _FAR = ("openood:name=mnist", "openood:name=svhn", "openood:name=texture", "open
 OPENOOD = {
     "cifar10": {"near": ("openood:name=cifar100", "openood:name=tin"), "far": _FAR},
     "cifar100": {"near": ("openood:name=cifar10", "openood:name=tin"), "far": _FAR},
+    "imagenet": {
+        "near": ("openood:name=ssb_hard", "openood:name=ninco"),
+        "far": (
+            "openood:name=inaturalist",
+            "openood:name=textures",
+            "openood:name=openimage_o",
+        ),
+    },
 }
 """The sets of each group of OpenOOD v1.5, by the name of the dataset."""
 
@@ -222,11 +230,11 @@ class OutOfDistributionGroup(Scored):
 
     Values are means over the sets.
 
-    On CIFAR the sets are those of OpenOOD, Zhang et al. (2023), arXiv:2306.09301; for other
-    datasets jembench makes them. Values and options are as for ``ood``; the values are computed for
-    each set and averaged; intervals draw the test images once for all sets. ``fpr95-out`` is
-    OpenOOD's FPR95, and ``aupr-in-trapezoid`` and ``aupr-out-trapezoid`` are its AUPR-IN and
-    AUPR-OUT.
+    On CIFAR and on a dataset named imagenet the sets are those of OpenOOD, Zhang et al. (2023),
+    arXiv:2306.09301; for other datasets jembench makes them. Values and options are as for
+    ``ood``; the values are computed for each set and averaged; intervals draw the test images once
+    for all sets. ``fpr95-out`` is OpenOOD's FPR95, and ``aupr-in-trapezoid`` and
+    ``aupr-out-trapezoid`` are its AUPR-IN and AUPR-OUT.
     """
 
     group: Literal["near", "far"]

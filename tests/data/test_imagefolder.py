@@ -13,7 +13,7 @@ from PIL import EpsImagePlugin, Image
 
 from jembench.catalog import registry
 from jembench.catalog.spec import stable_hash
-from jembench.data import decoding, folders
+from jembench.data import decoding, folders, image_files
 from jembench.data.factories import imagefolder
 from jembench.errors import Fallback, JembenchError, Remark, SpecError, Unavailable
 
@@ -207,6 +207,28 @@ def test_the_split_is_part_of_the_identity(flat: Path) -> None:
     )
 
 
+def test_without_a_share_for_training_all_images_are_for_tests(flat: Path) -> None:
+    dataset = imagefolder(root=str(flat), split=0.0)
+    assert (dataset.train_size, dataset.test_size) == (0, 13)
+    assert dataset.split("test").labels.tolist() == [0] * 10 + [1] * 3
+    assert len(dataset.split("train").images) == 0
+
+
+def test_images_are_resized_bilinearly_by_choice(root: Path) -> None:
+    square = Image.fromarray(random_pixels(0)[:, 1:5])
+    for method, expected in (("bicubic", Image.BICUBIC), ("bilinear", Image.BILINEAR)):
+        image = imagefolder(root=str(root), size=3, method=method).split("train").images[0]
+        assert np.array_equal(image.permute(1, 2, 0), square.resize((3, 3), expected))
+    assert "method of imagefolder has no effect" in message(SpecError, root, method="bilinear")
+
+
+def test_imagenet_s_flat_validation_images_have_a_remedy_of_their_own(tmp_path: Path) -> None:
+    for number in range(2):
+        save(tmp_path / "val" / f"ILSVRC2012_val_{number:08}.JPEG", random_pixels(number))
+    text = message(Unavailable, tmp_path / "val")
+    assert "torchvision.datasets.ImageNet(FOLDER, 'val') unpacks" in text
+
+
 def forbid_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     def decode(path: str, *further: object) -> np.ndarray:
         raise AssertionError(f"decoded {path}")
@@ -376,7 +398,7 @@ def test_no_file_starts_ghostscript(root: Path, monkeypatch: pytest.MonkeyPatch)
     assert not started
 
 
-@pytest.mark.parametrize("suffix", folders._SUFFIXES)
+@pytest.mark.parametrize("suffix", image_files.SUFFIXES)
 def test_every_suffix_is_that_of_a_format_that_is_read(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"0{suffix}"
     Image.fromarray(random_pixels(0)).convert("L").save(path)

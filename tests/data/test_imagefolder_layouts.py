@@ -143,6 +143,17 @@ def test_copies_of_training_images_among_the_test_images_are_counted(tmp_path: P
     )
 
 
+def test_of_many_test_images_some_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make(tmp_path / "set", "train/cat", "train/dog", "test/cat", "test/dog")
+    for file in sorted(root.glob("test/*/*")):
+        file.write_bytes((root / "train/cat/1.png").read_bytes())
+    monkeypatch.setattr(folders, "_COMPARED", 3)
+    _, text = remarks(root)
+    assert text.startswith(f"2 of 2 compared test images of {root} are also among its training")
+
+
 def test_links_to_folders_are_followed(tmp_path: Path) -> None:
     root = make(tmp_path / "set", "train/cat", "train/dog", "test/cat", "test/dog")
     make(tmp_path / "elsewhere", "more", "bird")

@@ -7,7 +7,7 @@ import pytest
 import sklearn.metrics
 import torch
 
-from jembench.errors import SpecError
+from jembench.errors import NotApplicable, SpecError
 from jembench.metrics.classification import ECE, NLL, Accuracy, AdaptiveECE, Brier, ClasswiseECE
 
 METRICS = {"accuracy": Accuracy(), "nll": NLL(), "brier": Brier()}
@@ -65,6 +65,30 @@ def test_the_best_the_worst_and_the_undecided(logits, correct, nll, brier):
     expected = {"accuracy": ("correct", correct), "nll": ("nll", nll), "brier": ("brier", brier)}
     for metric, (array, score) in expected.items():
         assert METRICS[metric].scores(f, y)[array] == pytest.approx([score])
+
+
+@pytest.mark.parametrize("top", [1, 2])
+def test_top_k_accuracy_agrees_with_scikit_learn(top, evaluation):
+    ours = Accuracy(top=top).compute(evaluation)
+    theirs = 100 * sklearn.metrics.top_k_accuracy_score(
+        evaluation.labels.numpy(), evaluation.test_logits.numpy(), k=top
+    )
+    label = "accuracy" if top == 1 else "top-2-accuracy"
+    assert ours.values[label].value == pytest.approx(theirs, abs=1e-12)
+    assert ours.details == {"chance": pytest.approx(100 * top / 3)}
+    assert ("top=2" in ours.protocol) == (top == 2)
+
+
+def test_of_equal_logits_the_first_is_the_largest():
+    f, y = torch.tensor([[1.0, 2.0, 2.0, 2.0]]).repeat(4, 1).double(), torch.arange(4)
+    ranks = [Accuracy(top=top).scores(f, y)["correct"].sum() for top in (1, 2, 3)]
+    assert ranks == [1, 2, 3]
+    assert Accuracy().scores(f, y)["correct"].tolist() == (f.argmax(1) == y).tolist()
+
+
+def test_as_many_classes_as_count_as_correct(evaluation):
+    with pytest.raises(NotApplicable, match="has 3 classes, all of which are among the 3 of"):
+        Accuracy(top=3).compute(evaluation)
 
 
 def test_scores_are_computed_in_float64(fake):

@@ -84,6 +84,12 @@ def test_the_sets_are_those_of_openood_on_cifar_and_made_ones_on_other_data():
     expected = {
         "cifar10": {"near": ("openood:name=cifar100", "openood:name=tin"), "far": far},
         "cifar100": {"near": ("openood:name=cifar10", "openood:name=tin"), "far": far},
+        "imagenet": {
+            "near": ("openood:name=ssb_hard", "openood:name=ninco"),
+            "far": tuple(
+                f"openood:name={name}" for name in ("inaturalist", "textures", "openimage_o")
+            ),
+        },
         "mine": {"near": SETS, "far": ("permuted", "uniform", "constant")},
     }
     for name, groups in expected.items():

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
 
 from jembench.catalog.options import Incidental
 from jembench.errors import NotApplicable, SpecError, Unavailable
 from jembench.interfaces import DataSpec, OODSet, Split
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Generator, Tensor
 
 
@@ -248,16 +250,20 @@ def constant(*, value: float | None = None) -> OODSet:
 # --- images of a benchmark ------------------------------------------------------------------------
 
 
-_Listed = Literal["cifar10", "cifar100", "tin", "mnist", "svhn", "texture", "places365"]
+_OfCifar = Literal["cifar10", "cifar100", "tin", "mnist", "svhn", "texture", "places365"]
+_OfImageNet = Literal["ssb_hard", "ninco", "inaturalist", "textures", "openimage_o"]
 
 
-def openood(*, name: _Listed, root: Annotated[str, Incidental()] = "") -> OODSet:
-    """All images of OpenOOD's list of a set for CIFAR-10 or CIFAR-100.
+def openood(
+    *, name: Literal[_OfCifar, _OfImageNet], root: Annotated[str, Incidental()] = ""
+) -> OODSet:
+    """All images of OpenOOD's list of a set for CIFAR-10, CIFAR-100 or ImageNet-1k.
 
-    Zhang et al. (2023), arXiv:2306.09301. ``root`` is the folder with ``benchmark_imglist`` and
-    ``images_classic`` that OpenOOD's scripts/download fills ($JEMBENCH_DATA/openood or
-    ~/.cache/jembench/data/openood by default). Images are cropped to their central square, then
-    resized bilinearly; OpenOOD resizes first.
+    Zhang et al. (2023), arXiv:2306.09301. For ImageNet ssb_hard and ninco are near, and
+    inaturalist, textures and openimage_o far. ``root`` is the folder with ``benchmark_imglist``,
+    ``images_classic`` and ``images_largescale`` that OpenOOD's scripts/download fills
+    ($JEMBENCH_DATA/openood or ~/.cache/jembench/data/openood by default). Images are cropped to
+    their central square, then resized bilinearly; OpenOOD resizes first.
     """
 
     def draw(test: Split, data: DataSpec) -> Tensor:
@@ -265,16 +271,25 @@ def openood(*, name: _Listed, root: Annotated[str, Incidental()] = "") -> OODSet
         from jembench.files import data_folder
 
         folder = data_folder(root) if root else data_folder() / "openood"
-        listed = folder / "benchmark_imglist" / data.name / f"test_{name}.txt"
-        if not listed.is_file():
+        of_imagenet = name in get_args(_OfImageNet)
+        benchmark = "imagenet" if of_imagenet else data.name
+        images = "images_classic"
+        if of_imagenet and name != "textures":
+            images = "images_largescale"
+        listed = folder / "benchmark_imglist" / benchmark / f"test_{name}.txt"
+        missing: Path | None = listed
+        if listed.is_file():
+            lines = listed.read_text(errors="surrogateescape").splitlines()
+            paths = [line.split()[0] for line in lines if line.strip()]
+            files = {path: folder / images / path for path in paths}
+            missing = next((file for file in files.values() if not file.is_file()), None)
+        if missing:
+            what = "list" if missing == listed else "image"
             raise Unavailable(
-                f"OpenOOD's list {listed} is missing. Get its lists and images by "
+                f"OpenOOD's {what} {missing} is missing. Get its lists and images by "
                 "scripts/download of its project, and name their folder: openood:root=FOLDER or, "
                 "for all sets, the folder openood in JEMBENCH_DATA."
             )
-        lines = listed.read_text(errors="surrogateescape").splitlines()
-        paths = [line.split()[0] for line in lines if line.strip()]
-        files = {path: folder / "images_classic" / path for path in paths}
         _, height, width = data.shape
         form = Form(mode="RGB", height=height, width=width, square=True, method="bilinear")
         return decoded(f"openood-{name}", listed, files, form)

@@ -125,6 +125,27 @@ def test_openood_has_the_images_of_its_list_in_the_list_s_order(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "images"), [("ninco", "images_largescale"), ("textures", "images_classic")]
+)
+def test_openood_has_lists_for_imagenet_whatever_the_name_of_the_data(tmp_path, name, images):
+    data = DataSpec(name="photos", shape=(3, 4, 4), num_classes=1000)
+    ood_set = factories.openood(name=name, root=str(tmp_path))
+    listed = tmp_path / "benchmark_imglist" / "imagenet" / f"test_{name}.txt"
+    with pytest.raises(Unavailable, match=rf"imagenet/test_{name}\.txt is missing. Get its lists"):
+        ood_set.draw(split(GREY, 1), data)
+    listed.parent.mkdir(parents=True)
+    listed.write_text("some/a.jpg -1\nsome/c.jpg 7\n")
+    with pytest.raises(Unavailable, match=rf"image .*{images}/some/a\.jpg is missing. Get its"):
+        ood_set.draw(split(GREY, 1), data)
+    (tmp_path / images / "some").mkdir(parents=True)
+    for place, file in enumerate(("a", "c")):
+        Image.new("L", (6, 4), 100 * place).save(tmp_path / images / "some" / f"{file}.jpg")
+    drawn = ood_set.draw(split(GREY, 1), data)[:]
+    assert drawn.shape == (2, 3, 4, 4)
+    assert drawn.flatten(1).float().mean(1).tolist() == [0, 100]
+
+
 def test_flipped_rotated_and_inverted_by_hand():
     test = Split(rows([1, 2, 3, 4, 5, 6]), None)
     assert draw("flipped", test, WIDE).flatten().tolist() == [3, 2, 1, 6, 5, 4]
