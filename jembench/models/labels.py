@@ -43,6 +43,13 @@ def outputs_of_classes(
             pairs = [f"{label} ({place})" for label, place in zip(classes, chosen, strict=True)]
             _remark(f"{name} has {number:,} outputs, taken by name: {_some(pairs)}.")
         return tuple(chosen)
+    needed = number == data.num_classes or remedy
+    if names and not made_up and needed and _are_unknown_ids(names, classes):
+        raise SpecError(
+            f"{data.name} names its classes by WordNet ids ({_some(classes)}), and {name} its "
+            f"outputs in words ({_some(names)}). timm knows which belong together: pip install "
+            "timm."
+        )
     if number == data.num_classes and chosen:
         raise SpecError(
             f"{name} has the outputs {_some(names)}, and {data.name} the classes "
@@ -107,6 +114,12 @@ def _wordnet(names: Sequence[str]) -> Mapping[str, str]:
         return {}
     labels = info.label_names()
     return dict(zip(labels, info.label_descriptions(), strict=True))
+
+
+def _are_unknown_ids(names: Sequence[str], classes: Sequence[str]) -> bool:
+    """Return whether classes are WordNet ids that nothing translates into the names' words."""
+    are_ids = bool(classes) and all(map(_WORDNET.fullmatch, classes))
+    return are_ids and not any(map(_WORDNET.fullmatch, names)) and not _wordnet(classes)
 
 
 def _is_of_imagenet(names: Sequence[str], wordnet: Mapping[str, str]) -> bool:

@@ -4,6 +4,7 @@ import pytest
 
 from jembench.errors import Remark, SpecError
 from jembench.interfaces import DataSpec
+from jembench.models import labels
 from jembench.models.labels import outputs_of_classes
 
 ANIMALS = ["zebra", "apple, fruit", "Sea_Lion", "crane", "crane, machine"]
@@ -69,6 +70,22 @@ def test_outputs_without_names_are_taken_in_order(names):
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("ids", [("n01440764", "n01443537"), ("n01443537",)])
+def test_wordnet_ids_need_timm_where_outputs_are_named_in_words(monkeypatch, ids):
+    def no_timm(name):
+        raise ImportError
+
+    monkeypatch.setattr(labels, "import_module", no_timm)
+    with pytest.raises(SpecError, match=r"names its classes by WordNet ids .* install timm\."):
+        outputs(["tench", "goldfish"], data_of(*ids), remedy="Train it.")
+    if len(ids) == 2:
+        with pytest.raises(SpecError, match=r"timm knows which belong together"):
+            outputs(["tench", "goldfish"], data_of(*ids))
+    else:  # a new last layer
+        with pytest.warns(Remark, match="drawn at random"):
+            assert outputs(["tench", "goldfish"], data_of(*ids)) is None
+
+
 def test_numbers_as_classes_have_one_order():
     assert outputs([], data_of("0", "1"), 2) == (0, 1)
 
