@@ -159,7 +159,7 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
         Unavailable: after printing, if something that the plan needs is missing.
     """
     from jembench.models import devices
-    from jembench.running.estimate import preview
+    from jembench.running.estimate import preview, readings
 
     session.check_options(how)
     device = devices.resolve(how.device)
@@ -173,6 +173,8 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
         print_json([fit._asdict() for fit in fits])
     else:
         _print_preview(plan, fits)
+        for text in readings(outlook):
+            say(text)
     outlook.refuse_missing(skip_missing=how.skip_missing)
     return 0
 

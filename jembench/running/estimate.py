@@ -4,6 +4,7 @@ A few iterations of a training are timed, with short chains and blank images: ti
 on the content of images, and the dataset need not be available.
 """
 
+import random
 import resource
 import statistics
 import time
@@ -11,10 +12,13 @@ from typing import NamedTuple
 
 import torch
 
+from jembench import limits
 from jembench.catalog.spec import Spec
 from jembench.data.datasets import blank, make
+from jembench.data.images import Images
 from jembench.errors import NotApplicable, SpecError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
+from jembench.files import cache_folder
 from jembench.metrics.attacks import Attack
 from jembench.models import devices
 from jembench.models.capabilities import is_fitted
@@ -31,6 +35,9 @@ the same time.
 
 QUICK = 2.0
 """Seconds from which on an iteration is timed once; quicker iterations are timed three times."""
+
+READ = 64
+"""The number of images that are read to time the reading of all."""
 
 WARM_UP = 4
 """The number of untimed iterations if the network is compiled or chains are captured: one is plain,
@@ -179,6 +186,38 @@ def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPre
             row = row._replace(iterations=0, memory="")
         previews.append(row)
     return previews, outlook
+
+
+def readings(outlook: Outlook) -> list[str]:
+    """Describe the reading of images that do not lie in memory, timed on some of them."""
+    texts = dict[str, None]()
+    for planned in outlook.fits.values():
+        for part, images in (
+            ("training", planned.dataset.split("train").images),
+            ("test", planned.test.images),
+        ):
+            if isinstance(images, Images):
+                texts[f"{planned.spec.name}: {_reading(part, images)}"] = None
+    return list(texts)
+
+
+def _reading(part: str, images: Images) -> str:
+    """Return the size of images, and the seconds of reading all of them."""
+    # other ones each time, since some may be kept already
+    rows = torch.tensor(random.sample(range(len(images)), min(READ, len(images))))
+    start = time.perf_counter()
+    images[rows]
+    minutes = (time.perf_counter() - start) / len(rows) * len(images) / 60
+    size = images.numel() / limits.GIB
+    kept = f"kept in {cache_folder()} as they are first read"
+    if size > limits.CACHE.value:
+        kept = f"decoded at each reading, above {limits.CACHE.variable}={limits.CACHE.value}"
+    height, width = images.shape[-2:]
+    return (
+        f"{len(images):,} {part} images of {height}x{width} pixels, {size:,.1f} GiB, are read in "
+        f"parts. Image files are {kept}. Reading all takes about {minutes:,.1f} minutes, by "
+        f"{len(rows)} of them."
+    )
 
 
 def _add(row: FitPreview, cell: CellPlan, outcome: Outcome | None, outlook: Outlook) -> None:

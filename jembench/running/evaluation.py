@@ -159,7 +159,9 @@ class TrainedFit:
         The results are cached, so that a model is examined once.
         """
         train, validation = self.holdout
-        if train.labels is None or not running_statistics.followed_layers(self.model):
+        if train.labels is None or len(train.labels) < 2:
+            return ""
+        if not running_statistics.followed_layers(self.model):
             return ""
         counted, judged = running_statistics.parts(train, validation)
 

@@ -169,6 +169,32 @@ def test_a_dry_run_downloads_nothing(jembench, nothing_downloaded, monkeypatch):
     assert (done.code, done.err) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("gib", "kept"),
+    [("32", "kept in "), ("0", "decoded at each reading, above JEMBENCH_CACHE_GIB=0")],
+)
+def test_the_reading_of_images_that_are_not_in_memory_is_timed(
+    jembench, tmp_path, monkeypatch, gib, kept
+):
+    for number in range(6):
+        folder = tmp_path / "mine" / f"n0144{number % 2:04}"
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (16, 16), 16 * number).save(folder / f"{number}.png")
+    command = ["run", "hybrid", "--models", "baseline:net=small-2", "--metrics", "accuracy"]
+    command += ["--dataset", f"imagefolder:root={tmp_path / 'mine'}", "--dry-run"]
+    command += ["--recipe", "digits", "--set", "batch_size=2", "--set", "data.validation=0"]
+    done = jembench(*command)
+    assert (done.code, "are read in parts" in done.out) == (0, False)
+
+    monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "0")
+    monkeypatch.setenv("JEMBENCH_CACHE_GIB", gib)
+    done = jembench(*command, "--limit", "1").out
+    assert "mine: 4 training images of 16x16 pixels, 0.0 GiB, are read in parts" in done
+    assert "mine: 1 test images of 16x16 pixels" in done
+    assert f"Image files are {kept}" in done
+    assert "Reading all takes about 0.0 minutes, by 4 of them." in done
+
+
 @pytest.mark.parametrize(("dataset", "images"), [("digits", 140), ("cifar10:download=true", 5000)])
 def test_the_remedy_for_a_temperature_fits_the_dataset(
     jembench, nothing_downloaded, dataset, images

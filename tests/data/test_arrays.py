@@ -255,6 +255,14 @@ def test_test_images_alone_measure_a_network_and_train_none(tmp_path):
         jb.run("hybrid", models="baseline", metrics="accuracy", **options)
 
 
+def test_running_statistics_are_left_alone_without_training_images(tmp_path, capsys):
+    size = IMAGES[0].size
+    net = LogitModel(nn.Sequential(nn.Flatten(), nn.BatchNorm1d(size), nn.Linear(size, 3)))
+    test = {"test": (IMAGES, LABELS)}
+    jb.run("hybrid", models=net, metrics="accuracy", datasets=test, store=tmp_path)
+    assert "were not compared" not in capsys.readouterr().err
+
+
 def test_names_have_one_unicode_form():
     labels = np.array(["caf\u00e9", "cafe\u0301", "tea"])[LABELS]
     with pytest.warns(Remark, match="classes 0 to 1"):

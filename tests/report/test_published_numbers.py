@@ -217,7 +217,7 @@ def test_a_column_names_the_value_of_ours_that_it_is():
 def test_every_protocol_is_of_a_metric_that_there_is_and_of_parts_that_it_has():
     """A misspelt part would keep a number from ever standing beside ours, in silence."""
     parts = {
-        "accuracy": {"split", "images", "data_noise"},
+        "accuracy": {"split", "images", "data_noise", "top"},
         "ece": {"split", "images", "bins", "data_noise"},
         "ood": {"split", "images", "score", "set", "data_noise"},
         "fid": {"features", "implementation", "reference"},

@@ -76,7 +76,7 @@ def of_timm(
         transform = timm.data.create_transform(**settings, is_training=False)
         preparation, reference = of_transform(transform, *_geometry(settings), data.shape)
         names = config.label_names or _names_of_imagenet(config.num_classes)
-        pretrained = Pretrained(path_of(file), names, reference)
+        pretrained = Pretrained(path_of(file), names, None if size else reference)
         preparation, size = _sized(preparation, size)
 
     def build(classes: int) -> nn.Module:
@@ -114,7 +114,7 @@ def of_torchvision(
         method = transform.interpolation.value
         sizes = transform.resize_size[0], transform.crop_size[0]
         preparation, reference = of_transform(transform, *sizes, method, data.shape)
-        pretrained = Pretrained(file, entry.meta["categories"], reference)
+        pretrained = Pretrained(file, entry.meta["categories"], None if size else reference)
         preparation, size = _sized(preparation, size)
         options = {"transform_input": True} if model in _OF_TENSORFLOW else {}
     parameters = inspect.signature(models.get_model_builder(model)).parameters
