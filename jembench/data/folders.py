@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from jembench.catalog.options import Content, Neutral
 from jembench.catalog.validation import Range
@@ -97,7 +97,8 @@ def imagefolder(
     stated = parts["train"] or parts["test"]
     if method != "bicubic" and not size:
         raise SpecError(
-            "method of imagefolder has no effect without size. Add size, or leave it out."
+            f"For {folder}, method of imagefolder has no effect without size. Add size, or leave "
+            "method out."
         )
     with opened(next(iter(stated.values()))) as first:
         form = form_of(first, size, grey, method)
