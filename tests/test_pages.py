@@ -11,6 +11,7 @@ PAGES = [page for page in sorted(DOCS.rglob("*.md")) if pages.steps(page)]
 OF_PAGE = {
     # its recipe has a least number of iterations
     "own-data": {"JEMBENCH_SET": "epochs=0.1 least_iterations=0"},
+    "fine-tune": {"JEMBENCH_SET": "epochs=0.1 least_iterations=0"},
     # other tests draw every figure
     "experiment": {"JEMBENCH_FIGURES_ONLY": "joint,reliability"},
     # three models are attacked
