@@ -57,6 +57,7 @@ NEEDED = {
         "adapted": "model=baseline",
         "hf": "vit",
         "timm": "resnet18",
+        "torchscript": "file=",
         "torchvision": "resnet18",
     },
 }

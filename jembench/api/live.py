@@ -100,7 +100,10 @@ def model_spec(model: object) -> str:
     if not isinstance(model, nn.Module):
         remedy = ""
         if isinstance(model, type):
-            remedy = f" Give an object of the class: {model.__name__}()."
+            remedy = (
+                f" Give an object of the class: {model.__name__}(), or, to make it as on the "
+                f'command line, the text "{model.__module__}:{model.__name__}".'
+            )
         raise SpecError(
             f"A model is given as {name}; it must be a spec, a torch.nn.Module or, for attack(), "
             f"a jembench.Fit.{remedy}"

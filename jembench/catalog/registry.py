@@ -122,7 +122,9 @@ class Resolved:
         for option, names in options.marked(self.factory, options.Names).items():
             kind: Kind = names.kinds[0] if names.kinds else "models"
             paths = trust.code_in(str(self.arguments[option]))
-            components += [discovery.find(kind, path) for path in paths]
+            components += [
+                discovery.find(kind, path) for path in paths if not path.startswith(trust.SCRIPT)
+            ]
         for parts in self.named.values():
             for part in parts:
                 components += part.uses

@@ -1,10 +1,11 @@
 """Spec strings: ``name:key=value,key=value``, which name a component with its options.
 
 A name is an entry point (``jem``), an entry point of one distribution (``jembench-jem/jem``) or an
-import path (``mypackage.zoo:build``). ``timm:resnet18`` is short for ``timm:model=resnet18``, as
-for ``torchvision`` and ``hf``, ``toy:rings`` for ``toy:kind=rings``, and ``npz:FILE`` for
-``npz:file=FILE``; as datasets, ``torchvision:NAME`` and ``hf:NAME`` give the first option. A value
-with a comma, a quote or a blank at an end is written as a JSON string.
+import path (``mypackage.zoo:build``; ``my.py:Net`` is ``my:Net``). ``timm:resnet18`` is short for
+``timm:model=resnet18``, as for ``torchvision`` and ``hf``, ``toy:rings`` for ``toy:kind=rings``,
+and ``npz:FILE`` for ``npz:file=FILE``, as for ``torchscript``; as datasets, ``torchvision:NAME``
+and ``hf:NAME`` give the first option. A value with a comma, a quote or a blank at an end is written
+as a JSON string.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ _ARGUMENT = re.compile(r'\s*(?P<key>[A-Za-z_]\w*)=(?P<value>"(?:[^"\\]|\\.)*"|[^
 # the last branch keeps an open quote, which _options refuses
 _PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')
 _FILE = re.compile(r"(?:.*/)?(?P<module>[A-Za-z_]\w*)\.py:(?P<rest>[A-Za-z_].*)")
+_FILE_HERE = re.compile(r"\A([A-Za-z_]\w*)\.py:(?=[A-Za-z_])")
 _SOURCE = re.compile(r"(?:.*/)?[A-Za-z_]\w*\.py")
 # these names are components, never modules of import paths; the option's name may be left out
 FIRST_OPTIONS = {
     "hf": "model",
     "npz": "file",
     "timm": "model",
+    "torchscript": "file",
     "torchvision": "model",
     "toy": "kind",
 }
@@ -120,8 +123,9 @@ NO_SPEC = Spec.of("", {})
 @functools.lru_cache(maxsize=10_000)
 def _parse(text: str) -> Spec:
     """Parse a text; the spec is cached."""
-    _refuse_files(text.strip())
-    match = _HEAD.fullmatch(_SHORT.sub(_in_full, text.strip()))
+    whole = _FILE_HERE.sub(r"\1:", text.strip())
+    _refuse_files(whole)
+    match = _HEAD.fullmatch(_SHORT.sub(_in_full, whole))
     if not match:
         raise SpecError(
             f"{text!r} is not a spec. Write name:key=value,key=value, for example "

@@ -11,7 +11,8 @@ variable of jembench, if a ``--plugin`` file defines it (rather than imports it)
 code names it (the default of an option, a suite package). Others are refused by
 :func:`jembench.catalog.discovery.find`. Without a command, Python code calls the library and is
 trusted for its own strings; functions that read a spec from a file pass it to :func:`refuse_code`
-in both cases. Import paths in ``JEMBENCH_TRUST`` are always allowed.
+in both cases. Import paths in ``JEMBENCH_TRUST`` are always allowed. The same holds for files of
+TorchScript, ``torchscript:FILE``, whose code runs.
 
 The state belongs to the process, not to a thread or a context, so that other threads have the same
 permissions.
@@ -33,6 +34,9 @@ from jembench.errors import SpecError
 
 VARIABLE = "JEMBENCH_TRUST"
 """Environment variable: import paths that files and stores may name, separated by commas."""
+
+SCRIPT = "torchscript:"
+"""The beginning of the name of a file of TorchScript, which stands beside import paths."""
 
 plugin_modules: set[str] = set()
 """The modules of ``--plugin`` files."""
@@ -134,16 +138,18 @@ def _check(name: str, where: str) -> None:
         with suppress(AttributeError):  # a plugin file's own definitions only
             if attrgetter(attributes)(sys.modules[module]).__module__ == module:
                 return
-    file = f"{module.rpartition('.')[2]}.py"
+    plugin = f"--plugin {module.rpartition('.')[2]}.py, or "
+    if name.startswith(SCRIPT):
+        plugin = ""
     raise SpecError(
         f"{where} names {name}, which runs code that you did not name: a file may name installed "
-        f"components only. If you trust it, give --plugin {file}, or {name} on the command line "
+        f"components only. If you trust it, give {plugin}{name} on the command line "
         f"or in {VARIABLE}={name}."
     )
 
 
 def code_in(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the import paths in JSON or TOML, also in options of specs.
+    """Yield the import paths and TorchScript files in JSON or TOML, also in options of specs.
 
     Args:
         value: a spec, a list of specs, ``key=value``, or JSON that contains such texts; or a list
@@ -180,5 +186,7 @@ def code_in(value: Any, depth: int = 0) -> Iterator[str]:
         inner = list(parsed.options.values())
         if ":" in parsed.name:
             yield parsed.name
+        if parsed.bare == SCRIPT[:-1]:
+            yield SCRIPT + parsed.options.get("file", "")
     for part in inner:
         yield from code_in(part, depth + 1)

@@ -20,6 +20,7 @@ SHOWN = 5
 EXAMPLES = options.examples(
     "jembench import jem CIFAR10_MODEL.pt --dataset cifar10 --name jem-authors",
     "jembench import weights resnet.pt --model baseline:net=wrn-28-10 --dataset cifar10",
+    "jembench import weights mine.pt --model my:Net --set-input bounds=0..1 --dataset cifar10",
     "jembench run hybrid --models jem-authors --dataset cifar10",
 )
 
@@ -29,6 +30,13 @@ EXAMPLES = options.examples(
 @click.argument("file", metavar="FILE", type=PATH)
 @click.option(
     "--model", type=MODEL, help="Model that the weights belong to, if the file does not name it."
+)
+@click.option(
+    "--set-input",
+    "form",
+    metavar="OPTIONS",
+    help="Range, normalisation, size and outputs of the model, as options of the model `adapted`: "
+    "bounds=0..1,mean=.485+.456+.406,std=.229+.224+.225,size=224,outputs=FILE.json.",
 )
 @options.dataset
 @click.option(
@@ -43,6 +51,7 @@ def import_(
     importer: str,
     file: Path,
     model: str | None,
+    form: str | None,
     dataset: str,
     name: str | None,
     store: Path,
@@ -61,7 +70,7 @@ def import_(
         raise SpecError(f"There is no file {file}. Check the path.")
     place, name = Store(store), unicodedata.normalize("NFC", name or file.stem)
     with plugins_aside():
-        done = import_fit(importer, file, model, dataset, name, place)
+        done = import_fit(importer, file, model, dataset, name, place, form=form)
     content = done.content
     say(f"   model  {content.model}, {done.parameters:,} parameters, every name and shape fits")
     if content.sampler:

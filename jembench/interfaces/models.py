@@ -66,7 +66,8 @@ class Density(Protocol):
 
         The density integrates to 1 over all of R^(C H W), like a flow's, or over
         ``DataSpec.bounds``. A model whose values are lower bounds of a log density, such as an
-        ELBO, sets ``log_prob_is_bound: bool`` to True.
+        ELBO, sets ``log_prob_is_bound: bool`` to True. A model without ``log_prob`` or ``samples``
+        may give the reasons by these names, which tables show: ``lacks: Mapping[str, str]``.
 
         Raises:
             SpecError: for labels, if the model has no classes.

@@ -58,8 +58,8 @@ def is_differentiable(model: Any) -> bool:
 
 
 def has_energy_gradient(model: Any) -> bool:
-    """Return whether a model has dE/dx, which chains follow."""
-    return "energy" in capabilities(model) and is_differentiable(model)
+    """Return whether a model has dE/dx, which chains follow, of its energy or of its logits."""
+    return bool(capabilities(model) & {"energy", "logits"}) and is_differentiable(model)
 
 
 def require_gradients(model: Any) -> None:

@@ -14,6 +14,7 @@ Legend: B batch, C channels, H height, W width, K classes.
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -171,16 +172,18 @@ def energy_function(model: Any, *, of_chains: bool = False) -> Callable[..., Ten
     model has one.
 
     The model's method is ``energy(x)``, ``energy(x, y=None)``, or ``log_prob`` in either form, with
-    E = -log p. It is called with a copy of x, which a network may change in place. The function
-    raises NotApplicable for labels that it does not take, and PluginError for a result of another
-    shape or type.
+    E = -log p; a model with ``logits`` alone has their energies. The method is called with a copy
+    of x, which a network may change in place. The function raises NotApplicable for labels that it
+    does not take, and PluginError for a result of another shape or type.
     """
     method = None
     if of_chains:
         method = getattr(model, "chain_energy", None)
     is_density = method is None and isinstance(model, Density)
-    if method is None:
-        method = model.log_prob if is_density else model.energy
+    if is_density:
+        method = model.log_prob
+    elif method is None:
+        method = getattr(model, "energy", None) or partial(LogitModel.energy, model)
     takes_labels = accepts(method, 2)
 
     def energy(x: Tensor, y: Tensor | None = None) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from jembench.catalog import trust
 from jembench.catalog.options import Content, Names, OnlyWith, pretrained
 from jembench.catalog.registry import resolve
 from jembench.catalog.validation import Range
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from jembench.interfaces import DataSpec
     from jembench.models.adapted import Adapted
+    from jembench.models.from_files import Scripted
     from jembench.models.importing import StateDict
 
 
@@ -61,11 +63,24 @@ def adapted(
     ``weights`` is a file of weights, which are measured as they are; ``entry`` and ``prefix`` are
     those of the importer ``weights``.
     """
-    from jembench.models.importing import with_weights
+    from jembench.models.from_files import with_weights
     from jembench.models.preparation import preparation
 
     form = preparation(bounds.split("..", 1), mean.split("+"), std.split("+"), size)
     return with_weights(model, data, form, outputs, weights=weights, entry=entry, prefix=prefix)
+
+
+@pretrained
+def torchscript(data: DataSpec, *, file: Annotated[str, Content()]) -> Scripted:
+    """A network of logits in a file of TorchScript, whose code runs.
+
+    So a file may not name it: write it on the command line or in Python. Its gradients are used if
+    it has any.
+    """
+    from jembench.models.from_files import scripted
+
+    trust.check(trust.SCRIPT + file)
+    return scripted(file, data)
 
 
 def weights(*, prefix: str = "", entry: str = "") -> StateDict:

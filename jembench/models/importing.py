@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from jembench import limits
 from jembench.catalog import registry
 from jembench.errors import CheckpointError, SpecError, error_text
-from jembench.files import open_regular, path_of
+from jembench.files import open_regular
 from jembench.interfaces import DataSpec, Import
-from jembench.models.adapted import Adapted, Outputs, adapted
+from jembench.models.adapted import Adapted
 from jembench.models.objective import as_model
-from jembench.models.preparation import Preparation
 from jembench.store import tensors
 from jembench.store.checkpoint import misfits
 
@@ -427,47 +426,6 @@ def load(model: nn.Module, weights: Mapping[str, Tensor], name: str, where: Path
             "from all names."
         )
     model.load_state_dict(weights)
-
-
-def with_weights(
-    model: str,
-    data: DataSpec,
-    preparation: Preparation,
-    outputs: Outputs,
-    *,
-    weights: str,
-    entry: str,
-    prefix: str,
-) -> Adapted:
-    """Return the model of a spec as :func:`adapted` does, with the weights of a file.
-
-    Names of classes in the file are those of the outputs, if ``outputs`` is empty.
-
-    Args:
-        model: the spec of the network.
-        data: the description of the dataset.
-        preparation: the input of the network.
-        outputs: as for :func:`adapted`.
-        weights: the path of the file; "": the network is made without.
-        entry: the keys of the state dictionary in the file; "": there is only one.
-        prefix: of the names in the file; "": it is searched.
-
-    Raises:
-        CheckpointError: if the weights do not fit.
-    """
-    path = path_of(weights)
-    content = read(path) if weights else None
-    if not outputs:
-        outputs = names_of_outputs(content)
-
-    def build(seen: DataSpec) -> Any:
-        net = registry.resolve("models", model).make(seen)
-        if weights and isinstance(net, nn.Module):
-            named = weights_of(net, content, path, prefix=prefix, entry=entry)
-            load(net, named.tensors, model, path)
-        return net
-
-    return adapted(model, build, data, preparation, outputs)
 
 
 def non_finite(state: Mapping[str, Tensor], owner: Any) -> list[str]:

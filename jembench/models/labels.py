@@ -58,9 +58,11 @@ def outputs_of_classes(
             "(id2label in config.json)."
         )
     if number == data.num_classes:
-        order = f" as they are sorted: {_some(classes)}" if classes else ""
-        if classes != tuple(map(str, range(number))):
-            _remark(f"{name} does not name its outputs, which are taken for the classes{order}.")
+        if classes and classes != tuple(map(str, range(number))):
+            _remark(
+                f"{name} does not name its outputs, which are taken for the classes as they are "
+                f"sorted: {_some(classes)}."
+            )
         return tuple(range(number))
     named = f", of which {len(chosen)} are named as outputs are" if chosen else ""
     numbers = f"{name} has {number:,} outputs, and {data.name} {data.num_classes} classes{named}"

@@ -37,7 +37,7 @@ from jembench.interfaces.evaluation import (
 )
 from jembench.interfaces.samplers import ChainState, Sampler
 from jembench.metrics.classification import require_finite
-from jembench.models import predictions, running_statistics
+from jembench.models import predictions, ranges, running_statistics
 from jembench.models.energies import grad_energy
 from jembench.running.caches import FeatureBank, TensorCache
 from jembench.running.fit_samples import FRESH_SAMPLES, drawn_name, way_of
@@ -172,6 +172,17 @@ class TrainedFit:
         correct = self.once("running-statistics", compute)
         judged_on = "further training images" if validation is None else "validation images"
         return running_statistics.remark(**correct, images=len(counted.images), judged_on=judged_on)
+
+    def range_remark(self) -> str:
+        """Return a remark if a pretrained model classifies better in another range, or ""."""
+        train = self.holdout.train
+        if not self.pretrained or train.labels is None or len(train.images) == 0:
+            return ""
+
+        def compute() -> Tensors:
+            return ranges.correct(self.model, ranges.judged(train), self.spec, self.device)
+
+        return ranges.remark(**self.once("input-ranges", compute))
 
     def samples(self, source: Source = KEPT) -> Samples:
         """Return generated images, computed once.

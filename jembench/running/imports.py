@@ -1,20 +1,24 @@
 """The import of weights that were trained elsewhere, as a fit."""
 
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from jembench.catalog import discovery, registry, trust
 from jembench.catalog.spec import Spec
-from jembench.data.datasets import make
-from jembench.errors import CheckpointError, SpecError
+from jembench.data.datasets import count, make
+from jembench.errors import CheckpointError, Remark, SpecError
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.experiment.stored import imports
 from jembench.files import digest
-from jembench.interfaces import DataSpec, Import
+from jembench.interfaces import Dataset, DataSpec, Import
+from jembench.models import ranges
+from jembench.models.capabilities import capabilities
 from jembench.models.importing import fit_together, non_finite
 from jembench.running import fits
 from jembench.store import checkpoint
@@ -30,7 +34,14 @@ class Imported(NamedTuple):
 
 
 def import_fit(
-    importer: str, file: Path, model: str | None, dataset: str, name: str, store: Store
+    importer: str,
+    file: Path,
+    model: str | None,
+    dataset: str,
+    name: str,
+    store: Store,
+    *,
+    form: str | None = None,
 ) -> Imported:
     """Write weights that were trained elsewhere to a store, as a fit.
 
@@ -41,6 +52,7 @@ def import_fit(
         dataset: the spec of the dataset that the model was trained on.
         name: the fit's name in commands.
         store: receives the fit.
+        form: options of ``adapted`` for the model's input and outputs; None: they are jembench's.
 
     Raises:
         CheckpointError: if the file is damaged or does not fit; the message lists all misfits.
@@ -48,7 +60,10 @@ def import_fit(
             user did not name.
         StoreError: if the store cannot be written.
     """
-    data = make(registry.resolve("datasets", dataset), download=True).spec
+    images = make(registry.resolve("datasets", dataset), download=True)
+    data = images.spec
+    if form and model:
+        model = Spec(f"adapted:{form}").with_(model=str(Spec(model)))
     reader = registry.resolve("importers", importer)
     content = reader.make().read(file, data, model)
     trust.refuse_code([content.model, content.sampler], str(file))
@@ -71,6 +86,7 @@ def import_fit(
 
     # the weights and the chains
     made = fit_together(content, data, file)
+    _remark_on_range(made, images)
     kept: Mapping[str, Tensor] = {}
     if content.sampler:
         kept = _chains(content, data, file)
@@ -84,6 +100,18 @@ def import_fit(
         record._replace(status="imported", files=fits.digests(folder), provenance=about)
     )
     return Imported(fit, content, sum(parameter.numel() for parameter in made.parameters()))
+
+
+def _remark_on_range(model: nn.Module, images: Dataset) -> None:
+    """Remark on another range of images in which a classifier is better."""
+    if "logits" not in capabilities(model) or count(images, "train") == 0:
+        return
+    train = images.split("train")
+    if train.labels is None:
+        return
+    correct = ranges.correct(model, ranges.judged(train), images.spec, torch.device("cpu"))
+    if text := ranges.remark(**correct):
+        warnings.warn(text, Remark, stacklevel=2)
 
 
 def _is_name(text: str) -> bool:

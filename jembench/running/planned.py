@@ -25,7 +25,7 @@ from jembench.interfaces.data import Truth
 from jembench.interfaces.evaluation import KEPT, Checked
 from jembench.interfaces.models import Capability
 from jembench.models.capabilities import capabilities, has_energy_gradient, require_gradients
-from jembench.models.objective import PlainClassifier
+from jembench.models.predictions import energy_follows_from_logits
 from jembench.running.evaluation import no_validation
 from jembench.running.fit_samples import FRESH_SAMPLES, way_of
 from jembench.sampling.chain import require_chains
@@ -65,10 +65,11 @@ class PlannedFit:
         if "chains" in needs:
             require_chains(self.sampler)
         if missing := sorted(needs & set(get_args(Capability)) - capabilities(self.model)):
-            remedy = ""
-            is_sampled = has_energy_gradient(self.model) and not isinstance(self.model, Trainable)
-            if "samples" in missing and is_sampled:
-                remedy = "; --sampler sgld:steps=100 draws samples from its energy"
+            reasons = getattr(self.model, "lacks", {})
+            remedy = "".join({f": {reasons[need]}" for need in missing if need in reasons})
+            is_trained_here = isinstance(self.model, Trainable) and not self.pretrained
+            if "samples" in missing and has_energy_gradient(self.model) and not is_trained_here:
+                remedy += f"; --sampler sgld:steps=100 draws samples from {self._energy}"
             raise NotApplicable(
                 f"needs {' and '.join(missing)}, which the model does not give{remedy}"
             )
@@ -90,6 +91,14 @@ class PlannedFit:
             raise NotApplicable(
                 "The model was trained elsewhere: nothing is known of its training."
             )
+
+    @property
+    def _energy(self) -> str:
+        """The energy that chains of a sampler follow, in words."""
+        has_own = "energy" in capabilities(self.model)
+        if has_own and not energy_follows_from_logits(self.model):
+            return "its energy"
+        return "-logsumexp of its logits, as JEM reads a classifier"
 
     @property
     def spec(self) -> DataSpec:
@@ -119,12 +128,6 @@ class PlannedFit:
 
         None if its sampler has no ``capacity``.
         """
-        if source.sampler and isinstance(self.model, PlainClassifier):
-            raise NotApplicable(
-                "It is a network without an energy of its own, for which no sampler runs. To draw "
-                "from -logsumexp of its logits, name it as baseline:net=..., or wrap it: "
-                "jembench.parts.LogitModel(net)."
-            )
         if source.sampler:
             registry.resolve("samplers", source.sampler)  # refuses a spec that does not exist
         if not (source.sampler and has_energy_gradient(self.model)):

@@ -253,6 +253,8 @@ class _Unit:
         try:
             with progress.phase("comparing running statistics"), isolated(network, note):
                 self._remark(trained.statistics_remark())
+                if "logits" in wanted:
+                    self._remark(trained.range_remark())
         except StoreError:
             raise
         except Exception as error:

@@ -87,6 +87,7 @@ def test_split_list_inverts_join(many):
         ("jem:a=1, b=2", "jem", {"a": "1", "b": "2"}),
         ("jembench-jem/jem:a=1", "jembench-jem/jem", {"a": "1"}),
         ("mypkg.zoo:build", "mypkg.zoo:build", {}),
+        ("my_zoo.py:Net:a=1", "my_zoo:Net", {"a": "1"}),
         ("mypkg.zoo:Nets.build:width=3", "mypkg.zoo:Nets.build", {"width": "3"}),
         ("jem:net=mypkg.nets:build", "jem", {"net": "mypkg.nets:build"}),
         ('jem:net="wrn:depth=10,width=2"', "jem", {"net": "wrn:depth=10,width=2"}),
@@ -109,8 +110,8 @@ def test_a_spec_is_parsed(text, name, arguments):
             "'./my_zoo.py:Net' is a file. Write my_zoo:Net, in the folder that holds my_zoo.py.",
         ),
         (
-            "my_zoo.py:Net:a=1",
-            "'my_zoo.py:Net:a=1' is a file. Write my_zoo:Net:a=1, in the folder that holds "
+            "zoo/my_zoo.py:Net:a=1",
+            "'zoo/my_zoo.py:Net:a=1' is a file. Write my_zoo:Net:a=1, in the folder that holds "
             "my_zoo.py.",
         ),
         ("jem:lr 1", "In 'jem:lr 1', 'lr 1' is not key=value. Write name:key=value,key=value;"),

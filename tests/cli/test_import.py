@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from jembench.api.stored import open_store
+from jembench.catalog import registry
 from jembench.interfaces import DataSpec
 from jembench.models.nets import build_net
 from jembench.store import checkpoint
@@ -228,3 +230,41 @@ def test_a_file_is_found_in_either_unicode_form(jembench, on_disk, typed):
     assert "'été' cannot be a name: it has more than letters, digits" in done.err
     done = jembench(*arguments, "--name", "summer")
     assert done.code == 0, done.err
+
+
+def test_an_import_of_another_range_is_measured_in_it(jembench):
+    """The names of the file begin with a wrapper's and a module's."""
+    Path("mine.py").write_text(
+        "from torch import nn\n\n\nclass Net(nn.Module):\n"
+        "    def __init__(self, width=8):\n"
+        "        super().__init__()\n"
+        "        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), "
+        "nn.Linear(width, 10))\n\n"
+        "    def forward(self, x):\n"
+        "        return self.layers(x)\n"
+    )
+    names = ("layers.1.weight", "layers.1.bias", "layers.3.weight", "layers.3.bias")
+    shapes = ((8, 64), (8,), (10, 8), (10,))
+    pairs = zip(names, shapes, strict=True)
+    weights = {f"module.model.{name}": torch.rand(shape) - 0.5 for name, shape in pairs}
+    torch.save({"epoch": 1, "model": weights}, "mine.pt")
+    test = registry.resolve("datasets", "digits").make().split("test")
+    first, bias, second, last = weights.values()
+    x = (test.images.flatten(1) / 255 - 0.3) / 0.5
+    logits = (x @ first.T + bias).relu() @ second.T + last
+    expected = float(F.cross_entropy(logits.double(), test.labels))
+
+    done = jembench(
+        *("import", "weights", "mine.pt", "--model", "mine.py:Net", "--name", "own"),
+        *("--set-input", "bounds=0..1,mean=.3,std=.5"),
+    )
+    assert done.code == 0, done.err
+    assert "model=mine:Net,std=.5, 610 parameters" in done.out
+    as_named = ("own", "--plugin", "mine.py")
+    of_files = ("adapted:model=mine.py:Net,mean=.3,std=.5,weights=mine.pt",)
+    for words in (as_named, of_files):
+        run = jembench("run", "hybrid", "--metrics", "nll", "--models", *words)
+        assert run.code == 0, run.err
+    cells = [json.loads(path.read_text()) for path in Path("runs/cells").iterdir()]
+    measured = [cell["outcome"]["values"]["nll"]["value"] for cell in cells]
+    assert measured == pytest.approx([expected] * 2, abs=1e-6)

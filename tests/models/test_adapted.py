@@ -14,14 +14,20 @@ from torch.distributions import MultivariateNormal
 from torch.nn import functional as F
 from torch.testing import assert_close
 
+from jembench.attacks import threat
+from jembench.attacks.pgd import PGD
+from jembench.attacks.refinement import Refined
+from jembench.attacks.target import Target
 from jembench.catalog import registry
 from jembench.data.pixels import to_float
 from jembench.errors import PluginError, SpecError
 from jembench.interfaces import Batch, DataSpec, Trainable
+from jembench.models import predictions
 from jembench.models.adapted import adapt, adapted, read_outputs
 from jembench.models.capabilities import capabilities
 from jembench.models.energies import LogitModel, grad_energy
 from jembench.models.preparation import Preparation, preparation
+from jembench.sampling import chain
 
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 COLOURED = DataSpec(name="set", shape=(3, 5, 4), num_classes=3, class_names=("a", "b", "c"))
@@ -262,3 +268,88 @@ def test_the_options_of_a_spec_are_those_of_python():
     expected = preparation((-1, 1), (0.1, -0.2, 0.3), 2, None)
     assert model.preparation == expected
     assert [*read_outputs(""), *read_outputs(None)] == []
+
+
+class ByHand(LogitModel):
+    """A network of another range, as users wrap it."""
+
+    def __init__(self, net, mean, std):
+        super().__init__(net)
+        self.mean = torch.tensor(mean).view(-1, 1, 1)
+        self.std = torch.tensor(std).view(-1, 1, 1)
+
+    def forward(self, x):
+        return self.net(((x + 1) / 2 - self.mean) / self.std)
+
+
+def attacked(model, norm):
+    generator = Generator().manual_seed(1)
+    x = levels(COLOURED, 8) / 255
+    starts = threat.starts(2, COLOURED.shape, norm, generator).expand(8, -1, -1, -1, -1)
+    y = torch.arange(8) % 3
+    target = Target(model, COLOURED)
+    return PGD(norm=norm, steps=5).at(target, x, y, torch.full((8,), 0.1), starts).adversarial
+
+
+def sampled(model):
+    sampler = registry.resolve("samplers", "sgld:steps=10,bounded=true,step_size=.1").make(COLOURED)
+    generator = Generator().manual_seed(1)
+    start = sampler.start(8, None, generator=generator)
+    return chain.run(sampler, start, grad_energy(model), generator).x
+
+
+def refined(model):
+    sampler = registry.resolve("samplers", "sgld:steps=10,step_size=.1").make(COLOURED)
+    options = {"steps": 3, "chains": 2, "grad": "through"}
+    generator = Generator().manual_seed(1)
+    return Refined(model, sampler, **options, generator=generator).logits(levels(COLOURED) / 255)
+
+
+def gradient_norms(model):
+    cpu = torch.device("cpu")
+    return predictions.read(model, levels(COLOURED), COLOURED, cpu, {"grad-norm"})["grad-norm"]
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "tolerance"),
+    [
+        ((0.0,), (0.25,), 0),  # a product with 2: no rounding differs
+        (IMAGENET["mean"], IMAGENET["std"], 2e-5),
+    ],
+)
+@pytest.mark.parametrize(
+    "outcome",
+    [lambda model: attacked(model, "l2"), sampled, refined, gradient_norms],
+    ids=["PGD", "SGLD", "refinement", "gradient norms"],
+)
+def test_attacks_and_chains_are_those_of_a_network_wrapped_by_hand(outcome, mean, std, tolerance):
+    net = network(60)
+    with torch.no_grad():
+        net[1].weight *= 3
+        net[3].weight *= 5
+    ours = outcome(adapt(net, COLOURED, preparation((0, 1), mean, std, None)))
+    assert_close(ours, outcome(ByHand(net, mean, std)), rtol=0, atol=tolerance)
+    plain = outcome(LogitModel(net))
+    assert float((ours - plain).abs().max()) > 1e-3
+
+
+def test_nll_of_a_checkpoint_is_that_of_ten_lines(tmp_path):
+    digits = registry.resolve("datasets", "digits").make()
+    test = digits.split("test")
+    net = registry.resolve("models", "baseline:net=mlp-8").make(digits.spec)
+    torch.save(
+        {"model": {f"module.{k}": v for k, v in net.state_dict().items()}}, tmp_path / "a.pt"
+    )
+    with torch.no_grad():
+        x = ((test.images / 255) - 0.3) / 0.2
+        expected = F.cross_entropy(net.logits(x).double(), test.labels)
+    file = tmp_path / "outputs.json"
+    file.write_text(json.dumps([str(label) for label in range(10)]))
+    options = f"mean=.3,std=.2,weights={tmp_path / 'a.pt'},outputs={file}"
+    resolved = registry.resolve("models", f'adapted:model="baseline:net=mlp-8",{options}')
+    assert resolved.is_pretrained
+    model = resolved.make(digits.spec)
+    cpu = torch.device("cpu")
+    logits = predictions.read(model, test.images, digits.spec, cpu, {"logits"})["logits"]
+    nll = float(F.cross_entropy(logits.double(), test.labels))
+    assert nll == pytest.approx(float(expected), abs=1e-6)

@@ -31,6 +31,10 @@ class Density(torch.nn.Module):
     def energy(self, x, y=None): ...
 
 
+class Resized(Density):
+    lacks = dict.fromkeys(("log_prob", "samples"), "images are resized")
+
+
 def planned(model=None, labels=LABELS, **known):
     data = Toy(labels)
     model = model or LogitModel(torch.nn.Flatten())
@@ -43,7 +47,23 @@ def planned(model=None, labels=LABELS, **known):
         (
             planned(),
             {"samples"},
-            r"^needs samples, which the model does not give; --sampler sgld:steps=100 draws",
+            r"^needs samples, which the model does not give; --sampler sgld:steps=100 draws "
+            "samples from -logsumexp of its logits, as JEM reads a classifier$",
+        ),
+        (
+            planned(Density()),
+            {"samples"},
+            "--sampler sgld:steps=100 draws samples from its energy$",
+        ),
+        (
+            planned(PlainClassifier(torch.nn.Flatten()), pretrained=True),
+            {"samples"},
+            "from -logsumexp of its logits",
+        ),
+        (
+            planned(Resized()),
+            {"log_prob", "samples"},
+            r"^needs log_prob and samples, which the model does not give: images are resized; --",
         ),
         (
             planned(PlainClassifier(torch.nn.Flatten())),
