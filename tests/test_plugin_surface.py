@@ -85,6 +85,11 @@ BESIDE = {
     },
     "jembench-jem": {"jembench.models"},
     "jembench-zoo": {
+        "jembench.catalog.contents",
+        "jembench.data.arrays",
+        "jembench.data.datasets",
+        "jembench.data.decoding",
+        "jembench.data.labels",
         "jembench.errors",
         "jembench.models",
         "jembench.models.adapted",
