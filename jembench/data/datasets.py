@@ -20,7 +20,7 @@ class LazyDataset:
     It is a :class:`~jembench.interfaces.Dataset`.
 
     Each split is read once, and every call returns a copy of it on the CPU, which may be changed.
-    Images that are read in parts cannot be changed, and are not copied.
+    A copy of images takes memory only once it is changed.
     """
 
     spec: DataSpec
@@ -33,12 +33,14 @@ class LazyDataset:
 
     def split(self, name: SplitName) -> Split:
         """Return the images of one split, uint8 (N, C, H, W), and their labels, int64 (N,)."""
+        from jembench.data.images import copied
+
         if name not in self._loaded:
             self._loaded[name] = self.load(name)
         images, labels = self._loaded[name]
         if labels is not None:
             labels = labels.clone()
-        return Split(images.clone(), labels)
+        return Split(copied(images), labels)
 
 
 def count(dataset: Dataset, name: SplitName) -> int:

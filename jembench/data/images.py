@@ -65,8 +65,6 @@ class Images(Tensor):
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         """Refuse an operation on the pixels of all images."""
-        if func in (torch.ops.aten.clone.default, torch.ops.aten.detach.default):
-            return args[0]  # nothing can change these images
         values = tree_leaves([args, kwargs])
         images = next(value for value in values if isinstance(value, Images))
         raise images.too_large()
@@ -84,6 +82,13 @@ class Images(Tensor):
     def __repr__(self, **options: Any) -> str:  # type: ignore[override]
         """Return the shape, without pixels."""
         return f"Images({tuple(self.shape)})"
+
+    # a dispatch would import torch.distributed.tensor, which takes a second and 60 MB
+    def clone(self, **options: Any) -> "Images":
+        """Return these images, since nothing can change them."""
+        return self
+
+    detach = clone
 
     def numpy(self, *, force: bool = False) -> Any:
         """Refuse to read all images."""
@@ -170,6 +175,16 @@ def check_small(images: Tensor, what: str) -> None:
     """
     if isinstance(images, Images) and not images.is_small:
         raise images.too_large(what)
+
+
+def copied(images: Tensor) -> Tensor:
+    """Return a copy, which takes memory only once the copy or the original is changed."""
+    if isinstance(images, Images):
+        return images
+    try:
+        return torch._lazy_clone(images)
+    except RuntimeError:  # memory that PyTorch has not allocated, such as an array's
+        return images.clone()
 
 
 def changed(

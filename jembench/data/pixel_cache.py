@@ -96,7 +96,8 @@ class PixelCache:
         if self._is_full and count:  # clear the head of half a record
             with suppress(OSError):
                 os.pwrite(descriptor, bytes(_HEAD.size), self._place(row))
-        self._checked.discard(row)
+        if not self._is_full:
+            self._checked.add(row)
 
     def _place(self, row: int) -> int:
         return row * (_HEAD.size + self.size)

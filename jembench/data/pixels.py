@@ -65,8 +65,10 @@ def content_hash(images: Tensor) -> str:
         return images.hash
     kind = torch.empty(0, dtype=images.dtype).numpy().dtype.str
     digest = hashlib.sha256(f"{kind}{tuple(images.shape)}".encode())
-    for part in parts(images):
-        digest.update(part.detach().cpu().contiguous().numpy().data)
+    for part in parts(images, 32):  # small buffers, whose memory is used again
+        # numpy() makes a whole tensor out of a copy that takes no memory yet
+        plain = part.detach().cpu().clone(memory_format=torch.contiguous_format)
+        digest.update(plain.numpy().data)
     hashed = digest.hexdigest()[:16]
     if isinstance(images, Images):
         images.hash = hashed

@@ -6,7 +6,7 @@ import torch
 
 from jembench.data import images as module
 from jembench.data.holdout import holdout
-from jembench.data.images import Images, by_rows, drawn, parts, taken
+from jembench.data.images import Images, by_rows, copied, drawn, parts, taken
 from jembench.data.pixels import content_hash
 from jembench.errors import Unavailable
 from jembench.interfaces import Split
@@ -66,6 +66,30 @@ def test_shape_type_and_length_need_no_pixels(images, read_rows):
     assert repr(images) == "Images((40, 3, 4, 5))"
     assert images.cpu() is images.clone() is images.detach() is images
     assert read_rows == []
+
+
+def test_copies_need_no_dispatch(images, monkeypatch):
+    # PyTorch imports torch.distributed.tensor for one
+    monkeypatch.delattr(Images, "__torch_dispatch__")
+    assert copied(images) is images.clone() is images.detach() is images
+
+
+@pytest.mark.parametrize("written", [0, 1])
+@pytest.mark.parametrize("original", [PIXELS, torch.from_numpy(PIXELS.numpy())])
+def test_a_copy_is_not_spoilt_by_who_writes_to_the_other(original, written):
+    both = [original.clone(), None]
+    both[1] = copied(both[0])
+    both[written].numpy()[:] = 0
+    assert torch.equal(both[1 - written], PIXELS)
+    assert not both[written].any()
+
+
+def test_a_copy_that_is_only_read_takes_no_memory():
+    original = PIXELS.clone()
+    copy = copied(original)
+    assert content_hash(copy) == content_hash(original) == content_hash(PIXELS)
+    assert torch.equal(copy[3:5].float(), original[torch.tensor([3, 4])].float())
+    assert torch._C._is_cow_tensor(copy)
 
 
 @pytest.mark.parametrize(

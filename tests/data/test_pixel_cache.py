@@ -100,6 +100,15 @@ def test_a_full_disk_keeps_what_was_written_before(path, largest):
     assert kept(path, 20) == list(range(largest // (SIZE + 8)))
 
 
+def test_what_a_process_wrote_is_not_verified_by_it(path, monkeypatch):
+    cache, pixels = PixelCache(path=path, size=SIZE), np.empty(SIZE, np.uint8)
+    with cache.opened() as file:
+        cache.write(file, 1, pixels_of(1), 3)
+        monkeypatch.setattr("jembench.data.pixel_cache._checksum", None)
+        assert cache.read(file, 1, pixels) == 3
+    assert (pixels == pixels_of(1)).all()
+
+
 def test_rows_may_come_in_any_order(path):
     cache = PixelCache(path=path, size=SIZE)
     with cache.opened() as file:

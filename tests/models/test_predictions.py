@@ -2,6 +2,7 @@ import types
 
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from jembench.data.pixels import to_float
 from jembench.errors import SpecError
@@ -114,6 +115,29 @@ def test_no_value_depends_on_the_size_of_the_parts(monkeypatch):
     pieces = predictions.read(model, images(9), DATA, CPU, ALL)
     for quantity, reading in whole.items():
         assert torch.allclose(reading, pieces[quantity], atol=1e-6)
+
+
+def test_no_output_of_a_pass_outlives_the_next_pass(monkeypatch):
+    monkeypatch.setattr(predictions, "CPU_BATCH", 2)
+    model, outputs = Counting().double().eval(), []
+    x = to_float(images(9), DATA.bounds).double()
+    expected = model.logits(x).detach()
+
+    def remember(network, inputs, output):
+        assert all(earlier.expired() for earlier in outputs)
+        outputs.append(StorageWeakRef(output.untyped_storage()))
+
+    model.net.register_forward_hook(remember)
+    logits = predictions.read(model, x, DATA, CPU, {"logits"})["logits"]
+    assert len(outputs) == 5
+    assert logits.dtype == torch.float64
+    assert torch.allclose(logits, expected, rtol=1e-12)
+
+
+def test_a_pass_of_large_images_takes_the_memory_of_a_hundred_small_ones():
+    sides = (8, 64, 65, 128, 224, 4096)
+    sizes = [predictions.batch(CPU, (3, side, side)) for side in sides]
+    assert sizes == [100, 100, 96, 25, 8, 1]
 
 
 def test_the_size_of_a_batch_is_set_by_a_variable(monkeypatch):
