@@ -76,7 +76,8 @@ def scripted(file: str, data: DataSpec) -> Scripted:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of newer versions: another format
-            net: nn.Module = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
+            load: Any = torch.jit.load
+            net: nn.Module = load(str(path), map_location="cpu")
     except (RuntimeError, ValueError, OSError) as error:
         reason = error_text(error).partition("\n")[0]
         raise CheckpointError(

@@ -53,11 +53,11 @@ def correct(
     stated = form.affine(data.bounds)
     forms = {"stated": form, **_others(split.images, form.shape(data)[0], form)}
     right = {}
-    for name, other in forms.items():
-        if name != "stated" and _are_close(other.affine(data.bounds), stated):
+    for name, asked in forms.items():
+        if name != "stated" and _are_close(asked.affine(data.bounds), stated):
             continue
-        other_model = adapt(net, data, other, outputs).to(device)
-        read = predictions.read(other_model, split.images, data, device, {"logits"})
+        adapted = adapt(net, data, asked, outputs).to(device)
+        read = predictions.read(adapted, split.images, data, device, {"logits"})
         right[name] = torch.eq(read["logits"].argmax(1), split.labels)
     return right
 
