@@ -75,6 +75,7 @@ def evaluation(monkeypatch, tmp_path):
     monkeypatch.setitem(features.RECIPE, "iterations", 2)
     few = property(lambda _: 5, lambda *_: None)
     monkeypatch.setattr("pyautoattack.autopgd_base.APGDAttack.n_iter", few, raising=False)
+    monkeypatch.setattr("jembench_density.annealing.PILOT", 3)
     with fake_gpu():
         evaluation.model.to(GPU)
         bank = FeatureBank(evaluation.dataset, Store(tmp_path), GPU)

@@ -12,7 +12,7 @@ from jembench.training.fit import train
 from jembench.training.loop import Trainer
 
 ON_DIGITS = (
-    "epochs=4",
+    "epochs=3",
     "batch_size=16",
     "log_every=10",
     "checkpoint_every=20",
@@ -22,7 +22,7 @@ ON_DIGITS = (
     "data.stratified=true",
     "data.pad=0",
     "data.flip=false",
-    "chains.sampler=pcd:steps=5,buffer=500,noise=0.05",
+    "chains.sampler=pcd:steps=3,buffer=500,noise=0.05",
 )
 """Digits need less of everything, but a higher rate and more noise to diverge within 40 iterations.
 """
