@@ -17,6 +17,10 @@ Listing = Callable[..., Files]
 """A function that lists the files of option values, texts."""
 
 
+_AT_ONCE = 1_000
+"""The number of files that wait to be hashed."""
+
+
 def the_file(text: str) -> Files:
     """Return {"": file} for a path; {} for an empty text."""
     return {"": path_of(text)} if text else {}
@@ -51,8 +55,11 @@ def content(files: Files, of_file: Callable[[Path], str] = digest) -> str:
             return cached
     from concurrent.futures import ThreadPoolExecutor  # imported here, since few commands need it
 
+    digests = list[str]()
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing releases the GIL
-        digests = list(pool.map(lambda name: of_file(Path(files[name])), names))
+        for start in range(0, len(names), _AT_ONCE):  # a task takes kilobytes
+            part = names[start : start + _AT_ONCE]
+            digests += pool.map(lambda name: of_file(Path(files[name])), part)
     if names == [""]:
         hashed = digests[0]
     else:

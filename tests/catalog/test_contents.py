@@ -57,6 +57,13 @@ def test_the_content_of_one_file_is_its_sha256(here):
     assert content({"": here / "data" / "a"}) == hashlib.sha256(b"one").hexdigest()
 
 
+def test_the_hash_does_not_depend_on_how_many_files_wait(here, monkeypatch):
+    together = content(both(here / "data"))
+    shutil.copytree(here / "data", here / "copy")
+    monkeypatch.setattr(contents, "_AT_ONCE", 1)
+    assert content(both(here / "copy")) == together
+
+
 def test_names_and_contents_count_and_places_and_times_do_not(here):
     before = content(both(here / "data"))
     shutil.copytree("data", "copy")
