@@ -80,6 +80,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "jembench"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).with_name("static") / "search.js")
 html_extra_path = ["root"]  # the address of the site leads to docs/index.html
 html_sidebars = {
     page: [] for page in ("docs/index", "docs/tutorial", "docs/concepts", "docs/science")
@@ -97,3 +98,14 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+
+
+def setup(app):
+    """Leave dated reports and the changelog out of the index of the search."""
+    app.connect("env-updated", _not_searched)
+
+
+def _not_searched(app, env):
+    for name in env.found_docs:
+        if name == "CHANGELOG" or name.startswith("benchmarks/results/"):
+            env.metadata[name]["nosearch"] = True

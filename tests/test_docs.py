@@ -10,7 +10,7 @@ import pytest
 from torch import nn
 
 from jembench.catalog import discovery
-from jembench.cli.main import cli
+from jembench.cli.main import COMMANDS, cli
 from jembench.data.digits import digits
 from jembench.errors import NotApplicable
 from jembench.experiment import recipe, suite
@@ -68,10 +68,19 @@ def test_every_suite_and_recipe_is_in_the_guide_to_benchmarks():
 
 
 def test_every_kind_of_component_is_in_the_reference():
-    text = (ROOT / "docs" / "reference" / "components.md").read_text()
+    pages = (ROOT / "docs" / "reference" / "components").glob("*.md")
+    text = "\n".join(page.read_text() for page in pages)
     shown = set(re.findall(r"^```\{components\} (\S+)$", text, re.MULTILINE))
     # of plugins alone
     assert shown == {*discovery.KINDS, "recipes", "references"} - {"schedules", "augmentations"}
+
+
+def test_every_command_has_a_page_and_a_line_in_the_reference():
+    folder = ROOT / "docs" / "reference"
+    pages = {path.stem: path.read_text() for path in (folder / "cli").glob("*.md")}
+    assert pages == {name: f"```{{eval-rst}}\n.. command:: {name}\n```\n" for name in COMMANDS}
+    lines = re.findall(r"^\| \[(\S+)\]\(cli/(\S+)\.md\) \|", (folder / "cli.md").read_text(), re.M)
+    assert lines == [(name, name) for name in COMMANDS]
 
 
 def test_every_environment_variable_is_on_the_settings_page():

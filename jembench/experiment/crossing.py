@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
 
 from jembench.catalog import discovery, registry
@@ -174,8 +173,8 @@ def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...]
         SpecError: if a metric or an option does not exist.
     """
     suite = _with_settings(suite)
-    own, rows = _rows(suite), list[tuple[Run, Trained]]()
     measured = dict.fromkeys(fit.names for fit in fits)
+    own, rows = _rows(suite, measured), list[tuple[Run, Trained]]()
     for fit in _sorted(measured, [planned for _, planned in own]):
         on_dataset = [run for run in suite.runs if covers(run.datasets, fit.dataset)]
         by_recipe = []
@@ -227,12 +226,25 @@ def absent_of(suite: Suite) -> dict[tuple[str, str], tuple[set[int], str]]:
     return absent
 
 
-def _rows(suite: Suite) -> list[tuple[Run, Trained]]:
-    """Return the blocks' fits, except fits whose components are not installed."""
+def _rows(suite: Suite, measured: Collection[Trained] = ()) -> list[tuple[Run, Trained]]:
+    """Return the blocks' fits.
+
+    A block whose components are not installed has the only measured fit that has the block's model,
+    dataset and recipe, or none.
+    """
     rows = []
     for run, dataset, model in _crossed(suite):
-        with suppress(JembenchError):
+        try:
             rows.append((run, _fit_of_block(run, dataset, model).names))
+        except JembenchError:
+            alike = []
+            for fit in measured:
+                is_of_block = (fit.model.bare, fit.dataset) == (Spec(model).bare, dataset)
+                by_recipe = run.recipe is None or f"{fit.recipe}+".startswith(f"{run.recipe}+")
+                if is_of_block and by_recipe:
+                    alike.append(fit)
+            if len(alike) == 1:
+                rows.append((run, alike[0]))
     return rows
 
 

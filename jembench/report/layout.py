@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from jembench.catalog.spec import Spec
@@ -80,14 +81,14 @@ class Report(Document):
         labels = list(dict.fromkeys(row.column for row in in_order))
         self.seeds = [row for row in seeds if row.column in labels]
         means = _means(self.seeds, parts, names, selection.metrics)
-        if selection.metrics is not None:
-            metrics = dict.fromkeys(row.metric for row in means)
-            self._parts = [_part_of(part, metrics) for part in parts]
         if selection.columns is not None:
             self._order = labels
             means = [row for row in means if row.column in labels]
             means.sort(key=lambda row: labels.index(row.column))
         if selection.metrics is not None or selection.columns is not None:
+            metrics = dict.fromkeys(row.metric for row in means)
+            of_parts = set(chain.from_iterable(part.metrics for part in parts))
+            self._parts = [_part_of(part, metrics, of_parts) for part in parts]
             self._published = [number for number in published if number.quantity in labels]
 
         fits = list(dict.fromkeys(row.fit for row in self.seeds))
@@ -191,9 +192,10 @@ def _means(
     return []
 
 
-def _part_of(part: Part, metrics: Collection[Spec]) -> Part:
-    """Return a part of a suite with its selected metrics."""
-    return part._replace(metrics=tuple(metric for metric in metrics if metric in part.metrics))
+def _part_of(part: Part, metrics: Collection[Spec], of_parts: Collection[Spec]) -> Part:
+    """Return a part of a suite with its selected metrics, and those that no part has."""
+    elsewhere = {*of_parts} - {*part.metrics}
+    return part._replace(metrics=tuple(metric for metric in metrics if metric not in elsewhere))
 
 
 def _not_run(rows: Sequence[Row], parts: Iterable[Part], names: DisplayNames) -> Iterator[Row]:

@@ -3,8 +3,8 @@
 import shlex
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, compress, product
 from pathlib import Path
@@ -289,7 +289,8 @@ class Selection:
         seeds = None if self.seeds is None else [str(seed) for seed in self.seeds]
         # first, so that a bare name means only models on the wanted datasets
         among = select("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)
-        among = select("metric", self.metrics, among, lambda cell: cell.metric)
+        with self._of_suite_alone():
+            among = select("metric", self.metrics, among, lambda cell: cell.metric)
         among = select("seed", seeds, among, lambda cell: str(cell.fit.seed))
         among = select("recipe", self.recipe, among, lambda cell: cell.fit.recipe)
         among = select(
@@ -303,15 +304,21 @@ class Selection:
         labels: list[str] = []
         for cell in among:
             labels += (*cell.outcome.values, cell.metric)
-        try:
+        with self._of_suite_alone():
             select("column", self.columns, labels, str)  # refuses a label that no result has
+        return among
+
+    @contextmanager
+    def _of_suite_alone(self) -> Iterator[None]:
+        """Add to an error that only the metrics of the suite can be chosen."""
+        try:
+            yield
         except SpecError as error:
             if not self.suite or self.suite.joint:
                 raise
             metrics = ", ".join(sorted(self.suite.metric_names))
             problem = f"{error} {self.file or self.suite.name} shows only {metrics}"
             raise SpecError(f"{problem}; leave the suite out to choose among all.") from error
-        return among
 
     def _of_experiment(
         self, cells: Sequence[Cell], suite: Suite, left_out: list[str]

@@ -40,8 +40,9 @@ from jembench.metrics.classification import require_finite
 from jembench.models import predictions, ranges, running_statistics
 from jembench.models.energies import grad_energy
 from jembench.running.caches import FeatureBank, TensorCache
-from jembench.running.fit_samples import FRESH_SAMPLES, drawn_name, way_of
+from jembench.running.fit_samples import way_of
 from jembench.sampling import chain
+from jembench.store.drawn import FRESH_SAMPLES, drawn_name
 from jembench.store.tensors import Tensors
 from jembench.training import snapshots
 

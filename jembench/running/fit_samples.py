@@ -17,9 +17,6 @@ from jembench.interfaces.evaluation import KEPT
 from jembench.models.capabilities import capabilities, has_energy_gradient
 from jembench.training import snapshots
 
-FRESH_SAMPLES = 1000
-"""The default number of new chains, and of images that a model draws directly."""
-
 
 def source_of(
     model: nn.Module, fit: FitPlan, steps: int | None, sampler: str | None, n: int | None = None
@@ -89,15 +86,6 @@ def way_of(
     if source.chains == "fresh":
         return "new"
     return "direct" if isinstance(model, Generative) else "kept"
-
-
-def drawn_name(n: int, steps: int, conditional: bool, sampler: registry.Resolved | None) -> str:
-    """Return the name of n new chains' stored ends.
-
-    ``sampler`` is None for the sampler of training.
-    """
-    name = f"samples-{n}-{steps}-{conditional}"
-    return f"{name}-{sampler.id}" if sampler else name
 
 
 def write_samples(

@@ -27,8 +27,9 @@ from jembench.interfaces.models import Capability
 from jembench.models.capabilities import capabilities, has_energy_gradient, require_gradients
 from jembench.models.predictions import energy_follows_from_logits
 from jembench.running.evaluation import no_validation
-from jembench.running.fit_samples import FRESH_SAMPLES, way_of
+from jembench.running.fit_samples import way_of
 from jembench.sampling.chain import require_chains
+from jembench.store.drawn import FRESH_SAMPLES
 from jembench.training import snapshots
 from jembench.training.memory import Memory
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jembench.catalog.validation import printable_data
 from jembench.errors import CheckpointError, StoreError
@@ -25,7 +25,10 @@ from jembench.files import open_regular, read_bytes, write_atomically
 from jembench.store.layout import id_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
+
+T = TypeVar("T")
 
 Tensors = dict[str, "Tensor"]
 """Tensors by their names."""
@@ -134,12 +137,24 @@ def read(path: Path, remedy: str, *, placed: bool = False) -> Contents:
         CheckpointError: if the file cannot be read, was changed or, with ``placed``, was written in
             another place.
     """
-    from safetensors import SafetensorError
     from safetensors.torch import load
+
+    return Contents(*_loaded(path, remedy, load, placed=placed))
+
+
+def read_arrays(path: Path, remedy: str, *, placed: bool = False) -> dict[str, NDArray[Any]]:
+    """Read tensors as :func:`read` does, as arrays of NumPy. Imports no torch."""
+    from safetensors.numpy import load
+
+    return _loaded(path, remedy, load, placed=placed)[0]
+
+
+def _loaded(path: Path, remedy: str, load: Callable[[bytes], T], *, placed: bool) -> tuple[T, Seal]:
+    from safetensors import SafetensorError
 
     content, seal = _checked(path, remedy, placed=placed)
     try:
-        return Contents(load(content), seal)
+        return load(content), seal
     except (SafetensorError, KeyError, ValueError, RuntimeError, MemoryError) as error:
         raise _damaged(path, error, remedy) from error
 

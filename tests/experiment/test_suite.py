@@ -109,6 +109,24 @@ def test_a_block_is_crossed_by_itself_and_takes_what_it_leaves_out_from_the_head
     assert fit_names_of(plan.suite) == {(*fit.key.names, fit.seed) for fit in plan.fits}
 
 
+def test_a_model_that_is_not_installed_has_the_names_of_its_block(installed):
+    block = 'name = "Gone"\nlabel = "two epochs"\nrecipe = "paper"\nsettings = ["epochs=2"]\n'
+    suite = installed(few=FEW.replace(f'"{ANY}"', '"gone"') + NLL + f"[[run]]\n{block}")
+    keys = []
+    for recipe in ("paper+epochs=2+gone.width=3", "code"):
+        made = FitKey(
+            model=Spec("gone:width=3"), dataset=Spec("cifar10"), recipe=recipe, seed=0, id=recipe
+        )
+        keys.append(made)
+    _, names = presentation(suite, keys)
+    recipe = "paper+epochs=2+gone.width=3"
+    assert names.models == {("gone:width=3", recipe): "Gone"}
+    assert names.recipes == {recipe: "two epochs"}
+    again = dataclasses.replace(keys[0], model=Spec("gone:width=4"))
+    _, names = presentation(suite, [keys[0], again])  # which of both is not known
+    assert names == DisplayNames()
+
+
 def test_results_are_in_the_order_of_the_suite(installed):
     few = installed(
         few=FEW.replace(f'"{ANY}"', '"jem", "baseline"')

@@ -6,7 +6,9 @@ import itertools
 import numpy as np
 import pytest
 
+from jembench.catalog.spec import Spec
 from jembench.interfaces import Value
+from jembench.report.figures import joint
 from jembench.report.layout import Report
 from jembench.report.respects import RESPECTS, front, headline
 from jembench.report.rows import Row, rows
@@ -197,6 +199,15 @@ def test_models_that_dominate_one_another_in_a_circle_do_not_exclude_each_other(
         row("m4", "accuracy", -9, comparable=False),
     ]
     assert names(front(table, by(1.5))) == {"m0", "m1", "m2", "m3"}
+
+
+def test_without_tests_no_model_is_called_dominated_in_the_figure():
+    named = [row(name, Spec("accuracy"), 9.0, name=name, recipe="r") for name in "ab"]
+    respects = {"accuracy": named}
+    figure, lines = joint.panels("all", respects, None)
+    assert [line["standing"] for line in lines] == ["not tested", "not tested"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["not tested"]
 
 
 def test_what_is_significant_is_bold_and_in_the_front_and_what_is_not_shares_a_mark(cell):

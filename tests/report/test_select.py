@@ -241,3 +241,18 @@ def test_a_dataset_tells_pairs_apart():
 def test_no_pair_or_several_are_refused(a, b, which, message):
     with pytest.raises(SpecError, match=message):
         find_pair(FITS, a, b, **which)
+
+
+def test_a_suite_shows_a_variant_of_its_metrics_if_it_is_asked_for(tmp_path, cell):
+    root = Store(tmp_path / "runs")
+    values = {"ece_scaled": Value(0.5, 0.4, 0.6, 9, "%", "lower")}
+    root.write_cell(cell("jem", "ece:scaling=temperature", **values), {})
+    opened = OpenStore(root.root)
+    for choice in ({"metrics": "ece:scaling=temperature"}, {"columns": "ece-scaled"}):
+        (table,) = opened.results("hybrid", **choice).document.tables()
+        assert [text.value for text in table.rows[0]] == ["jem", "0.50"]
+
+
+def test_a_metric_that_a_suite_does_not_show_is_refused_with_what_it_shows(store):
+    with pytest.raises(SpecError, match=r"'ood'.* hybrid shows only accuracy, .*leave the suite"):
+        OpenStore(store.root).results("hybrid", metrics="ood")

@@ -35,6 +35,7 @@ _IN_A_LINE = 6
 _LOOKS: Mapping[str, dict[str, Any]] = {
     "on the Pareto front": {"color": drawing.BLUE},
     "dominated by another model": {"color": drawing.BLACK, "markerfacecolor": drawing.WHITE},
+    "not tested": {"color": drawing.BLACK},
     "not compared": {"color": drawing.GREY, "markerfacecolor": drawing.WHITE},
     "published": {"marker": "D", "color": drawing.GREY},
 }
@@ -63,7 +64,7 @@ def panels(
 
     Models in the front are bold.
     """
-    in_front = front(respects, significance.is_better) if significance else set()
+    in_front = front(respects, significance.is_better) if significance else None
     comparable = compared(respects)
     labels = _labels(respects)
     places, end = {}, 0
@@ -87,7 +88,7 @@ def panels(
         texts = list(labels.values())
         ticks = axes.set_yticks(list(places.values()), texts)
         for tick, (fit, _) in zip(ticks, labels, strict=True):
-            tick.label1.set_fontweight("bold" if fit in in_front else "normal")
+            tick.label1.set_fontweight("bold" if fit in (in_front or ()) else "normal")
         axis = scale(rows)
         if axis:
             _show(axes, axis)
@@ -117,12 +118,19 @@ def _labels(respects: Mapping[str, Sequence[Row]]) -> dict[tuple[Trained, str], 
     return labels
 
 
-def _standing(row: Row, comparable: Collection[Trained], in_front: Collection[Trained]) -> str:
-    """Return a model's standing, which decides on the look."""
+def _standing(
+    row: Row, comparable: Collection[Trained], in_front: Collection[Trained] | None
+) -> str:
+    """Return a model's standing, which decides on the look.
+
+    ``in_front`` is None if no difference was tested.
+    """
     if row.source:
         return "published"
     if row.fit not in comparable:
         return "not compared"
+    if in_front is None:
+        return "not tested"
     if row.fit in in_front:
         return "on the Pareto front"
     return "dominated by another model"

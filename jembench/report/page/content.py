@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from jembench.catalog.spec import slug
@@ -14,6 +15,7 @@ from jembench.experiment.names import DisplayNames
 from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.respects import headline
 from jembench.report.rows import Row, grouped
+from jembench.report.select import store_option
 from jembench.report.table import Heading, Table, TableCell, fixed, numbered
 from jembench.report.tables import recipe_name
 from jembench.store.fits import FitRecord
@@ -27,6 +29,14 @@ if TYPE_CHECKING:
 _SAMPLES = ("class-samples", "confident-samples", "neighbours", "distal")
 """The metrics whose figures show images."""
 
+MOST = 12
+"""The most models whose figures a page has, and among which it tests all differences."""
+
+_UNTESTED = (
+    "Among {number} models, a page marks no Pareto front and judges no claims of papers: "
+    "`jembench report joint --models A,B{0}` and `jembench report --claims{0}` do."
+)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
@@ -39,6 +49,7 @@ class Page:
     overview: Overview | None = None
     published: Sequence[Table] = ()  # with numbers that have no place beside ours
     figures: Mapping[str, Sequence[Picture]] = field(default_factory=dict)  # by metric
+    undrawn: Mapping[str, str] = field(default_factory=dict)  # by metric: a note on other figures
     samples: Sequence[Picture] = ()
     trainings: Sequence[Picture] = ()
     claims: Sequence[Table] = ()
@@ -68,9 +79,10 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
     ours, published = report.tables_of(significance)
 
     pictures = Pictures(store)
-    figures = _figures(report, pictures, names, colours)
+    figures, undrawn = _figures(report, pictures, names, colours)
+    models = grouped(cells, lambda cell: cell.fit.names)
     grids = {}
-    for of_model in grouped(cells, lambda cell: cell.fit.names):
+    for of_model in models[:MOST]:
         grid = pictures.of_samples(of_model, names)
         if grid:
             grids[of_model[0].fit.names] = grid
@@ -79,54 +91,94 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
         samples += figures.pop(metric, ())
     by_id = {fit.id: fit for fit in fits}
     trained = {fit: store.read_fit(fit) for fit in by_id.values()}
-    curves = training.curves_of(trained, store, pictures.note, names)
-    trainings = pictures.drawn(curves)
+    tested, of_papers = significance, claims.load()
+    if len(models) > MOST:
+        # the tests of all pairs would take minutes
+        tested, of_papers = None, []
+        undrawn["overview"] = _UNTESTED.format(store_option(store.root), number=len(models))
+    curved = list(by_id.values())
+    if len(curved) > MOST:
+        curved = list(dict.fromkeys(cell.fit for cell in _first_seeds(cells)))
+        undrawn["training"] = _others(len(curved), len(by_id), "--figures training", store)
+    trainings = pictures.drawn(training.curves_of(curved, store, pictures.note, names))
     return Page(
         title=title,
         tables=ours,
         byline=byline(rows, cells),
-        overview=overview(rows, grids, significance, report.names, of_models),
+        overview=overview(rows, grids, tested, report.names, of_models),
         published=published,
         figures=figures,
+        undrawn=undrawn,
         samples=samples,
         trainings=trainings,
-        claims=_judged(own_claims, cells, store),
+        claims=[*_judged(own_claims, cells, store), *_judged(of_papers, cells, store)],
         origin=[origin(cells, trained, rows)] if cells else (),
         recipes=_settings(trained),
         left_out=list(pictures.left_out),
     )
 
 
-def _judged(own_claims: Sequence[Claim], cells: Sequence[Cell], store: Store) -> list[Table]:
-    """Judge an experiment's claims, and claims of papers on the same data."""
+def _judged(asked: Sequence[Claim], cells: Sequence[Cell], store: Store) -> Sequence[Table]:
+    """Judge claims; claims of papers only if they are on the same data."""
     from jembench.report.claims import document, judge
 
-    # judged apart, since p values are adjusted within each group
-    of_own = judge(own_claims, cells, store.read_arrays, store=store.root)
-    of_papers = judge(claims.load(), cells, store.read_arrays, store=store.root)
-    on_data = [finding for finding in of_papers if finding.row.dataset]
-    return [*document(of_own).tables(), *document(on_data).tables()]
+    findings = judge(asked, cells, store.read_arrays, store=store.root)
+    shown = [finding for finding in findings if finding.row.dataset or not finding.claim.where]
+    return document(shown).tables()
 
 
 def _figures(
     report: Report, pictures: Pictures, names: DisplayNames, colours: Mapping[str, str]
-) -> dict[str, list[Picture]]:
-    """Draw each metric's figures, and the seeds of the joint view."""
+) -> tuple[dict[str, list[Picture]], dict[str, str]]:
+    """Draw each metric's figures, and the seeds of the joint view.
+
+    A metric's figures are of the first seed of each model, so that a page's size does not grow with
+    the seeds.
+
+    Returns:
+        The figures by metric, and notes on what is not drawn.
+    """
     from jembench.report.figures import planning, values
     from jembench.report.figures.base import Result
 
     figures: dict[str, list[Picture]] = {}
+    undrawn: dict[str, str] = {}
+    store = pictures.store
     measured = [cell for cell in report.cells if cell.outcome.status == "ok"]
     for of_metric in grouped(measured, lambda cell: cell.metric.bare):
-        planned = planning.of_metrics(of_metric, pictures.store, pictures.note, names, colours)
-        figures[of_metric[0].metric.bare] = pictures.drawn(planned)
+        metric, shown = of_metric[0].metric.bare, _first_seeds(of_metric)
+        planned = planning.of_metrics(shown, store, pictures.note, names, colours)
+        figures[metric] = pictures.drawn(planned)
+        count = len({cell.fit.id for cell in shown})
+        total = len({cell.fit.id for cell in of_metric})
+        if count < total and figures[metric]:
+            undrawn[metric] = _others(count, total, f"--metrics {metric}", store)
 
     metrics = set[str]()
     for rows in headline(report.joined).values():
         metrics.update(row.metric for row in rows)
-    in_view = [Result(cell, {}, names, colours) for cell in measured if cell.metric in metrics]
+    models = grouped(measured, lambda cell: cell.fit.names)
+    in_view = []
+    for cell in chain.from_iterable(models[:MOST]):
+        if cell.metric in metrics:
+            in_view.append(Result(cell, {}, names, colours))
     figures["seeds"] = pictures.drawn(values.seeds(in_view))
-    return {metric: drawn for metric, drawn in figures.items() if drawn}
+    return {metric: drawn for metric, drawn in figures.items() if drawn}, undrawn
+
+
+def _first_seeds(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells of each model's first seed, of at most :data:`MOST` models."""
+    first = []
+    for of_model in grouped(cells, lambda cell: cell.fit.names)[:MOST]:
+        seed = min(cell.fit.seed for cell in of_model)
+        first += [cell for cell in of_model if cell.fit.seed == seed]
+    return first
+
+
+def _others(count: int, total: int, option: str, store: Store) -> str:
+    """Return a note on the trained models whose figures a page leaves out."""
+    command = f"jembench figures {option}{store_option(store.root)}"
+    return f"{count} of {total} trained models are drawn here; `{command}` draws all of them."
 
 
 # --- origin ---------------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ class Overview(NamedTuple):
 
     table: Table
     labels: Sequence[str]  # of each line: the model, with dataset and recipe where names are alike
+    # of each line: what identifies it beside the model, such as its recipe; (): nothing
+    below: Sequence[str]
     # of each line: some samples side by side; an empty image: no samples
     strips: Sequence[Picture]
     scales: Sequence[Scale | None]  # of each column; None: no numbers
@@ -78,7 +80,7 @@ def overview(
     parts = table.title.split(" · ")
     title = [part for part in parts if not part.startswith(("dataset ", "seed"))]
     table = replace(table, title=" · ".join(title))
-    return Overview(table, _labels(table), strips, scales, looks)
+    return Overview(table, _labels(table), _below(table), strips, scales, looks)
 
 
 def _on_page(colour: str) -> str:
@@ -86,6 +88,18 @@ def _on_page(colour: str) -> str:
     if colour == drawing.BLACK:
         return "currentColor"
     return colour
+
+
+def _below(table: Table) -> list[str]:
+    """Return the texts below the models' names, in place of columns of their own."""
+    columns = []
+    for heading, column in zip(table.headings, zip(*table.rows, strict=True), strict=True):
+        texts = [cell.value for cell in column]
+        if heading.label == "seeds":
+            texts = [f"seeds {text}" if "," in text else f"seed {text}" for text in texts]
+        if heading.identifies and heading.label != "model":
+            columns.append(texts)
+    return [" · ".join(line) for line in zip(*columns, strict=True)]
 
 
 def _labels(table: Table) -> list[str]:

@@ -17,6 +17,7 @@ from jembench.report.protocols import parts_of, source_in_words
 from jembench.report.rows import grouped
 from jembench.store import pictures as sealed
 from jembench.store import tensors
+from jembench.store.drawn import FRESH_SAMPLES, drawn_name
 from jembench.store.fits import weights_digest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
@@ -120,8 +121,6 @@ class Pictures:
 
         The URI is "" if the chains are not stored.
         """
-        from jembench.running.fit_samples import FRESH_SAMPLES, drawn_name
-
         options = cell.metric.options
         sampler = None
         try:
@@ -162,7 +161,7 @@ def _grid_of(path: Path) -> str:
 
     from jembench.data.grid import GROUND, arranged, sheet
 
-    images = tensors.read(path, "", placed=True).tensors["images"].numpy()
+    images = tensors.read_arrays(path, "", placed=True)["images"]
     rows = max(1, min(10, LARGEST // (10 * images[0].size)))
     images = images[: 10 * rows]
     grid = arranged(np.arange(len(images)), 10, -(-len(images) // 10))

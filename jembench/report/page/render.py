@@ -97,7 +97,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(key=key, breakable=breakable, details=details, anchor=anchor)
+    environment.filters.update(key=key, breakable=breakable, prose=prose)
+    environment.filters.update(details=details, anchor=anchor)
     environment.filters.update(slug=slug, csv=_csv, latex=_latex)
     return environment
 
@@ -129,7 +130,14 @@ def _latex(table: Table) -> str:
     return data_uri("text/x-tex;charset=utf-8", latex(Document([table])).encode())
 
 
-_SHOWN = ("name", "status", "comparable", "protocol")  # in the table itself, or part by part
+_SHOWN = (
+    "name",
+    "status",
+    "comparable",
+    "protocol",
+    "unit",
+    "better",
+)  # in the table itself, or part by part
 
 
 def _text(value: object) -> str:
@@ -146,6 +154,16 @@ def key(cell: TableCell) -> str:
     if value is None or not math.isfinite(value):
         return ""
     return repr(value)
+
+
+def prose(text: str) -> Markup:
+    """Return a sentence in which the words between backticks are code."""
+    from markupsafe import Markup
+
+    parts = re.split(r"`([^`]+)`", text)
+    for place in range(1, len(parts), 2):
+        parts[place] = Markup("<code>{}</code>").format(parts[place])
+    return Markup("").join(parts)
 
 
 def breakable(text: str) -> Markup:

@@ -45,6 +45,7 @@ def test_a_model_without_a_value_or_samples_has_the_reason_in_a_footnote(cell):
     assert ("needs samples", "1") in [(note.text, note.mark) for note in found.table.footnotes]
     assert [one.source for one in found.strips] == ["its own", "", ""]
     assert found.labels == ["jem · digits", "jem · nine epochs", "baseline"]
+    assert found.below == ["digits", "nine epochs", "digits"]
     assert overview(Report(cells[-1:]).rows, {}) is overview([], {}) is None
 
 

@@ -13,9 +13,9 @@ from jembench.catalog import registry
 from jembench.catalog.spec import Spec
 from jembench.report.figures.base import Drawing, Planned
 from jembench.report.page.pictures import Pictures
-from jembench.running.fit_samples import drawn_name
 from jembench.store import pictures as sealed
 from jembench.store import tensors
+from jembench.store.drawn import drawn_name
 from jembench.store.fits import weights_digest
 from jembench.store.outcome import Outcome
 from jembench.store.store import Store

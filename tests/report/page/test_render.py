@@ -10,7 +10,7 @@ import pytest
 from jembench.api.results import Results
 from jembench.interfaces import Value
 from jembench.report.formats import Document, render, table_csv
-from jembench.report.page.render import anchor, breakable, details, key
+from jembench.report.page.render import anchor, breakable, details, key, prose
 from jembench.report.published import published_numbers
 from jembench.report.table import Heading, Table, TableCell, row_cell
 from jembench.store.outcome import Outcome
@@ -188,6 +188,10 @@ def test_columns_are_sorted_in_full_precision(cell):
 
 def test_names_break_behind_marks_and_stay_text():
     assert breakable("a:b=<c>,d") == "a:<wbr>b=<wbr>&lt;c&gt;,<wbr>d"
+
+
+def test_words_between_backticks_are_code_and_stay_text():
+    assert prose("run `a <b>` & `c`") == "run <code>a &lt;b&gt;</code> &amp; <code>c</code>"
 
 
 def test_the_size_of_fifty_models_with_forty_values(cell):
