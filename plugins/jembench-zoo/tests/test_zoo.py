@@ -125,7 +125,7 @@ def test_weights_without_the_classes_are_trained_on_or_refused(tmp_path):
 def test_weights_of_another_network_are_refused(tmp_path):
     torch.save({"x": torch.zeros(1)}, tmp_path / "a.pth")
     wrong = r"do not fit torchvision:resnet18: .* differ or are missing"
-    with pytest.warns(Remark), pytest.raises(SpecError, match=wrong):
+    with pytest.raises(SpecError, match=wrong):
         make(f"torchvision:resnet18,weights={tmp_path / 'a.pth'}")
 
 
