@@ -9,12 +9,12 @@ from typing import Any
 
 from jembench.api.arguments import checked, selection
 from jembench.api.results import Shown
-from jembench.api.runs import place_and_options, plan_run, results_of
 from jembench.api.stored import Location, OpenStore, opened
 from jembench.errors import SpecError, StoreError
 from jembench.experiment.names import DisplayNames
 from jembench.experiment.stored import with_imports
 from jembench.experiment.suite import Suite
+from jembench.report.formats import Document
 from jembench.report.select import Selection
 from jembench.running.driver import RunOptions
 from jembench.store.latest import newest
@@ -34,11 +34,15 @@ class Check(Shown):
             failed, undecided, error (it could not be judged) or skipped.
     """
 
-    def __init__(self, document: Any, exit_code: int) -> None:
+    def __init__(self, document: Document) -> None:
+        # imports numpy, which runs do not need
+        from jembench.report.gate import exit_code
+
         self.document = document
-        self.exit_code = exit_code
         self.summary: str = document.about["summary"]
         self.records = list(document.records())
+        outcomes = [record["outcome"] for record in self.records]
+        self.exit_code = exit_code(outcomes, strict=document.about["strict"])
         self.verdicts: dict[tuple[str, str, str], str] = {}
         for record in self.records:
             if not record.get("claim"):
@@ -101,6 +105,8 @@ def check(
         Traceback (most recent call last):
         jembench.errors.SpecError: There are no results and no store...
     """
+    from jembench.api.runs import place_and_options
+
     which = selection(suite, **selected)
     place, how = place_and_options(
         which.suite,
@@ -152,7 +158,7 @@ def check_stores(
 
     # imports numpy, which runs do not need
     from jembench.report import check as checks
-    from jembench.report import claims, gate
+    from jembench.report import claims
 
     narrowed = (which.suite, which.models, which.dataset, which.recipe, which.metrics)
     judged = checks.against(
@@ -168,8 +174,7 @@ def check_stores(
         asked = with_imports(which.suite, store).claims
         findings = claims.judge(asked, cells, store.read_arrays, store=store.root)
     document = checks.document(judged, findings, names=names, tolerance=tolerance, strict=strict)
-    outcomes = [value.outcome for value in judged] + [finding.outcome for finding in findings]
-    return Check(document, gate.exit_code(outcomes, strict=strict))
+    return Check(document)
 
 
 def _check_arrays(store: Store, cells: Sequence[Cell]) -> None:
@@ -197,6 +202,9 @@ def _measured(
         SpecError: if several recipes are given.
         OutOfTime: if the time was up.
     """
+    # imports what trains, which a check of stored results does not need
+    from jembench.api.runs import plan_run, results_of
+
     recipes = which.recipe or []
     if len(recipes) > 1:
         raise SpecError(f"The recipes are {', '.join(recipes)}; a suite is run by one of them.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from jembench.api.arguments import checked, one_text, selection, some_texts
+from jembench.api.check import Check
 from jembench.api.live import model_spec
 from jembench.api.results import Shown
 from jembench.api.stored import Location, OpenStore, opened
@@ -35,6 +37,27 @@ class Comparison(Shown):
         self.found = found
         self.document = differences.of_comparison(found)
         self.records = list(self.document.records())
+
+    @checked
+    def check(
+        self, *, tolerance: Mapping[str, float] = MappingProxyType({}), strict: bool = False
+    ) -> Check:
+        """Return whether the first model is worse than the second.
+
+        Args:
+            tolerance: as for :func:`jembench.check`.
+            strict: as for :func:`jembench.check`.
+
+        Raises:
+            SpecError: if a text of ``tolerance`` names no column.
+
+        Example:
+            >>> compare(name, other, store=store).check(tolerance={"accuracy": 100, "ece": 100})
+            <Check: 2 passed. The exit code is 0.>
+        """
+        from jembench.report import check as checks
+
+        return Check(checks.of_comparison(self.found, tolerance, strict=strict))
 
     def __repr__(self) -> str:
         return f"<Comparison of {' and '.join(self.found.names)}: {len(self.records)} values>"

@@ -8,10 +8,9 @@ import click
 
 from jembench.api.arguments import selection
 from jembench.api.check import check_stores
-from jembench.cli import options
-from jembench.cli.output import check_ending, check_file, emit, plugins_aside, say
+from jembench.cli import options, show
+from jembench.cli.output import check_ending, check_file, plugins_aside
 from jembench.cli.parameters import PATH
-from jembench.report.formats import TERMINAL
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(
@@ -62,7 +61,4 @@ def check(
             tolerance or {},
             strict=strict,
         )
-    emit(checked.table(command.format), output, force=force)
-    # a log has the summary even if stdout is redirected
-    say(f"\n{checked.summary}", err=output is not None or command.format != TERMINAL)
-    return checked.exit_code
+    return show.check(checked, command.format, output, force=force)

@@ -4,7 +4,7 @@
 """
 
 import webbrowser
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,9 @@ EXAMPLES = options.examples(
     is_flag=True,
     help="Test which claims of FILE, or else of the papers, hold for the results.",
 )
+@click.option(
+    "--strict", is_flag=True, help="With --claims of FILE: a claim that is undecided fails too."
+)
 @options.store
 @options.reference
 @options.report_format
@@ -53,6 +56,7 @@ def report(
     ctx: click.Context,
     /,
     claims: bool,
+    strict: bool,
     store: Path,
     reference: list[str] | None,
     format: str,
@@ -80,8 +84,9 @@ def report(
                 "--claims judges the claims of papers, or of a FILE, by all results of the store. "
                 "It takes no --reference and, without a FILE, no selection except --limit."
             )
-        emit(_claims(Store(store), which, format), output, force=force)
-        return 0
+        return _claims(Store(store), which, strict, format, output, force=force)
+    if strict:
+        raise click.UsageError("--strict is for --claims. Add it, or leave --strict out.")
     results = Results.of_store(Store(store), which, reference)
     if not results.cells:
         say(results.nothing, err=format != TERMINAL)
@@ -100,22 +105,35 @@ def report(
     return code
 
 
-def _claims(store: Store, which: Selection, format: str) -> Any:
-    """Return the verdicts on the claims of a suite or of papers."""
+def _claims(
+    store: Store, which: Selection, strict: bool, format: str, output: Path | None, *, force: bool
+) -> int:
+    """Print the verdicts on the claims of a suite or of papers.
+
+    Returns:
+        the exit code, which is 0 for papers.
+    """
+    from jembench.api.check import Check
     from jembench.experiment import claims
     from jembench.experiment.stored import with_imports
     from jembench.report import claims as verdicts
     from jembench.report import formats
 
-    if which.suite and not which.suite.claims:
+    cells = which.of(store).cells
+    if not which.suite:
+        if strict:
+            raise click.UsageError("--strict is for the claims of a FILE. Name one")
+        judged = verdicts.judge(claims.load(), cells, store.read_arrays, store=store.root)
+        emit(formats.render(verdicts.document(judged), format), output, force=force)
+        return 0
+    if not which.suite.claims:
         raise SpecError(
             f"{which.suite.name} makes no claims. Write some as [[claim]] into its file, or judge "
             "those of papers by `jembench report --claims`."
         )
-    asked = with_imports(which.suite, store).claims if which.suite else claims.load()
-    cells = which.of(store).cells
+    asked = with_imports(which.suite, store).claims
     judged = verdicts.judge(asked, cells, store.read_arrays, store=store.root)
-    return formats.render(verdicts.document(judged), format)
+    return show.check(Check(verdicts.document(judged, strict=strict)), format, output, force=force)
 
 
 # --- view -----------------------------------------------------------------------------------------
@@ -220,10 +238,26 @@ COMPARE_EXAMPLES = options.examples(
     default=10_000,
     help="Resamples of the bootstrap. No p value is below 1 / (R + 1).",
 )
+@click.option(
+    "--fail-if-worse",
+    is_flag=True,
+    help="End with exit code 1 if A is worse than B, and 2 if a value could not be judged.",
+)
+@options.tolerance
+@options.strict
 @options.store
 @options.report_format
 @options.label
-def compare(a: str, b: str, format: str, label: str | None, **which: Any) -> None:
+def compare(
+    a: str,
+    b: str,
+    fail_if_worse: bool,
+    tolerance: Mapping[str, float] | None,
+    strict: bool,
+    format: str,
+    label: str | None,
+    **which: Any,
+) -> int:
     """Compare two models of a store, image by image and seed by seed.
 
     Nothing is trained or evaluated. A and B are models as `jembench report` shows them; a bare name
@@ -231,4 +265,11 @@ def compare(a: str, b: str, format: str, label: str | None, **which: Any) -> Non
     confidence interval of the difference and a verdict.
     """
     format = options.labelled(format, label)
-    click.echo(comparison.compare(a, b, **which).table(format), nl=False)
+    if (tolerance or strict) and not fail_if_worse:
+        raise click.UsageError("--tolerance and --strict are for --fail-if-worse. Add it")
+    compared = comparison.compare(a, b, **which)
+    if not fail_if_worse:
+        click.echo(compared.table(format), nl=False)
+        return 0
+    checked = compared.check(tolerance=tolerance or {}, strict=strict)
+    return show.check(checked, format)

@@ -2,13 +2,15 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
+from jembench.api.check import Check
 from jembench.api.results import Results
 from jembench.cli import options
-from jembench.cli.output import say
+from jembench.cli.output import emit, say
 from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.twins import differences
 from jembench.report.formats import TERMINAL
@@ -37,6 +39,14 @@ def results(ctx: click.Context, plan: Plan, store: Store, results: Results, form
         for name, command in _following(ctx, plan, sampled, results):
             say(f"{name:>8}  {shlex.join(['jembench', *command])}")
     return exit_code(ctx, results.cells)
+
+
+def check(checked: Check, format: str, output: Path | None = None, *, force: bool = False) -> int:
+    """Print a check, or write it to a file, and return its exit code."""
+    emit(checked.table(format), output, force=force)
+    # a log has the summary even if stdout is redirected
+    say(f"\n{checked.summary}", err=output is not None or format != TERMINAL)
+    return checked.exit_code
 
 
 def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:

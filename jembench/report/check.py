@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jembench.experiment.names import NO_NAMES, DisplayNames
-from jembench.report import claims, comparison, gate
+from jembench.report import claims, comparison, differences, gate
 from jembench.report.claims import Finding
 from jembench.report.comparison import LEVEL, Difference, Read
-from jembench.report.differences import Line, legend, table, value_name
+from jembench.report.differences import Comparison, Line, legend, table, value_name
 from jembench.report.formats import Document
 from jembench.report.gate import Outcome, is_worse, loss, outcome_of, tolerances, unjudged
 from jembench.report.reproduction import are_equal
@@ -81,16 +81,16 @@ def against(
 
     gaps = {(row.fit, *row.place, row.seeds[0]): row for row in present if row.value is None}
     values, earlier = sides(present), sides(before)
-    differences = []
+    compared = []
     for key in dict.fromkeys((*earlier, *values)):
         theirs = earlier.get(key, {})
         failed = [gaps[*key, seed] for seed in theirs if (*key, seed) in gaps]
         row = _difference(values.get(key, {}), theirs, failed, read, tolerance_of(key[-1]))
         remark = matched.remarks.get(key[0], "")
-        differences.append(replace(row, reason=joined((row.reason, remark))))
+        compared.append(replace(row, reason=joined((row.reason, remark))))
 
     judged = []
-    for row in comparison.adjusted(differences):
+    for row in comparison.adjusted(compared):
         allowed = tolerance_of(row.label)
         outcome = _UNTESTED.get(row.verdict) or outcome_of(row, allowed)
         judged.append(Judged(replace(row, verdict=_verdict(row, allowed)), outcome))
@@ -190,8 +190,8 @@ def _verdict(row: Difference, tolerance: float | None) -> str:
     if is_worse(row, tolerance):
         return "worse"
     if row.p >= LEVEL:
-        return "no difference seen"
-    return "within the tolerance" if loss(row, row.difference) > 0 else "better"
+        return "no worse"
+    return "tolerated" if loss(row, row.difference) > 0 else "better"
 
 
 # --- for people and for programs ------------------------------------------------------------------
@@ -214,24 +214,22 @@ def document(
         tolerance: as for :func:`against`.
         strict: True if what is undecided fails.
     """
-    differences = [row for row, _ in judged]
+    compared = [row for row, _ in judged]
     stated = ", ".join(f"{column} {number:g}" for column, number in tolerance.items()) or "none"
-    notes = [*legend(differences), NOTES["check"].format(LEVEL, stated)]
-    groups = grouped(differences, lambda row: (row.dataset, row.a.recipe))
+    notes = [*legend(compared), NOTES["check"].format(stated)]
+    groups = grouped(compared, lambda row: (row.dataset, row.a.recipe))
     tables = []
     for group in groups:
         below = notes if group is groups[-1] else ()
         tables.append(_table(group, names, below))
     tables += claims.tables(findings)
 
-    named = []
+    named = [finding.named for finding in findings]
     records = []
     for row, outcome in judged:
         named.append((f"{row.label or row.metric} of {_name(row, names)}", outcome))
         records.append({**row.as_dict(), "outcome": outcome})
-    for finding in findings:
-        named.append((f"the claim {finding.claim.id.rpartition('/')[-1]}", finding.outcome))
-        records.append({**claims.record(finding), "outcome": finding.outcome})
+    records += map(claims.judged_record, findings)
     return Document(
         tables,
         records,
@@ -241,6 +239,33 @@ def document(
         strict=strict,
         summary=gate.summary(named, strict=strict),
     )
+
+
+def of_comparison(
+    compared: Comparison, tolerance: Mapping[str, float], *, strict: bool
+) -> Document:
+    """Return the comparison of two models, as a check that the first is not worse.
+
+    Args:
+        compared: the differences.
+        tolerance: as for :func:`against`.
+        strict: True if what is undecided fails.
+
+    Raises:
+        SpecError: if a text names no column.
+    """
+    tolerance_of = tolerances(tolerance, (row.label for row in compared.rows))
+    named = []
+    records = []
+    for row in compared.rows:
+        outcome = outcome_of(row, tolerance_of(row.label))
+        named.append((row.label, outcome))
+        records.append({**row.as_dict(), "outcome": outcome})
+    whole = differences.of_comparison(compared)
+    fields = (*whole.fields, "outcome")
+    about = {"tolerance": dict(tolerance), "strict": strict}
+    summary = gate.summary(named, strict=strict)
+    return Document(whole.tables(), records, fields, **whole.about, **about, summary=summary)
 
 
 FIELDS = (*claims.CLAIM_FIELDS, "outcome")

@@ -14,7 +14,7 @@ from jembench.catalog import discovery, registry
 from jembench.catalog.spec import Spec
 from jembench.experiment.claims import Claim, NamedFit, Paper
 from jembench.experiment.plan import trained_spec
-from jembench.report import comparison
+from jembench.report import comparison, gate
 from jembench.report.comparison import UNTESTED
 from jembench.report.differences import Line, legend, recipes_text, table
 from jembench.report.formats import Document
@@ -37,6 +37,11 @@ class Finding(NamedTuple):
     # on limited images, other protocols than the paper's, and models at chance
     remarks: tuple[str, ...] = ()
     outcome: Outcome = "error"
+
+    @property
+    def named(self) -> tuple[str, Outcome]:
+        """The claim in words, and its outcome."""
+        return f"the claim {self.claim.id.rpartition('/')[-1]}", self.outcome
 
 
 Values = Mapping[tuple[Trained, Spec, str], BySeed]
@@ -320,10 +325,30 @@ def _free_options(claim: Claim, metric: Spec, measured: Iterable[Spec]) -> list[
 # --- for people and for programs ------------------------------------------------------------------
 
 
-def document(findings: Sequence[Finding]) -> Document:
-    """Return the verdicts, with a table for each paper."""
-    records = list(map(record, findings))
-    return Document(tables(findings), records, CLAIM_FIELDS, level=comparison.LEVEL)
+def document(findings: Sequence[Finding], *, strict: bool | None = None) -> Document:
+    """Return the verdicts, with a table for each paper.
+
+    Args:
+        findings: the verdicts.
+        strict: True if an undecided claim fails, else False; None: no claim passes or fails, as
+            those of papers.
+    """
+    if strict is None:
+        records = list(map(record, findings))
+        return Document(tables(findings), records, CLAIM_FIELDS, level=comparison.LEVEL)
+    return Document(
+        tables(findings),
+        list(map(judged_record, findings)),
+        (*CLAIM_FIELDS, "outcome"),
+        level=comparison.LEVEL,
+        strict=strict,
+        summary=gate.summary([finding.named for finding in findings], strict=strict),
+    )
+
+
+def judged_record(finding: Finding) -> dict[str, Any]:
+    """Return a verdict for programs, with its outcome."""
+    return {**record(finding), "outcome": finding.outcome}
 
 
 def record(finding: Finding) -> dict[str, Any]:

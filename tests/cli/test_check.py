@@ -22,15 +22,22 @@ def measured(run):
     shutil.copytree("runs", "baseline")
 
 
-def improve(root):
-    """Let the model of a store classify every image correctly."""
+def change(root, model=CLASSIFIER, **fields):
+    """Give the accuracy of a model other values and, at 100 %, all images right."""
     store = Store(Path(root))
     for cell in store.cells():
-        if cell.metric == "accuracy":
-            value = cell.outcome.values["accuracy"]._replace(value=100.0, low=90.0, high=100.0)
+        if (cell.metric, cell.fit.model) == ("accuracy", model):
+            value = cell.outcome.values["accuracy"]._replace(**fields)
             outcome = dataclasses.replace(cell.outcome, values={"accuracy": value})
-            correct = np.ones_like(store.read_arrays(cell)["correct"])
-            store.write_cell(dataclasses.replace(cell, outcome=outcome), {"correct": correct})
+            arrays = dict(store.read_arrays(cell))
+            if value.value == 100.0:
+                arrays = {"correct": np.ones_like(arrays["correct"])}
+            store.write_cell(dataclasses.replace(cell, outcome=outcome), arrays)
+
+
+def improve(root):
+    """Let the classifier of a store classify every image correctly."""
+    change(root, value=100.0, low=90.0, high=100.0)
 
 
 def test_equal_stores_pass(measured, jembench):
@@ -44,7 +51,7 @@ def test_equal_stores_pass(measured, jembench):
 def test_a_worse_value_fails_unless_it_is_tolerated(measured, jembench):
     improve("baseline")
     worse = jembench("check", "baseline", "--columns", "accuracy")
-    assert (worse.code, worse.out.count(" worse")) == (1, 1)
+    assert (worse.code, worse.out.count(" worse ")) == (1, 1)
     assert worse.out.endswith(f"1 failed (accuracy of {CLASSIFIER}). The exit code is 1.\n")
     tolerated = ["--columns", "accuracy", "--tolerance", "accuracy=99"]
     assert jembench("check", "baseline", *tolerated).code == 0
@@ -92,6 +99,37 @@ recipe = "{zoo_of_tests / "tiny.toml"}"
     assert missing.out.endswith(
         f"could not be judged (ece of {CLASSIFIER}), 1 passed. The exit code is 2.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("claim", "code", "strict"),
+    [("at_least = 0", 0, 0), ("at_least = 101", 1, 1), ("at_least = 50", 0, 1)],
+)
+def test_a_claim_of_the_file_decides_too(
+    jembench, zoo_of_tests, tmp_path_factory, claim, code, strict
+):
+    store = tmp_path_factory.getbasetemp() / "claimed"  # measured once
+    Path("mine.toml").write_text(f"""
+title = "Ours"
+models = ["{CLASSIFIER}"]
+datasets = ["zoo_of_tests:data"]
+metrics = ["accuracy"]
+recipe = "{zoo_of_tests / "tiny.toml"}"
+[[claim]]
+metric = "accuracy"
+{claim}
+""")
+    trusted = ["--models", CLASSIFIER, "--dataset", "zoo_of_tests:data", "--store", store]
+    assert jembench("run", "mine.toml", *trusted).code == 0
+    change(store, value=50.0, low=45.0, high=55.0)
+    shutil.copytree(store, "baseline")
+    for command in (["check", "baseline", "mine.toml"], ["report", "mine.toml", "--claims"]):
+        done = jembench(*command, *trusted)
+        assert (done.code, done.err) == (code, "")
+        assert f"accuracy {claim.replace(' =', '').replace('_', ' ')}" in done.out
+        assert jembench(*command, *trusted, "--strict").code == strict
+    records = jembench("report", "mine.toml", "--claims", *trusted, "--format", "junit").out
+    assert len(list(ElementTree.fromstring(records).iter("failure"))) == code
 
 
 def damage_cell():
@@ -154,3 +192,20 @@ def test_without_measuring_torch_is_not_imported(measured):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_model_that_is_worse_than_another_fails(run, jembench):
+    jem = "zoo_of_tests:jem"
+    assert run().code == 0
+    improve("runs")
+    of_accuracy = ["--columns", "accuracy", "--fail-if-worse"]
+    worse = jembench("compare", jem, CLASSIFIER, *of_accuracy)
+    assert (worse.code, worse.err) == (1, "")
+    assert worse.out.endswith("\n1 failed (accuracy). The exit code is 1.\n")
+    tolerated = ["--tolerance", "accuracy=100"]
+    assert jembench("compare", jem, CLASSIFIER, *of_accuracy, *tolerated).code == 0
+    assert jembench("compare", CLASSIFIER, jem, *of_accuracy).code == 0
+    assert jembench("compare", jem, CLASSIFIER, "--columns", "accuracy").code == 0
+    for option in (tolerated, ["--strict"]):
+        done = jembench("compare", jem, CLASSIFIER, *option)
+        assert (done.code, "are for --fail-if-worse" in done.err) == (2, True)

@@ -65,10 +65,10 @@ def only(now, baseline, **options):
         (0.9, None, "equal", "passed"),
         (0.8, None, "worse", "failed"),
         (0.8, 9.0, "worse", "failed"),
-        (0.8, 10.0, "within the tolerance", "undecided"),
-        (0.8, 20.0, "within the tolerance", "passed"),
-        (0.895, None, "no difference seen", "undecided"),
-        (0.895, 5.0, "no difference seen", "passed"),
+        (0.8, 10.0, "tolerated", "undecided"),
+        (0.8, 20.0, "tolerated", "passed"),
+        (0.895, None, "no worse", "undecided"),
+        (0.895, 5.0, "no worse", "passed"),
         (0.95, None, "better", "passed"),
     ],
 )
@@ -126,7 +126,7 @@ def test_p_values_are_adjusted_for_all_tested_values():
     assert [value.row.p for value in values] == pytest.approx(
         [3 * value.row.images.p for value in values]
     )
-    assert [value.row.verdict for value in values] == ["no difference seen"] * 3
+    assert [value.row.verdict for value in values] == ["no worse"] * 3
     assert only(Results().accuracy(0.985), Results().accuracy(1.0)).row.verdict == "worse"
 
 
@@ -219,7 +219,7 @@ def test_three_seeds_have_to_agree():
         before.accuracy(earlier, seed=seed)
     value = only(now, before)
     assert value.row.images.p < 0.01
-    assert value.row.verdict == "no difference seen"  # seeds differ by as much
+    assert value.row.verdict == "no worse"  # seeds differ by as much
 
 
 def test_columns_and_tolerances_of_no_value():

@@ -25,7 +25,7 @@ TINY = {
     "JEMBENCH_FIGURES_FORMATS": "svg",
     **{
         f"JEMBENCH_{command}_LIMIT": "50"
-        for command in ("RUN", "REPORT", "COMPARE", "FIGURES", "ATTACK")
+        for command in ("RUN", "REPORT", "COMPARE", "CHECK", "FIGURES", "ATTACK")
     },
     "JEMBENCH_ATTACK_IMAGES": "4",
     "JEMBENCH_ATTACK_RESTARTS": "1",
