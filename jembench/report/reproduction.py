@@ -58,7 +58,8 @@ def compare(pairs: Sequence[Pair]) -> list[comparison.Difference]:
 def are_equal(a: BySeed, b: BySeed) -> bool:
     """Return whether two values are the same numbers for the seeds that both have."""
     seeds = a.keys() & b.keys()
-    values_a, values_b = (values_of(side[seed] for seed in seeds) for side in (a, b))
+    values_a = values_of(a[seed] for seed in seeds)
+    values_b = values_of(b[seed] for seed in seeds)
     return np.array_equal(values_a, values_b, equal_nan=True)
 
 
