@@ -365,7 +365,7 @@ def _written(value: Any) -> str:
 
 # --- the default recipe ---------------------------------------------------------------------------
 
-_DOORS = ("hf", "imagefolder", "npz", "torchvision")
+DOORS = ("hf", "imagefolder", "npz", "torchvision")
 """The datasets whose default recipe depends on their images, as for arrays."""
 
 _MOST_IMAGES, _LEAST_SIDE = 5000, 16
@@ -407,7 +407,7 @@ def default(
 
 def are_own_images(data: str) -> bool:
     """Return whether a dataset's bare name means a user's files or arrays."""
-    if data in _DOORS:
+    if data in DOORS:
         return True
     datasets = discovery.components("datasets")
     return any(own.name == data and own.distribution == discovery.LIVE for own in datasets)

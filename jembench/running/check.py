@@ -12,11 +12,11 @@ import torch
 
 from jembench import progress
 from jembench.catalog.registry import Resolved
-from jembench.data.datasets import blank, make
+from jembench.data.datasets import blank, count, make
 from jembench.data.images import check_small
 from jembench.errors import JembenchError, NotApplicable, Remark, Unavailable
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
-from jembench.experiment.recipe import are_own_images
+from jembench.experiment.recipe import DOORS, are_own_images
 from jembench.interfaces import Dataset, Split
 from jembench.interfaces.evaluation import Checked
 from jembench.interfaces.metrics import Metric
@@ -112,6 +112,8 @@ class Datasets:
                 # reads all images, so that damaged ones are reported before training
                 dataset.split("train")
                 dataset.split("test")
+                if data.name in DOORS:
+                    _remark_on_content(str(fit.key.dataset), dataset)
                 return dataset
         except Unavailable as error:
             if not self.dry:
@@ -121,6 +123,24 @@ class Datasets:
         if "download" not in data.arguments:
             return None
         return blank(make(data, download=True))
+
+
+def _remark_on_content(name: str, dataset: Dataset) -> None:
+    """Say what a user's own images are."""
+    spec = dataset.spec
+    train, test = count(dataset, "train"), count(dataset, "test")
+    classes = f"in {spec.num_classes:,} classes" if spec.num_classes else "without classes"
+    listed = ""
+    if spec.class_names:
+        listed = f": {', '.join(spec.class_names[:3])}"
+    if len(spec.class_names) > 3:
+        listed += f" and {len(spec.class_names) - 3:,} more"
+    warnings.warn(
+        f"{name} has {train:,} training and {test:,} test images of "
+        f"{'x'.join(map(str, spec.shape))} (channels x height x width), {classes}{listed}.",
+        Remark,
+        stacklevel=2,
+    )
 
 
 def _remark_on_flips(fit: FitPlan) -> None:

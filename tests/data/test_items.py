@@ -63,7 +63,7 @@ pytestmark = pytest.mark.filterwarnings(
 def test_transforms_without_normalisation_give_the_pixels(transform):
     dataset = made(Photos(transform))
     images, labels = dataset.split("train")
-    assert torch.equal(images, torch.tensor(PIXELS))
+    assert torch.equal(images[:], torch.tensor(PIXELS))
     assert labels.tolist() == LABELS.tolist()
     assert dataset.spec.name == "Photos"
     assert dataset.spec.class_names == ("cat", "dog", "zebra")
@@ -80,7 +80,7 @@ def test_a_part_of_a_dataset_keeps_the_names():
     dataset = made(Subset(Photos(), range(0, 12, 2)), Subset(Photos(), [1, 3]))
     assert dataset.spec.class_names == ("cat", "dog", "zebra")
     assert dataset.split("test").labels.tolist() == [1, 0]
-    assert torch.equal(dataset.split("test").images, torch.tensor(PIXELS[[1, 3]]))
+    assert torch.equal(dataset.split("test").images[:], torch.tensor(PIXELS[[1, 3]]))
 
 
 def test_images_alone_are_unlabelled():

@@ -223,6 +223,7 @@ def test_a_metric_that_cannot_be_made_fails_alone(plan, store, carry_out, outcom
     assert found["score"].status == "ok"
 
 
+@pytest.mark.filterwarnings("ignore:.* has 30 training and 30 test images:jembench.errors.Remark")
 @pytest.mark.parametrize("broken", ["own/test/dark/0.png", "others/test/dark/0.png"])
 def test_a_broken_image_is_known_before_anything_is_trained(
     plan, store, recorder, tmp_path, broken, monkeypatch

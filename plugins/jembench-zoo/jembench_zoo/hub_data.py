@@ -65,7 +65,8 @@ def open_parts(place: Path, config: str) -> dict[str, Any]:
 def _prepared(place: Path, config: str) -> Any:
     """Return the table of parquet or Arrow files, which the library copies into its cache."""
     datasets = library("datasets", "hf-data")
-    options: dict[str, Any] = {"path": str(place)}
+    # a bare name such as parquet would be one of the library's own
+    options: dict[str, Any] = {"path": str(place.absolute())}
     if place.is_file():
         kind = "arrow" if place.suffix == ".arrow" else "parquet"
         options = {"path": kind, "data_files": {"train": str(place)}}

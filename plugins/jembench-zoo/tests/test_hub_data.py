@@ -100,6 +100,11 @@ def test_only_images_that_are_asked_for_are_read(both, monkeypatch):
     assert rows[1:] == [5, 2]
 
 
+def test_a_folder_with_the_name_of_a_format(parquet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert hf(source="parquet").train_size == 8
+
+
 def test_rows_are_the_identity_in_files_of_either_kind(both, parquet, tmp_path):
     def identity(folder):
         return registry.resolve("datasets", f"hf:source={folder}").identity
