@@ -184,7 +184,7 @@ def _read(
     import torch
 
     if name == "train":
-        _remark_on_layout(folder, parts, spec)
+        _remark_on_layout(folder, parts)
     if not parts[name]:
         return no_images(spec)
     images = decoded(f"{folder.name}-{name}", folder / name, parts[name], form)
@@ -197,15 +197,8 @@ def _read(
     return Split(images, torch.tensor(labels))
 
 
-def _remark_on_layout(folder: Path, parts: Mapping[SplitName, Images], spec: DataSpec) -> None:
-    """Remark on the classes, and on what lies in the folder and is not read."""
-    noun = "class" if spec.num_classes == 1 else "classes"
-    order = "numbered in the order of their folders' names"
-    names = listed(spec.class_names)
-    text = f"{spec.name} has {spec.num_classes} {noun}, {order}: {names}."
-    if spec.num_classes:
-        warnings.warn(text, Remark, stacklevel=2)
-
+def _remark_on_layout(folder: Path, parts: Mapping[SplitName, Images]) -> None:
+    """Remark on what lies in the folder and is not read."""
     roots = {_root_of(images) for images in parts.values() if images}
     beside: list[os.DirEntry[str]] = []
     if folder not in roots:
