@@ -73,30 +73,12 @@ class TorchvisionDataset:
     @cached_property
     def data(self) -> dict[SplitName, Any]:
         """The two parts, as torchvision reads them."""
-        parts = {name: self._open(name, download=self.download) for name in _PARTS}
+        parts = {name: self._open(name) for name in _PARTS}
         mode = self._first_mode(parts["train"])
         for part in parts.values():
             part.transform = self._transform(mode)
             part.transforms = tv.vision.StandardTransform(part.transform, None)
         return parts
-
-    @property
-    def train_size(self) -> int | None:
-        """The number of training images; None: files are missing."""
-        return self._size("train")
-
-    @property
-    def test_size(self) -> int | None:
-        """The number of test images; None: files are missing."""
-        return self._size("test")
-
-    def _size(self, name: SplitName) -> int | None:
-        """Return the number of images of a part, without a download."""
-        if "data" not in vars(self):
-            with contextlib.suppress(Unavailable):
-                return len(self._open(name, download=False))
-            return None
-        return len(self.data[name])
 
     def split(self, name: SplitName) -> Split:
         """Return the images of one part, uint8 (N, C, H, W), and their labels, int64 (N,)."""
@@ -125,7 +107,7 @@ class TorchvisionDataset:
                 return [int(value) for value in values]
         return [int(part[number][1]) for number in range(len(part))]
 
-    def _open(self, name: SplitName, *, download: bool) -> Any:
+    def _open(self, name: SplitName) -> Any:
         """Open a part.
 
         Raises:
@@ -135,7 +117,7 @@ class TorchvisionDataset:
         make = getattr(tv, self.name)
         options: dict[str, Any] = {"root": str(self.folder)}
         if "download" in self.options:
-            options["download"] = download
+            options["download"] = self.download
         values: list[Any] = [name == "train"]
         key = "train"
         if "train" not in self.options:
