@@ -149,7 +149,7 @@ def test_of_many_test_images_some_are_compared(
     for file in sorted(root.glob("test/*/*")):
         file.write_bytes((root / "train/cat/1.png").read_bytes())
     monkeypatch.setattr(folders, "_COMPARED", 3)
-    _, text = remarks(root)
+    (text,) = remarks(root)
     assert text.startswith(f"2 of 2 compared test images of {root} are also among its training")
 
 

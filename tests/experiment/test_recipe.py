@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from jembench.catalog import packages, registry
-from jembench.data import folders
+from jembench.data import image_files
 from jembench.errors import SpecError
 from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import plan_fit
@@ -456,7 +456,7 @@ def test_the_recipe_of_a_folder_goes_by_its_training_images(tmp_path, monkeypatc
     assert recipes.default("glow", "imagefolder:root=nowhere") == "glow"
     first = tmp_path / "set" / "train" / "cat" / "0.png"
     monkeypatch.setattr(
-        folders, "_list_images", lambda folder: {f"cat/{n}": first for n in range(5001)}
+        image_files, "_list_images", lambda folder: {f"cat/{n}": first for n in range(5001)}
     )
     recipes.extent_of.cache_clear()
     assert recipes.default("jem", folder) == "paper"
