@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jembench import limits
-from jembench.data.datasets import LazyDataset, no_images
+from jembench.data.datasets import SPLIT, LazyDataset, hold_out, no_images, share_out
 from jembench.data.items import read_items
 from jembench.data.labels import check_labels
 from jembench.errors import JembenchError, Remark, SpecError, error_text
@@ -27,6 +28,81 @@ ADVICE = (
 _NAMES: tuple[SplitName, ...] = ("train", "test")
 
 
+class Part(NamedTuple):
+    """The shape and the labels of a part's images, and the function that reads the images."""
+
+    shape: tuple[int, ...]  # (N, C, H, W)
+    labels: Array | None  # int64 (N,), or texts
+    read: Callable[[], Tensor]
+
+
+def of_parts(
+    what: str,
+    parts: Mapping[SplitName, Part],
+    *,
+    name: str,
+    class_names: Sequence[str] = (),
+    split: float = SPLIT,
+    seed: int = 0,
+) -> LazyDataset:
+    """Return the dataset of parts, whose images are read when a split is first needed.
+
+    Args:
+        what: the data, for messages.
+        parts: train and test, test alone, or train alone, which is split.
+        name: of the dataset.
+        class_names: by the numbers of labels; empty: unknown. Labels that are names have their own.
+        split: the share of each class for training, where train is split.
+        seed: chooses which images these are.
+
+    Raises:
+        SpecError: if labels or shapes are not as they must be, or an option has no effect.
+    """
+    is_whole = "test" not in parts
+    if not is_whole and (split, seed) != (SPLIT, 0):
+        raise SpecError(
+            f"{what} has a part for tests, so split and seed have no effect. Leave them out."
+        )
+    shapes = list(dict.fromkeys(part.shape[1:] for part in parts.values()))
+    if len(shapes) > 1:
+        raise SpecError(
+            f"The images of train and test of {what} have different shapes: "
+            f"{', '.join(map(str, shapes))}."
+        )
+    labels = {place: part.labels for place, part in parts.items()}
+    texts = _number_texts(labels)
+    if texts or all(part.labels is None for part in parts.values()):
+        class_names = texts
+    classes = check_labels(what, labels, len(class_names) or None)
+    sizes = {place: part.shape[0] for place, part in parts.items()}
+    if is_whole:
+        sizes = share_out(what, sizes["train"], split)
+    channels, height, width = shapes[0]
+    spec = DataSpec(
+        name=name,
+        shape=(channels, height, width),
+        num_classes=classes,
+        class_names=tuple(class_names),
+    )
+
+    @functools.cache
+    def splits() -> Mapping[SplitName, Split]:
+        whole = {place: _split(part.read(), labels[place]) for place, part in parts.items()}
+        if is_whole:
+            whole = hold_out(whole["train"], sizes["test"], seed)
+        whole.setdefault("train", no_images(spec))
+        _remark_on_names(texts)
+        remark_on_images(spec, whole)
+        return whole
+
+    return LazyDataset(
+        spec,
+        lambda place: splits()[place],
+        train_size=sizes.get("train", 0),
+        test_size=sizes["test"],
+    )
+
+
 def of_dataset(data: Dataset) -> LazyDataset:
     """Return a copy of a dataset object, whose tensors may change later.
 
@@ -43,9 +119,13 @@ def of_dataset(data: Dataset) -> LazyDataset:
                 f"The images of {name} of the dataset {spec.name} have the shape {shape}; "
                 f"by its spec it must be (N, {', '.join(map(str, spec.shape))})."
             )
-        splits[name] = to_split(tensor, label_array(name, labels, len(tensor)))
-    check_labels(f"the dataset {spec.name}", _labels_of(splits), spec.num_classes)
-    return _kept(spec, splits, getattr(data, "truth", None))
+        splits[name] = _split(tensor, label_array(name, labels, len(tensor)))
+    labels_of = {name: split.labels for name, split in splits.items()}
+    check_labels(f"the dataset {spec.name}", labels_of, spec.num_classes)
+    remark_on_images(spec, splits)
+    sizes = {f"{name}_size": len(split.images) for name, split in splits.items()}
+    truth = getattr(data, "truth", None)
+    return LazyDataset(spec, splits.__getitem__, **sizes, truth=truth)
 
 
 def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
@@ -62,56 +142,28 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
         )
     import numpy as np
 
-    images: dict[SplitName, Tensor] = {}
-    labels: dict[SplitName, Array | None] = {}
-    parts = [name for name in _NAMES if name in arrays]
-    title, stated_names = "arrays", dict[SplitName, tuple[str, ...]]()
-    for name in parts:
+    parts: dict[SplitName, Part] = {}
+    title, stated = "arrays", set[tuple[str, ...]]()
+    for name in _NAMES:
+        if name not in arrays:
+            continue
         data = arrays[name]
         if _is_of_items(data):
             title = type(data).__name__
-            images[name], values, stated_names[name] = read_items(name, data)
-            check_images(name, np.broadcast_to(np.uint8(0), tuple(images[name].shape)))
+            images, labels, class_names = read_items(name, data)
+            stated.add(class_names)
+            check_images(name, np.broadcast_to(np.uint8(0), tuple(images.shape)))
         else:
-            pixels, values = _pair(name, data)
-            images[name] = image_tensor(name, pixels)
-        labels[name] = label_array(name, values, len(images[name]))
-    shape, first_shape = (tuple(images[name].shape[1:]) for name in ("test", parts[0]))
-    if shape != first_shape:
-        raise SpecError(
-            f"The images of train and test have different shapes: {first_shape}, {shape}."
-        )
-
-    class_names = number_texts(labels)
-    remark_on_names(class_names)
-    if len({*stated_names.values()}) > 1:
+            pixels, labels = _pair(name, data)
+            images = image_tensor(name, pixels)
+        numbers = label_array(name, labels, len(images))
+        parts[name] = Part(tuple(images.shape), numbers, images.detach)
+    if len(stated) > 1:
         raise SpecError(
             "The datasets of train and test have different classes. Numbers must mean the same "
             "class in both."
         )
-    of_items = next(iter(stated_names.values()), ())
-    if of_items and not class_names and any(part is not None for part in labels.values()):
-        class_names = of_items
-    splits = {name: to_split(images[name], labels[name]) for name in parts}
-    stated = len(of_items) if class_names is of_items and of_items else None
-    classes = check_labels("the arrays", _labels_of(splits), stated)
-    channels, height, width = shape
-    spec = DataSpec(
-        name=title, shape=(channels, height, width), num_classes=classes, class_names=class_names
-    )
-    splits.setdefault("train", no_images(spec))
-    return _kept(spec, splits)
-
-
-def _kept(spec: DataSpec, splits: Mapping[SplitName, Split], truth: Any = None) -> LazyDataset:
-    remark_on_images(spec, splits)
-    return LazyDataset(
-        spec,
-        splits.__getitem__,
-        train_size=len(splits["train"].images),
-        test_size=len(splits["test"].images),
-        truth=truth,
-    )
+    return of_parts("the arrays", parts, name=title, class_names=next(iter(stated), ()))
 
 
 def remark_on_images(spec: DataSpec, splits: Mapping[SplitName, Split]) -> None:
@@ -147,15 +199,10 @@ _DARK = 16
 """The largest level of images that are almost black, such as scikit-learn's digits of 17 levels."""
 
 
-def to_split(images: Tensor, labels: Array | None) -> Split:
-    """Return a split of images and an array of labels, in the same memory."""
+def _split(images: Tensor, labels: Array | None) -> Split:
     import torch
 
     return Split(images, None if labels is None else torch.from_numpy(labels))
-
-
-def _labels_of(splits: Mapping[SplitName, Split]) -> dict[SplitName, Tensor | None]:
-    return {name: split.labels for name, split in splits.items()}
 
 
 def _is_of_items(data: Any) -> bool:
@@ -355,7 +402,7 @@ def _labels_remedy(array: Array, count: int) -> str:
     return ""
 
 
-def number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
+def _number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
     """Replace labels that are names by numbers; return the names in order.
 
     Raises:
@@ -384,7 +431,7 @@ def number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
     return tuple(names.tolist())
 
 
-def remark_on_names(names: Sequence[str]) -> None:
+def _remark_on_names(names: Sequence[str]) -> None:
     """Remark on the numbers of classes that labels name."""
     if not names:
         return

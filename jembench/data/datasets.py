@@ -12,6 +12,9 @@ from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 from jembench.interfaces.data import Truth
 
+SPLIT = 0.8
+"""The share of images for training, of data without a test part."""
+
 
 @dataclass(eq=False)
 class LazyDataset:

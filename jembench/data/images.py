@@ -183,7 +183,8 @@ def copied(images: Tensor) -> Tensor:
         return images
     try:
         return torch._lazy_clone(images)
-    except RuntimeError:  # memory that PyTorch has not allocated, such as an array's
+    # the function is private to PyTorch, and needs memory that PyTorch has allocated
+    except (AttributeError, RuntimeError):
         return images.clone()
 
 

@@ -5,13 +5,10 @@ Legend: N items, B items of a part, C channels, H height, W width.
 
 from __future__ import annotations
 
-import errno
-import os
 import tempfile
 import warnings
 import weakref
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jembench import limits
@@ -55,23 +52,24 @@ def read_items(name: str, data: Any) -> Items:
             f"number. {_PAIR}"
         )
     first, _ = _item(name, data, 0)
-    shape = (len(data), *first.shape)
     is_small = are_small(len(data), first.shape)
     limit = limits.MEMORY if is_small else limits.CACHE
     limits.check_bytes(f"The dataset of {name}", len(data) * first.nbytes, limit)
 
-    images: Tensor = torch.empty(shape if is_small else 0, dtype=torch.uint8)
-    file = None if is_small else _File(name, first.shape)
     labels: list[Any] = []
-    for number in range(len(data)):
-        pixels, label = _item(name, data, number, first.shape)
-        labels.append(label)
-        if file is None:
-            images.numpy()[number] = pixels
-        else:
-            file.add(pixels)
-    if file is not None:
-        images = file.images(len(data))
+
+    def read() -> Iterator[Array]:
+        for number in range(len(data)):
+            pixels, label = _item(name, data, number, first.shape)
+            labels.append(label)
+            yield pixels
+
+    if is_small:
+        images = torch.empty((len(data), *first.shape), dtype=torch.uint8)
+        for place, pixels in enumerate(read()):
+            images.numpy()[place] = pixels
+    else:
+        images = _in_file(name, read(), len(data), first.shape)
 
     if not np.array_equal(images[0].numpy(), first):
         warnings.warn(
@@ -106,52 +104,41 @@ def images_of(name: str, data: Any, shape: tuple[int, ...]) -> Tensor:
     return by_rows(read, torch.arange(len(data)), shape)
 
 
-class _File:
-    """Images in a file without a name, which ends with this process.
+def _in_file(name: str, items: Iterable[Array], count: int, shape: tuple[int, ...]) -> Tensor:
+    """Return images that are read from a file without a name, which ends with this process.
 
     Args:
         name: of the dataset, for errors.
+        items: the images.
+        count: the number of images.
         shape: of an image, (C, H, W).
 
     Raises:
-        Unavailable: if it cannot be written.
+        Unavailable: if the file cannot be written.
     """
+    import torch
 
-    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
-        self.name, self.shape, self.folder = name, shape, cache_folder() / "items"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.descriptor, path = tempfile.mkstemp(dir=self.folder)
-            weakref.finalize(self, os.close, self.descriptor)
-            Path(path).unlink()
-        except OSError as error:
-            raise self._unavailable(error) from error
+    from jembench.data.images import Images, read_rows
 
-    def add(self, pixels: Array) -> None:
-        """Append an image."""
-        try:
-            if os.write(self.descriptor, pixels.tobytes()) < pixels.nbytes:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            raise self._unavailable(error) from error
-
-    def images(self, count: int) -> Tensor:
-        """Return all images, which are read when they are indexed."""
-        import torch
-
-        from jembench.data.images import Images, read_rows
+    folder = cache_folder() / "items"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115, open as long as the images are
 
         def read(rows: Tensor) -> Tensor:
-            return read_rows(self.descriptor, rows, self.shape)
+            return read_rows(file.fileno(), rows, shape)
 
-        return Images(read, torch.arange(count), self.shape)
-
-    def _unavailable(self, error: OSError) -> Unavailable:
-        return Unavailable(
-            f"The images of {self.name}, which do not lie in memory, cannot be written to "
-            f"{self.folder}: {error.strerror}. Free space there, choose another folder by "
-            f"XDG_CACHE_HOME, or raise {limits.IMAGES.variable}."
-        )
+        weakref.finalize(read, file.close)
+        for pixels in items:
+            file.write(pixels.tobytes())
+        file.flush()
+    except OSError as error:
+        raise Unavailable(
+            f"The images of {name}, which do not lie in memory, cannot be written to {folder}: "
+            f"{error.strerror}. Free space there, choose another folder by XDG_CACHE_HOME, or "
+            f"raise {limits.IMAGES.variable}."
+        ) from error
+    return Images(read, torch.arange(count), shape)
 
 
 def _item(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-import struct
 import warnings
 import zipfile
 import zlib
@@ -21,28 +20,17 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from jembench import limits
 from jembench.catalog.options import Content
 from jembench.catalog.validation import Range
-from jembench.data.arrays import (
-    check_images,
-    image_tensor,
-    label_array,
-    number_texts,
-    remark_on_images,
-    remark_on_names,
-    to_split,
-)
-from jembench.data.datasets import LazyDataset, hold_out, no_images, share_out
-from jembench.data.labels import check_labels
+from jembench.data.arrays import Part, check_images, image_tensor, label_array, of_parts
+from jembench.data.datasets import SPLIT
 from jembench.errors import JembenchError, Remark, SpecError, Unavailable, error_text
 from jembench.files import open_regular, path_of
-from jembench.interfaces import Dataset, DataSpec, Split, SplitName
+from jembench.interfaces import Dataset, SplitName
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
     from jembench.data.arrays import Array
-
-_SPLIT = 0.8
 
 _LAYOUT = (
     "It must hold x_train, y_train, x_test and y_test, or images and labels, which are split; "
@@ -51,36 +39,17 @@ _LAYOUT = (
     "y_test=...)."
 )
 
-Part = Literal["train", "test", ""]
-Kind = Literal["images", "labels"]
-
-_PARTS: dict[str, Part] = {
-    "": "",
-    "train": "train",
-    "training": "train",
-    "test": "test",
-    "testing": "test",
-}
-_KINDS: dict[str, Kind] = {
-    **dict.fromkeys(("x", "image", "images", "img", "imgs", "data", "pixels"), "images"),
-    **dict.fromkeys(("y", "label", "labels", "target", "targets"), "labels"),
-}
+_PART = "(?:(train|test)(?:ing)?)?"
+_NAME = re.compile(rf"{_PART}(?:(x|images?|imgs?|data|pixels)|y|labels?|targets?)(?(1)|{_PART})")
+"""The names of arrays in lower case without punctuation: xtrain, trainimages."""
 
 
 class Role(NamedTuple):
     """The part and the kind of an array."""
 
-    part: Part
-    kind: Kind
+    part: str  # train, test or ""
+    kind: Literal["images", "labels"]
 
-
-_ROLES: dict[str, Role] = {}
-"""The roles of arrays by their names, in lower case without punctuation: x_train, trainX."""
-
-for _part_word, _part in _PARTS.items():
-    for _kind_word, _kind in _KINDS.items():
-        _ROLES[_part_word + _kind_word] = Role(_part, _kind)
-        _ROLES[_kind_word + _part_word] = Role(_part, _kind)
 
 _ERRORS = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError)
 """The errors of reading a damaged file of arrays; RuntimeError: an archive with a password."""
@@ -106,7 +75,7 @@ def files_of_npz(file: str) -> Mapping[str, Path]:
 def npz(
     *,
     file: Annotated[str, Content(files_of_npz)],
-    split: Annotated[float, Range(above=0, below=1)] = _SPLIT,
+    split: Annotated[float, Range(above=0, below=1)] = SPLIT,
     seed: int = 0,
     name: str = "",
 ) -> Dataset:
@@ -127,66 +96,20 @@ def npz(
         SpecError: if arrays are missing or have other forms, or an option has no effect.
         JembenchError: if the file cannot be read.
     """
-    path = path_of(file)
+    path, parts = path_of(file), dict[SplitName, Part]()
     names = _find_arrays(path)
-    parts = list(dict.fromkeys(role.part for role in names))
-    is_split = "" not in parts
-    if is_split and (split, seed) != (_SPLIT, 0):
-        raise SpecError(
-            f"{path} has arrays of train and test, so split and seed of npz have no effect. Leave "
-            "them out."
-        )
-
-    # shapes and labels; an unsplit part counts as train, which holds every class
-    shapes: dict[SplitName, tuple[int, ...]] = {}
-    labels: dict[SplitName, Array | None] = {}
-    for part in parts:
-        place, name_of_labels = part or "train", names.get(Role(part, "labels"))
-        shapes[place] = _shape(path, names[Role(part, "images")])
-        labels[place] = None
+    for role, images in names.items():
+        if role.kind == "labels":
+            continue
+        shape, labels = _shape(path, images), None
+        name_of_labels = names.get(Role(role.part, "labels"))
         if name_of_labels:
             values = _read(path, name_of_labels)
-            labels[place] = label_array(_shown(path, name_of_labels), values, shapes[place][0])
-    class_names = number_texts(labels)
-    classes = check_labels(str(path), labels)
-
-    sizes = {place: shape[0] for place, shape in shapes.items()}
-    forms = list(dict.fromkeys(shape[1:] for shape in shapes.values()))
-    if len(forms) > 1:
-        raise SpecError(
-            f"The images of train and test in {path} have different shapes: "
-            f"{', '.join(map(str, forms))}."
-        )
-    if not is_split:
-        sizes = share_out(str(path), sizes["train"], split)
-    channels, height, width = forms[0]
-    spec = DataSpec(
-        name=name or path.stem,
-        shape=(channels, height, width),
-        num_classes=classes,
-        class_names=class_names,
-    )
-
-    @functools.cache
-    def splits() -> Mapping[SplitName, Split]:
-        whole: dict[SplitName, Split] = {}
-        for part in parts:
-            place = part or "train"
-            images = _images(path, names[Role(part, "images")], shapes[place])
-            whole[place] = to_split(images, labels[place])
-        if not is_split:
-            whole = hold_out(whole["train"], sizes["test"], seed)
-        whole.setdefault("train", no_images(spec))
-        remark_on_names(class_names)
-        remark_on_images(spec, whole)
-        return whole
-
-    return LazyDataset(
-        spec,
-        lambda part: splits()[part],
-        train_size=sizes.get("train", 0),
-        test_size=sizes["test"],
-    )
+            labels = label_array(_shown(path, name_of_labels), values, shape[0])
+        read = functools.partial(_images, path, images, shape)
+        place: SplitName = "test" if role.part == "test" else "train"
+        parts[place] = Part(shape, labels, read)
+    return of_parts(str(path), parts, name=name or path.stem, split=split, seed=seed)
 
 
 def _find_arrays(path: Path) -> dict[Role, str]:
@@ -200,15 +123,16 @@ def _find_arrays(path: Path) -> dict[Role, str]:
     names: dict[Role, str] = {}
     unused: list[str] = []
     for name in _names(path):
-        role = _ROLES.get(re.sub(r"[\W_]", "", name.lower()))
-        if role is None:
+        words = _NAME.fullmatch(re.sub(r"[\W_]", "", name.lower()))
+        if words is None:
             unused.append(name)
-        elif role in names:
+            continue
+        role = Role(words[1] or words[3] or "", "images" if words[2] else "labels")
+        if role in names:
             raise SpecError(
                 f"{path} has {names[role]} and {name}, two arrays of the same meaning. Remove one."
             )
-        else:
-            names[role] = name
+        names[role] = name
 
     # images of train and test, of test alone, or of no part
     with_images = {role.part for role in names if role.kind == "images"}
@@ -232,7 +156,7 @@ def _names(path: Path) -> list[str]:
     files = files_of_npz(str(path))
     if path.is_dir():
         return [name.removesuffix(".npy") for name in files]
-    with _opened(path) as stream:
+    with _opened_file(path) as stream:
         if not zipfile.is_zipfile(stream):
             return ["images"]
         members = zipfile.ZipFile(stream).namelist()
@@ -268,31 +192,14 @@ def _header(path: Path, name: str) -> _Header:
     """
     import numpy as np
 
-    with _array_stream(path, name) as stream:
+    with _opened(path, name) as (stream, start):
         version = np.lib.format.read_magic(stream)
         read = np.lib.format.read_array_header_1_0
         if version != (1, 0):
             read = np.lib.format.read_array_header_2_0
         shape, is_by_columns, dtype = read(stream)
-        length = stream.tell()
-    start = _start(path, name)
-    if start is not None:
-        start = None if is_by_columns else start + length
+        start = None if is_by_columns or start is None else start + stream.tell()
     return _Header(shape, dtype, start)
-
-
-def _start(path: Path, name: str) -> int | None:
-    """Return the place of an array's header in its file; None: it is compressed."""
-    with _opened(_file(path, name)) as stream:
-        if not zipfile.is_zipfile(stream):
-            return 0
-        info = zipfile.ZipFile(stream).getinfo(f"{name}.npy")
-        if info.compress_type != zipfile.ZIP_STORED:
-            return None
-        # a member follows a header of 30 bytes, its name and an extra field
-        stream.seek(info.header_offset + 26)
-        lengths = struct.unpack("<HH", stream.read(4))
-        return int(info.header_offset + 30 + sum(lengths))
 
 
 def _images(path: Path, name: str, shape: tuple[int, ...]) -> Tensor:
@@ -312,7 +219,7 @@ def _images(path: Path, name: str, shape: tuple[int, ...]) -> Tensor:
     file = _file(path, name)
 
     def read(rows: Tensor) -> Tensor:
-        with _opened(file) as stream:
+        with _opened_file(file) as stream:
             return read_rows(stream.fileno(), rows, shape[1:], start)
 
     return Images(read, torch.arange(shape[0]), shape[1:])
@@ -330,28 +237,32 @@ def _read(path: Path, name: str) -> Array:
     """
     import numpy as np
 
-    with _array_stream(path, name) as stream:
+    with _opened(path, name) as (stream, _):
         array: Array = np.lib.format.read_array(stream, allow_pickle=False)
         return array
 
 
 @contextlib.contextmanager
-def _array_stream(path: Path, name: str) -> Iterator[IO[bytes]]:
+def _opened(path: Path, name: str) -> Iterator[tuple[IO[bytes], int | None]]:
     """Open an array of a file, from its header on.
+
+    Gives the stream, and the place of the header in the file; None: it is compressed.
 
     Raises:
         SpecError: if the file is too large when it is unpacked.
         JembenchError: if it cannot be read.
     """
-    with _opened(_file(path, name)) as stream:
+    with _opened_file(_file(path, name)) as stream:
         if not zipfile.is_zipfile(stream):
             stream.seek(0)
-            yield stream
+            yield stream, 0
             return
         with zipfile.ZipFile(stream) as archive:
             limits.check_archive(path, archive)
             with archive.open(f"{name}.npy") as member:
-                yield member
+                start = stream.tell()  # zipfile has read the member's own header
+                is_stored = archive.getinfo(member.name).compress_type == zipfile.ZIP_STORED
+                yield member, start if is_stored else None
 
 
 def _file(path: Path, name: str) -> Path:
@@ -359,7 +270,7 @@ def _file(path: Path, name: str) -> Path:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _opened_file(path: Path) -> Iterator[IO[bytes]]:
     try:
         with open_regular(path) as stream:
             yield stream

@@ -6,17 +6,17 @@ import contextlib
 import difflib
 import inspect
 import sys
-from functools import cached_property
+from functools import cached_property, partial
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torchvision.datasets as tv
 
-from jembench.data.arrays import label_array, remark_on_images, to_split
+from jembench.data.arrays import Part, label_array, of_parts
+from jembench.data.datasets import LazyDataset
 from jembench.data.decoding import central_square
 from jembench.data.items import class_names_of, images_of
-from jembench.data.labels import check_labels
 from jembench.data.torchvision_sets import DOWNLOAD_TIMEOUT
 from jembench.errors import JembenchError, SpecError, Unavailable, error_text
 from jembench.files import data_folder, socket_timeout
@@ -47,65 +47,46 @@ class TorchvisionDataset:
     def __init__(self, name: str, root: str, *, download: bool, size: int) -> None:
         self.name, self.folder, self.download, self.size = name, data_folder(root), download, size
         self.options = _options(name)
-        self.train_size: int | None = None
-        if not download:
-            self.spec  # noqa: B018, which looks for the files
-            self.train_size = len(self.data["train"])
+        self.train_size = None if download else self._made.train_size
 
-    @cached_property
+    @property
     def spec(self) -> DataSpec:
         """The description, for which the first image and the labels are read."""
-        train = self.data["train"]
-        class_names = class_names_of(train)
-        classes = len(class_names) or len(set(self._labels_of("train")))
-        image, label = train[0]
+        return self._made.spec
+
+    def split(self, name: SplitName) -> Split:
+        """Return the images of one part, uint8 (N, C, H, W), and their labels, int64 (N,)."""
+        return self._made.split(name)
+
+    @cached_property
+    def _made(self) -> LazyDataset:
+        opened = {name: self._open(name) for name in _PARTS}
+        image, label = opened["train"][0]
+        if not hasattr(image, "getbands"):
+            raise SpecError(
+                f"The items of torchvision's {self.name} are {type(image).__name__}, and no images."
+            )
         if not isinstance(label, int | np.integer):
             raise SpecError(
                 f"The labels of torchvision's {self.name} are {type(label).__name__}, and no "
                 "classes. Choose a set for classification, such as FashionMNIST."
             )
-        width, height = image.size
-        shape = (len(image.getbands()), height, width)
-        return DataSpec(
-            name=self.name.lower(), shape=shape, num_classes=classes, class_names=class_names
-        )
-
-    @cached_property
-    def data(self) -> dict[SplitName, Any]:
-        """The two parts, as torchvision reads them."""
-        parts = {name: self._open(name) for name in _PARTS}
-        mode = self._first_mode(parts["train"])
-        for part in parts.values():
-            part.transform = self._transform(mode)
-            part.transforms = tv.vision.StandardTransform(part.transform, None)
-        return parts
-
-    def split(self, name: SplitName) -> Split:
-        """Return the images of one part, uint8 (N, C, H, W), and their labels, int64 (N,)."""
-        images, labels = self._splits[name]
-        assert labels is not None
-        return Split(images.clone(), labels.clone())
-
-    @cached_property
-    def _splits(self) -> dict[SplitName, Split]:
-        splits: dict[SplitName, Split] = {}
-        for name in _PARTS:
+        transform = self._transform("L" if image.mode in ("1", "L") else "RGB")
+        first = transform(image)
+        shape = (len(first.getbands()), first.height, first.width)
+        parts: dict[SplitName, Part] = {}
+        for name, part in opened.items():
+            part.transform = transform
+            part.transforms = tv.vision.StandardTransform(transform, None)
             what = f"{name} of torchvision's {self.name}"
-            images = images_of(what, self.data[name], self.spec.shape)
-            splits[name] = to_split(images, label_array(what, self._labels_of(name), len(images)))
-        labels = {name: split.labels for name, split in splits.items()}
-        check_labels(f"torchvision's {self.name}", labels, self.spec.num_classes)
-        remark_on_images(self.spec, splits)
-        return splits
-
-    def _labels_of(self, name: SplitName) -> list[int]:
-        """Return the labels of a part, which are read item by item unless they are listed."""
-        part = self.data[name]
-        for attribute in ("targets", "labels", "_labels"):
-            values = getattr(part, attribute, None)
-            if values is not None and np.shape(values) == (len(part),):
-                return [int(value) for value in values]
-        return [int(part[number][1]) for number in range(len(part))]
+            labels = label_array(what, _labels_of(part), len(part))
+            parts[name] = Part((len(part), *shape), labels, partial(images_of, what, part, shape))
+        return of_parts(
+            f"torchvision's {self.name}",
+            parts,
+            name=self.name.lower(),
+            class_names=class_names_of(opened["train"]),
+        )
 
     def _open(self, name: SplitName) -> Any:
         """Open a part.
@@ -149,14 +130,6 @@ class TorchvisionDataset:
             "JEMBENCH_DATA=FOLDER."
         )
 
-    def _first_mode(self, part: Any) -> str:
-        image = part[0][0]
-        if not hasattr(image, "getbands"):
-            raise SpecError(
-                f"The items of torchvision's {self.name} are {type(image).__name__}, and no images."
-            )
-        return "L" if image.mode in ("1", "L") else "RGB"
-
     def _transform(self, mode: str) -> Any:
         """Return the function that gives every image its colours and size."""
 
@@ -169,6 +142,15 @@ class TorchvisionDataset:
             return central_square(changed, self.size) if self.size else changed
 
         return transform
+
+
+def _labels_of(part: Any) -> list[int]:
+    """Return the labels of a part, which are read item by item unless they are listed."""
+    for attribute in ("targets", "labels", "_labels"):
+        values = getattr(part, attribute, None)
+        if values is not None and np.shape(values) == (len(part),):
+            return [int(value) for value in values]
+    return [int(part[number][1]) for number in range(len(part))]
 
 
 def _options(name: str) -> frozenset[str]:

@@ -75,9 +75,16 @@ def test_copies_need_no_dispatch(images, monkeypatch):
 
 
 @pytest.mark.parametrize("written", [0, 1])
-@pytest.mark.parametrize("original", [PIXELS, torch.from_numpy(PIXELS.numpy())])
-def test_a_copy_is_not_spoilt_by_who_writes_to_the_other(original, written):
-    both = [original.clone(), None]
+@pytest.mark.parametrize("has_lazy_clone", [True, False])  # which is private to PyTorch
+@pytest.mark.parametrize("is_allocated", [True, False])  # by PyTorch
+def test_a_copy_is_not_spoilt_by_who_writes_to_the_other(
+    is_allocated, has_lazy_clone, written, monkeypatch
+):
+    if not has_lazy_clone:
+        monkeypatch.delattr(torch, "_lazy_clone")
+    both = [PIXELS.clone(), None]
+    if not is_allocated:
+        both[0] = torch.from_numpy(PIXELS.numpy().copy())
     both[1] = copied(both[0])
     both[written].numpy()[:] = 0
     assert torch.equal(both[1 - written], PIXELS)

@@ -185,7 +185,7 @@ def test_what_is_missing_is_said(tmp_path, arrays, message):
 
 
 def test_a_split_of_the_file_is_kept(tmp_path):
-    with pytest.raises(SpecError, match="split and seed of npz have no effect"):
+    with pytest.raises(SpecError, match="split and seed have no effect"):
         npz(file=saved(tmp_path, **FOUR), seed=1)
 
 

@@ -9,16 +9,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from jembench.data.datasets import SPLIT
 from jembench.errors import JembenchError, error_text
 from jembench.plugin import Content, Range, Unavailable, path_of
 from jembench_zoo.libraries import library
 
 if TYPE_CHECKING:
     from jembench.interfaces import Dataset
-
-SPLIT = 0.8
-"""The share of images for training, of data without a test part."""
-
 
 _SHARD = re.compile(r"^(?:.*?/)??(\w+)(?:/data)?-(\d{5}-of-\d{5})\.(?:arrow|parquet)$")
 """The names train/data-00000-of-00001.arrow and data/train-00000-of-00001.parquet of one shard."""

@@ -13,19 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jembench.catalog.contents import content
-from jembench.data.arrays import (
-    label_array,
-    number_texts,
-    remark_on_images,
-    remark_on_names,
-)
-from jembench.data.datasets import LazyDataset, hold_out, no_images, share_out
+from jembench.data.arrays import Part, label_array, of_parts
+from jembench.data.datasets import LazyDataset
 from jembench.data.decoding import EncodedImages, Form, cached, form_of, opened
-from jembench.data.labels import check_labels
 from jembench.errors import JembenchError, Remark, error_text
-from jembench.interfaces import DataSpec, Split, SplitName
+from jembench.interfaces import SplitName
 from jembench.plugin import SpecError
-from jembench_zoo.data import SPLIT, digest_of_rows
+from jembench_zoo.data import digest_of_rows
 from jembench_zoo.libraries import library
 
 if TYPE_CHECKING:
@@ -139,53 +133,23 @@ class Reader:
             JembenchError: if the first image cannot be read.
         """
         chosen = self._choose()
-        is_whole = chosen.keys() == {"train"}
-        if not is_whole and (split, seed) != (SPLIT, 0):
-            raise SpecError(
-                f"{self.title} has parts for training and tests, so split and seed of hf have no "
-                "effect. Leave them out."
-            )
-        labels = {name: self._labels(part) for name, part in chosen.items()}
-        class_names = number_texts(labels)
-        stated = self._stated_names()
-        classes = check_labels(self.title, labels, len(stated) or None)
-
-        sizes: dict[SplitName, int] = {name: len(self.parts[part]) for name, part in chosen.items()}
-        if is_whole:
-            sizes = share_out(self.title, sizes["train"], split)
-        part = chosen.get("train", chosen.get("test", ""))
-        (encoded,) = self._encoded(part, [0])
-        with opened(self._name(part, 0), encoded) as first:
+        first_part = chosen.get("train", chosen.get("test", ""))
+        (encoded,) = self._encoded(first_part, [0])
+        with opened(self._name(first_part, 0), encoded) as first:
             form = form_of(first, size, grey)
-        spec = DataSpec(
+        parts: dict[SplitName, Part] = {}
+        for place, part in chosen.items():
+            shape = len(self.parts[part]), *form.shape
+            what = f"{part} of {self.title}"
+            labels = label_array(what, self._labels(part), shape[0])
+            parts[place] = Part(shape, labels, functools.partial(self._images, part, form))
+        return of_parts(
+            self.title,
+            parts,
             name=self.title,
-            shape=form.shape,
-            num_classes=classes,
-            class_names=stated or class_names,
-        )
-
-        @functools.cache
-        def splits() -> Mapping[SplitName, Split]:
-            import torch
-
-            whole: dict[SplitName, Split] = {}
-            for name, part in chosen.items():
-                numbers = labels[name]
-                whole[name] = Split(
-                    self._images(part, form), None if numbers is None else torch.tensor(numbers)
-                )
-            if is_whole:
-                whole = hold_out(whole["train"], sizes["test"], seed)
-            whole.setdefault("train", no_images(spec))
-            remark_on_names(class_names)
-            remark_on_images(spec, whole)
-            return whole
-
-        return LazyDataset(
-            spec,
-            lambda name: splits()[name],
-            train_size=sizes.get("train", 0),
-            test_size=sizes["test"],
+            class_names=self._class_names(first_part),
+            split=split,
+            seed=seed,
         )
 
     def _find(self, features: Mapping[str, Any], columns: Columns) -> Columns:
@@ -253,19 +217,14 @@ class Reader:
         return chosen
 
     def _is_hidden(self, part: str) -> bool:
-        labels = self._values(part)
+        labels = self._labels(part)
         return labels is not None and bool((labels == _HIDDEN).all())
 
-    def _stated_names(self) -> tuple[str, ...]:
+    def _class_names(self, part: str) -> Sequence[str]:
         """Return the names of a ClassLabel; () of another column."""
-        first = next(iter(self.parts.values()))
-        return tuple(getattr(first.features.get(self.columns.label), "names", ()))
+        return getattr(self.parts[part].features.get(self.columns.label), "names", ())
 
     def _labels(self, part: str) -> Array | None:
-        """Return the labels of a part, int64 (N,) or texts."""
-        return label_array(f"{part} of {self.title}", self._values(part), len(self.parts[part]))
-
-    def _values(self, part: str) -> Array | None:
         """Return the labels of a part, as they are stored."""
         column = self.columns.label
         if not column:

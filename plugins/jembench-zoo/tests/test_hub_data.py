@@ -273,7 +273,7 @@ def test_no_code_of_a_data_set_is_run(tmp_path):
 
 
 def test_options_without_effect(both):
-    with pytest.raises(SpecError, match="split and seed of hf have no effect"):
+    with pytest.raises(SpecError, match="split and seed have no effect"):
         hf(source=both, seed=1)
     with pytest.raises(SpecError, match="config has no effect"):
         hf(source=both, config="a")
