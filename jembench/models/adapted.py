@@ -19,7 +19,7 @@ from jembench.files import path_of
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
 from jembench.models.capabilities import capabilities
 from jembench.models.energies import LogitModel, energy_function, logits_in
-from jembench.models.labels import outputs_of_classes
+from jembench.models.labels import in_order, outputs_of_classes
 from jembench.models.nets import shape_of_logits
 from jembench.models.objective import Weights, as_model, hybrid_loss, to_full_precision
 from jembench.models.predictions import energy_follows_from_logits
@@ -292,8 +292,7 @@ def read_outputs(outputs: Outputs) -> Sequence[str] | Sequence[int]:
     if isinstance(content, Mapping):
         content = content.get("id2label", content)
     if isinstance(content, Mapping):
-        texts = {str(place): label for place, label in content.items()}
-        content = [texts.get(str(place)) for place in range(len(texts))]
+        content = in_order(content)
     listed = [] if content is None else content
     if isinstance(listed, list | tuple):
         kinds = {type(label) for label in listed}

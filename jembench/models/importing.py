@@ -17,6 +17,7 @@ from jembench.errors import CheckpointError, SpecError, error_text
 from jembench.files import open_regular
 from jembench.interfaces import DataSpec, Import
 from jembench.models.adapted import Adapted
+from jembench.models.labels import folded, in_order
 from jembench.models.objective import as_model
 from jembench.store import tensors
 from jembench.store.checkpoint import misfits
@@ -32,22 +33,14 @@ _WRAPPERS = ("module.", "_orig_mod.")
 _INERT: list[Any] = [argparse.Namespace]
 """Classes of settings that files may hold beside weights: they have attributes, and run nothing."""
 
-_REPARAMETRISED = {
-    "weight_g": "parametrizations.weight.original0",
-    "weight_v": "parametrizations.weight.original1",
-}
-"""The names of ``weight_norm`` in ``torch.nn.utils``, and in ``torch.nn.utils.parametrizations``.
-"""
-
-_SPECTRAL = {
-    "weight_orig": "parametrizations.weight.original",
-    "weight_u": "parametrizations.weight.0._u",
-    "weight_v": "parametrizations.weight.0._v",
-}
-"""The names of ``spectral_norm`` in both modules."""
-
-_NORMS = {"weight_g": _REPARAMETRISED, "weight_orig": _SPECTRAL}
-"""The names of a norm, by the name that identifies the norm."""
+_RENAMED = (
+    ("weight_g", "parametrizations.weight.original0"),
+    ("weight_v", "parametrizations.weight.original1"),
+    ("weight_orig", "parametrizations.weight.original"),
+    ("weight_u", "parametrizations.weight.0._u"),
+    ("weight_v", "parametrizations.weight.0._v"),
+)
+"""The names of ``weight_norm`` and ``spectral_norm`` in ``torch.nn.utils``, old and new."""
 
 _CLASSES = ("classes", "class_names", "categories", "labels", "names", "id2label", "idx_to_class")
 """Keys under which files name the classes in the order of the outputs."""
@@ -319,34 +312,18 @@ def fitting(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor
         if name.endswith("num_batches_tracked"):
             changed[name] = own[name]
     for name in weights:
-        last = name.rpartition(".")[2]
-        if last not in _NORMS:
-            continue
-        start, names = name.removesuffix(last), _NORMS[last]
-        old = [start + before for before in names]
-        new = [start + later for later in names.values()]
-        if not weights.keys() >= {*old}:
-            continue
-        if own.keys() >= {*new}:
-            changed |= {later: changed.pop(before) for before, later in zip(old, new, strict=True)}
-        elif last == "weight_g" and f"{start}weight" in own:
-            size, direction = changed.pop(old[0]), changed.pop(old[1])
+        for pair in _RENAMED:
+            for ending, other in (pair, pair[::-1]):
+                same = name.removesuffix(ending) + other
+                if name.endswith(ending) and name not in own and same in own:
+                    changed[same] = changed.pop(name)
+    for name in [*changed]:
+        start = name.removesuffix("_g")
+        if start in own and start != name and f"{start}_v" in changed:
+            size, direction = changed.pop(name), changed.pop(f"{start}_v")
             dims = range(direction.ndim)
             summed = [dim for dim in dims if size.ndim == 0 or size.shape[dim] == 1]
-            norm = direction.norm(dim=summed, keepdim=True)
-            changed[f"{start}weight"] = direction * (size / norm)
-    return _older(changed, own)
-
-
-def _older(weights: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return newer modules' weights under older names, where a model has the older names."""
-    changed = dict(weights)
-    for names in _NORMS.values():
-        for before, later in names.items():
-            for name in weights:
-                older = name.removesuffix(later) + before
-                if name.endswith(later) and older in own and name not in own:
-                    changed[older] = changed.pop(name)
+            changed[start] = direction * (size / direction.norm(dim=summed, keepdim=True))
     return changed
 
 
@@ -357,7 +334,7 @@ def check_classes(content: Any, data: DataSpec, path: Path) -> None:
         CheckpointError: if the file names them in another order.
     """
     order = names_of_outputs(content)
-    theirs, ours = _in_words(order), _in_words(data.class_names)
+    theirs, ours = [*map(folded, order)], [*map(folded, data.class_names)]
     if theirs != ours and sorted(theirs) == sorted(ours):
         raise CheckpointError(
             f"{path} names its outputs {', '.join(order[:5])}, and {data.name} has the same "
@@ -365,10 +342,6 @@ def check_classes(content: Any, data: DataSpec, path: Path) -> None:
             "of other classes. Permute its last layer to the order of the folders, or name the "
             "folders so that they are sorted as its outputs are."
         )
-
-
-def _in_words(names: Iterable[str]) -> list[str]:
-    return [re.sub(r"[\W_]+", " ", name).casefold() for name in names]
 
 
 def names_of_outputs(content: Any) -> list[str]:
@@ -380,11 +353,8 @@ def names_of_outputs(content: Any) -> list[str]:
     for key in _CLASSES:
         names = content.get(key)
         if isinstance(names, Mapping):
-            places = {str(place): name for place, name in names.items()}
-            names = [places.get(str(place)) for place in range(len(places))]
-        if not isinstance(names, list | tuple) or not names:
-            continue
-        if all(isinstance(name, str) for name in names):
+            names = in_order(names)
+        if isinstance(names, list | tuple) and {*map(type, names)} == {str}:
             return [*names]
     return []
 

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
 from jembench.errors import Remark, SpecError
 from jembench.interfaces import DataSpec
@@ -72,6 +73,12 @@ def outputs_of_classes(
     return None
 
 
+def in_order(names: Mapping[Any, Any]) -> list[Any]:
+    """Return names by their places 0, 1, ..., which may be texts; None where one is missing."""
+    texts = {str(place): name for place, name in names.items()}
+    return [texts.get(str(place)) for place in range(len(texts))]
+
+
 def _find(names: Sequence[str], classes: Sequence[str]) -> list[Sequence[int]]:
     """Return the outputs with the name of each class."""
     wordnet = _wordnet([*names, *classes])
@@ -79,7 +86,7 @@ def _find(names: Sequence[str], classes: Sequence[str]) -> list[Sequence[int]]:
         names = [*wordnet]
     exact = _places(names, str)
     described = [wordnet.get(name, name) for name in names]
-    whole = _places(described, _folded)
+    whole = _places(described, folded)
     first = _places(described, _first)
     outputs: list[Sequence[int]] = []
     for label in classes:
@@ -87,8 +94,8 @@ def _find(names: Sequence[str], classes: Sequence[str]) -> list[Sequence[int]]:
         # the stricter rule first
         in_order = (
             exact.get(label),
-            whole.get(_folded(text)),
-            first.get(_folded(text)),
+            whole.get(folded(text)),
+            first.get(folded(text)),
             first.get(_first(text)),
         )
         outputs.append(next((places for places in in_order if places), ()))
@@ -134,10 +141,11 @@ def _is_of_imagenet(names: Sequence[str], wordnet: Mapping[str, str]) -> bool:
 
 
 def _first(name: str) -> str:
-    return _folded(name.partition(",")[0])
+    return folded(name.partition(",")[0])
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
+    """Return a name's words in lower case, without punctuation."""
     return re.sub(r"[\W_]+", " ", name).strip().casefold()
 
 

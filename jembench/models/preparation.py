@@ -3,6 +3,7 @@
 Legend: B batch, C channels of the data, H height, W width; c, h, w: of the network's input.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -71,13 +72,9 @@ class Preparation:
 
     def resized(self, height: int, width: int) -> tuple[int, int]:
         """Return the size (H, W) of images before the crop."""
-        if self.resize is None:
-            return height, width
-        if isinstance(self.resize, tuple):
-            return self.resize
-        short = min(height, width)
-        long = max(height, width)
-        longer = int(self.resize * long / short)
+        if not isinstance(self.resize, int):
+            return self.resize or (height, width)
+        longer = int(self.resize * max(height, width) / min(height, width))
         if height <= width:
             return (self.resize, longer)
         return (longer, self.resize)
@@ -133,15 +130,6 @@ class Preparation:
             return f"grey images are shown as {channels} equal channels"
         return "" if self.order == (0, 1, 2) else "channels are reordered"
 
-    @property
-    def size(self) -> int:
-        """The height of the network's input; 0: the height of the images."""
-        if self.crop:
-            return self.crop[0]
-        if isinstance(self.resize, tuple):
-            return self.resize[0]
-        return self.resize or 0
-
     def __str__(self) -> str:
         steps: list[str] = []
         if isinstance(self.resize, int):
@@ -190,10 +178,6 @@ def _numbers(name: str, values: Any) -> tuple[float, ...]:
         listed = tuple(map(float, values if isinstance(values, Iterable) else [values]))
     except (TypeError, ValueError):
         listed = ()
-    if not listed or not all(map(_is_finite, listed)):
+    if not listed or not all(map(math.isfinite, listed)):
         raise SpecError(f"{name} is {values!r}; it must be numbers, such as .485+.456+.406.")
     return listed
-
-
-def _is_finite(number: float) -> bool:
-    return abs(number) < float("inf")

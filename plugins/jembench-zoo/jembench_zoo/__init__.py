@@ -48,7 +48,18 @@ def _is_measured(options: Mapping[str, Any]) -> bool:
     return bool(options["weights"] != "none" and not options["train"])
 
 
-def _check_train(weights: str, *, train: bool, freeze: str) -> None:
+def _model(
+    library: str,
+    data: DataSpec,
+    model: str,
+    weights: str,
+    size: int | None,
+    *,
+    train: bool,
+    freeze: Literal["none", "statistics", "trunk"],
+) -> LibraryClassifier:
+    from jembench_zoo import networks
+
     if train and weights == "none":
         raise SpecError("train=true trains given weights on, and weights is none. Leave train out.")
     if freeze != "none" and not train:
@@ -56,6 +67,9 @@ def _check_train(weights: str, *, train: bool, freeze: str) -> None:
             f"freeze={freeze} keeps parts of weights that are trained on. Set train=true, or leave "
             "freeze out."
         )
+    make = getattr(networks, f"of_{library}")
+    made: LibraryClassifier = make(data, model, weights, size, train=train)
+    return made.freeze(freeze)
 
 
 measured = pretrained(when=_is_measured)
@@ -78,10 +92,7 @@ def timm(
     freeze: Freeze = "none",
 ) -> LibraryClassifier:
     """A network of timm, by its name in ``timm.list_models()``."""
-    from jembench_zoo import networks
-
-    _check_train(weights, train=train, freeze=freeze)
-    return networks.of_timm(data, model, weights, size, train=train).freeze(freeze)
+    return _model("timm", data, model, weights, size, train=train, freeze=freeze)
 
 
 @measured
@@ -98,10 +109,7 @@ def torchvision(
 
     ``torchvision.models.list_models(torchvision.models)`` lists the names.
     """
-    from jembench_zoo import networks
-
-    _check_train(weights, train=train, freeze=freeze)
-    return networks.of_torchvision(data, model, weights, size, train=train).freeze(freeze)
+    return _model("torchvision", data, model, weights, size, train=train, freeze=freeze)
 
 
 @measured
@@ -118,7 +126,4 @@ def hf(
 
     ``model`` is a repository in Hugging Face's cache, a folder, or a type of model (``vit``).
     """
-    from jembench_zoo import networks
-
-    _check_train(weights, train=train, freeze=freeze)
-    return networks.of_transformers(data, model, weights, size, train=train).freeze(freeze)
+    return _model("transformers", data, model, weights, size, train=train, freeze=freeze)

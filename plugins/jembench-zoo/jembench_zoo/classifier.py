@@ -6,7 +6,7 @@ Legend: B batch, C channels, H height, W width, K classes.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -89,9 +89,12 @@ def adapted(
     net = build(data.num_classes)
     if pretrained is None:
         return tried(name, net, data, preparation, None)
+    with torch.random.fork_rng(devices=[]):
+        head = last_layer(net, build(data.num_classes + 1))
     content = importing.read(pretrained.file)
     weights = importing.unwrapped(importing.state_dict(content, pretrained.file))
-    number = _number_of_outputs(net, weights, data.num_classes)
+    numbers = {len(weights[key]) for key in head & weights.keys() if weights[key].ndim}
+    number = numbers.pop() if len(numbers) == 1 else data.num_classes
     names = pretrained.names if len(pretrained.names) == number else ()
     outputs = outputs_of_classes(name, names, number, data, "" if train else MEASURED)
     if outputs and number != data.num_classes:
@@ -101,17 +104,11 @@ def adapted(
     for key in own.keys() & weights.keys():
         if weights[key].shape == own[key].shape:
             fitting[key] = weights[key]
-    lacking = own.keys() - fitting.keys()
-    with torch.random.fork_rng(devices=[]):
-        wider = build((number if outputs else data.num_classes) + 1)
-    source = str(pretrained.file)
-    new_head = outputs is None
-    head = last_layer(name, source, lacking, net, wider, new_head=new_head, train=train)
     net.load_state_dict(fitting, strict=False)
+    lacking = own.keys() - fitting.keys()
+    check_weights(name, str(pretrained.file), net, lacking, head, outputs, train=train)
     remark_on(name, preparation, pretrained.reference, data.shape)
-    model = tried(name, net, data, preparation, outputs)
-    model.head = head
-    return model
+    return tried(name, net, data, preparation, outputs, head)
 
 
 def tried(
@@ -120,6 +117,7 @@ def tried(
     data: DataSpec,
     preparation: Preparation,
     outputs: Sequence[int] | None,
+    head: Set[str] = frozenset(),
 ) -> LibraryClassifier:
     """Return the model of a network that was tried on two images.
 
@@ -127,7 +125,8 @@ def tried(
         SpecError: if the network fails on the images, or does not give a logit per class.
     """
     model = LibraryClassifier(net, data, preparation, outputs).eval()
-    with fitting(name, preparation.size), torch.no_grad():
+    model.head = head
+    with fitting(name, preparation.shape(data)[1]), torch.no_grad():
         logits = model(torch.zeros(2, *data.shape))
         if isinstance(logits, Tensor):
             shape: object = tuple(logits.shape)
@@ -141,38 +140,31 @@ def tried(
     return model.train()
 
 
-def _number_of_outputs(net: nn.Module, weights: Mapping[str, Tensor], classes: int) -> int:
-    """Return the number of outputs of weights, from a differing last layer."""
+def last_layer(net: nn.Module, wider: nn.Module) -> Set[str]:
+    """Return the names of the last layer's tensors, which differ in a network for more classes."""
     own = net.state_dict()
-    numbers = set()
-    for key in own.keys() & weights.keys():
-        expected = own[key].shape
-        shape = weights[key].shape
-        # neither tensor is a single number
-        if expected and shape and shape != expected and shape[1:] == expected[1:]:
-            numbers.add(shape[0])
-    return numbers.pop() if len(numbers) == 1 else classes
+    return {key for key, tensor in wider.state_dict().items() if tensor.shape != own[key].shape}
 
 
-def last_layer(
+def check_weights(
     name: str,
     source: str,
-    lacking: Set[str],
     net: nn.Module,
-    wider: nn.Module,
+    lacking: Set[str],
+    head: Set[str],
+    outputs: Sequence[int] | None,
     *,
-    new_head: bool,
     train: bool,
-) -> Set[str]:
-    """Return the names of the last layer's tensors, and check that weights lack no others.
+) -> None:
+    """Check that weights lack no tensors of a network, or those of its last layer alone.
 
     Args:
         name: of the model.
         source: of the weights.
-        lacking: names of tensors that are missing, or have another shape.
         net: the network.
-        wider: the same network for one class more, which shows the tensors of the last layer.
-        new_head: True if the user was already told of a new last layer.
+        lacking: names of tensors that are missing, or have another shape.
+        head: names of the last layer's tensors.
+        outputs: each class's output; None: the user was already told of a new last layer.
         train: whether the network is trained on.
 
     Raises:
@@ -180,8 +172,6 @@ def last_layer(
             trained lacks its last layer.
     """
     own = net.state_dict()
-    of_wider = wider.state_dict()
-    head = {key for key in own if own[key].shape != of_wider[key].shape}
     missing = sorted(key for key in lacking - head if own[key].ndim)
     if missing:
         raise SpecError(
@@ -194,10 +184,9 @@ def last_layer(
             f"The weights {source} lack the last layer of {name}, and given weights are measured "
             "as they are. Give whole weights, or train these on: train=true."
         )
-    if lacking & head and not new_head:
+    if lacking & head and outputs is not None:
         text = f"The weights {source} lack the last layer of {name}, which is drawn at random."
         warnings.warn(text, Remark, stacklevel=2)
-    return head
 
 
 @contextmanager

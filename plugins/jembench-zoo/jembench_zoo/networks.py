@@ -32,6 +32,7 @@ from jembench_zoo.classifier import (
     LibraryClassifier,
     Pretrained,
     adapted,
+    check_weights,
     first_sentence,
     fitting,
     last_layer,
@@ -77,7 +78,7 @@ def of_timm(
         preparation, reference = of_transform(transform, *_geometry(settings), data.shape)
         names = config.label_names or _names_of_imagenet(config.num_classes)
         pretrained = Pretrained(path_of(file), names, None if size else reference)
-        preparation, size = _sized(preparation, size)
+        preparation, size = _sized(preparation, data, size)
 
     def build(classes: int) -> nn.Module:
         for options in ({"img_size": size}, {}):  # only networks with position embeddings take it
@@ -115,7 +116,7 @@ def of_torchvision(
         sizes = transform.resize_size[0], transform.crop_size[0]
         preparation, reference = of_transform(transform, *sizes, method, data.shape)
         pretrained = Pretrained(file, entry.meta["categories"], None if size else reference)
-        preparation, size = _sized(preparation, size)
+        preparation, size = _sized(preparation, data, size)
         options = {"transform_input": True} if model in _OF_TENSORFLOW else {}
     parameters = inspect.signature(models.get_model_builder(model)).parameters
     if "image_size" in parameters or model.startswith("vit_"):
@@ -168,8 +169,8 @@ def of_transformers(
         preparation, reference = _of_auto_processor(transformers, sources, config, data)
         if size:
             reference = None
-        preparation, size = _sized(preparation, size)
-        if size and hasattr(config, "image_size"):
+        preparation, size = _sized(preparation, data, size)
+        if hasattr(config, "image_size"):
             config.image_size = size
         names = [labelled.id2label[place] for place in range(labelled.num_labels)]
         outputs = outputs_of_classes(
@@ -184,13 +185,10 @@ def of_transformers(
     lacking = mismatched | set(report["missing_keys"])
     more = copy.deepcopy(config)
     more.num_labels += 1
-    new_head = outputs is None
-    wider = factory.from_config(more)
-    head = last_layer(name, source, lacking, net, wider, new_head=new_head, train=train)
+    head = last_layer(net, factory.from_config(more))
+    check_weights(name, source, net, lacking, head, outputs, train=train)
     remark_on(name, preparation, reference, data.shape)
-    classifier = tried(name, net, data, preparation, outputs)
-    classifier.head = head
-    return classifier
+    return tried(name, net, data, preparation, outputs, head)
 
 
 def _config(transformers: Any, model: str, folder: Path) -> Any:
@@ -259,11 +257,11 @@ def _plain(size: int, mean: Sequence[float], std: Sequence[float]) -> Preparatio
     return Preparation(resize=sides, mean=tuple(mean), std=tuple(std))
 
 
-def _sized(preparation: Preparation, size: int | None) -> tuple[Preparation, int]:
+def _sized(preparation: Preparation, data: DataSpec, size: int | None) -> tuple[Preparation, int]:
     """Return the preparation with the user's size, and the resulting size."""
     if size:
         preparation = dataclasses.replace(preparation, resize=(size, size), crop=None)
-    return preparation, preparation.size
+    return preparation, preparation.shape(data)[1]
 
 
 def _check_images(data: DataSpec) -> None:

@@ -38,7 +38,7 @@ _METHODS = {0: "nearest-exact", 2: "bilinear", 3: "bicubic"}
 """PyTorch's names of Pillow's filters. Those that PyTorch lacks are replaced by bicubic."""
 
 
-def read_colours(reference: Reference, shape: Sequence[int]) -> Mapping[str, tuple[Any, ...]]:
+def read_colours(reference: Reference, shape: Sequence[int]) -> Mapping[str, Any]:
     """Return a library's mean, standard deviation and order of channels.
 
     Args:
@@ -137,8 +137,9 @@ def of_transform(
     """Return the preparation by a transform of timm or torchvision."""
     method = method if method in _METHODS.values() else "bicubic"
     colours = read_colours(reference, shape)
-    options = {"crop": (crop, crop), "method": method, "rounds": True, **colours}
-    preparation = Preparation(resize=resize, **options)
+    preparation = Preparation(
+        resize=resize, crop=(crop, crop), method=method, rounds=True, **colours
+    )
     return preparation, reference
 
 
