@@ -19,6 +19,7 @@ from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.recipe import AtLeast1, Positive, Seed
 from jembench.report.select import Selection
+from jembench.store.outcome import Evaluated
 
 Settings = Mapping[str, str | int | float | bool | None]
 """Fields of the recipe (``epochs``, ``"optimizer.learning_rate"``) or options of metrics
@@ -38,7 +39,9 @@ VALUES: Mapping[str, Any] = {
     **dict.fromkeys(("progress", "skip_missing", "chains", "private", "strict"), bool),
     "device": Annotated[str, Rule("auto, cpu, cuda, cuda:1 ... or mps", _DEVICE)],
     "limit": AtLeast1,
+    "split": Evaluated,
     "max_hours": Positive,
+    "on_window": Annotated[Any, Rule("a function", callable)],
     "seed": Seed,
     "resamples": Annotated[int, Range(least=1, most=10**6)],
     "n": Annotated[int, Range(least=1, most=10**6)],
@@ -218,6 +221,7 @@ def selection(
     columns: str | Sequence[str] | None = None,
     names: Mapping[str, str] = MappingProxyType({}),
     limit: int | None = None,
+    split: Evaluated = "test",
 ) -> Selection:
     """Return the selection of a store's results.
 
@@ -237,6 +241,7 @@ def selection(
         names: display names by specs of models, and headings of columns by metrics or labels.
         limit: show results on this number of test images; None: the suite's number, else the number
             that all results share, else all.
+        split: show results on ``test`` images or on ``validation`` images.
 
     Example:
         >>> selection("hybrid", models="jem,baseline", columns=["accuracy", "ece"]).models
@@ -261,4 +266,5 @@ def selection(
         columns=some_texts(columns, "columns"),
         names=names,
         limit=limit,
+        split=split,
     )

@@ -144,7 +144,8 @@ def check_stores(
             "another folder with --store, or copy the baseline."
         )
     # before anything is trained
-    earlier = newest(baseline.cells(functools.partial(_refuse, baseline)))
+    stored = baseline.cells(functools.partial(_refuse, baseline))
+    earlier = newest([cell for cell in stored if cell.split == which.split])
     _check_arrays(baseline, earlier)
     if which.suite:
         cells, names = _measured(which.suite, store, which, how, progress=progress)
@@ -218,6 +219,7 @@ def _measured(
         recipe=next(iter(recipes), None),
         names=which.names,
         limit=which.limit,
+        split=which.split,
     )
     results = results_of(plan, store, how, progress=progress)
     if results.stopped:

@@ -69,7 +69,8 @@ def draw_figures(
     store.sweep()
     cells, _, names, sentences = which.of(store, leave_out)
     left_out += [LeftOut(sentence, is_problem=False) for sentence in sentences]
-    published = published_numbers(None, which.suite.references if which.suite else ())
+    references = which.suite.references if which.suite else ()
+    published = published_numbers(None, references, which.split)
     report = Report(cells, published=published, names=names, read=store.read_arrays)
     planned = _chosen(planning.figures(report, store, leave_out), only)
     yield from left_out

@@ -33,7 +33,7 @@ class Reproduction(NamedTuple):
 
 
 def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproduction:
-    """Plan to measure a store's current results again by its recorded recipes.
+    """Plan to measure a store's current results on test images again by its recorded recipes.
 
     Args:
         source: the folder of the store.
@@ -46,7 +46,8 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
     """
     store = Store(source)
     store.check_exists()
-    cells = [cell for cell in newest(store.cells(warn)) if cell.outcome.status == "ok"]
+    of_test = [cell for cell in store.cells(warn) if cell.split == "test"]
+    cells = [cell for cell in newest(of_test) if cell.outcome.status == "ok"]
     if not cells:
         raise SpecError(
             f"The store {source} holds no result that could be measured again. `jembench report` "

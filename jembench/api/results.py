@@ -140,7 +140,7 @@ class Results(Shown, Sequence[Row]):
             suite = with_imports(which.suite, store)
             references = suite.references
         cells, parts, names, left_out = which.of(store)
-        published = published_numbers(reference, references)
+        published = published_numbers(reference, references, which.split)
         results = cls(
             cells, parts, published, suite=suite, selection=which, names=names, store=store
         )
@@ -153,8 +153,8 @@ class Results(Shown, Sequence[Row]):
         """Return each seed's values, for csv, json and parquet.
 
         Example:
-            >>> results.per_seed().table("csv").splitlines()[0].split(",")[-8:-2]
-            ['seed', 'limit', 'fit', 'cell', 'time', 'seconds']
+            >>> results.per_seed().table("csv").splitlines()[0].split(",")[-9:-2]
+            ['seed', 'limit', 'split', 'fit', 'cell', 'time', 'seconds']
         """
         shown = Shown()
         shown.document = PerSeed(self.document)

@@ -43,10 +43,13 @@ from jembench.report.published import Published, published_numbers
 from jembench.running import session
 from jembench.running.display import Display
 from jembench.running.driver import RunOptions
+from jembench.store.outcome import Evaluated
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from jembench.interfaces import Event
 
 
 @checked
@@ -62,6 +65,7 @@ def run(
     names: Mapping[str, str] = MappingProxyType({}),
     sampler: str | None = None,
     limit: int | None = None,
+    split: Evaluated = "test",
     reference: str | Sequence[str] | None = None,
     store: Location | OpenStore | None = None,
     device: str | None = None,
@@ -94,6 +98,8 @@ def run(
             model with a differentiable energy for metrics with an option ``sampler``; None: each
             model draws samples by its own method.
         limit: number of test images to evaluate on; None: all.
+        split: ``validation`` evaluates on the images that the recipe holds out of the training
+            images in place of test images; the results are never shown beside those on test images.
         reference: published tables to show beside the results, ``jem-iclr2020/table1``, or
             ``none``; None: the suite's.
         store: the folder of trained models and results; None: the file's, or ``runs``. The file may
@@ -118,6 +124,7 @@ def run(
     if not isinstance(suite, Suite):
         suite = suites.load(one_text(suite, "suite") or "")
     recipe = one_text(recipe, "recipe")
+    published = published_numbers(texts(reference, "reference"), suite.references, split)
     place, how = place_and_options(
         suite,
         store,
@@ -138,8 +145,8 @@ def run(
         names=names,
         sampler=sampler,
         limit=limit,
+        split=split,
     )
-    published = published_numbers(texts(reference, "reference"), suite.references)
     return _noted(results_of(plan, place, how, published, progress=progress))
 
 
@@ -174,6 +181,7 @@ def plan_run(
     names: Mapping[str, str] = MappingProxyType({}),
     sampler: str | None = None,
     limit: int | None = None,
+    split: Evaluated = "test",
 ) -> Plan:
     """Return the plan of :func:`run`.
 
@@ -192,6 +200,7 @@ def plan_run(
         recipe=recipe,
         settings=[*settings, *_sampler_settings(chosen, sampler)],
         limit=limit,
+        split=split,
         started=functools.partial(started, store=store),
     )
     # the suite may have display names of replaced models, data or metrics
@@ -252,6 +261,7 @@ def attack(
     budget: str | None = None,
     names: Mapping[str, str] = MappingProxyType({}),
     limit: int | None = None,
+    split: Evaluated = "test",
     store: Location | OpenStore | None = None,
     device: str = "auto",
     executor: str = "auto",
@@ -272,6 +282,7 @@ def attack(
         budget: the limits of the attack: quick, paper ...; None: quick on digits, else paper.
         names: as for :func:`run`.
         limit: as for :func:`run`.
+        split: as for :func:`run`.
         store: as for :func:`run`; None: the fits' store, or ``runs``.
         device: as for :func:`run`.
         executor: as for :func:`run`.
@@ -302,7 +313,7 @@ def attack(
     specs = some_texts(datasets, "datasets", dataset_spec) or []
     suite = attack_suite(name, options, list(dict.fromkeys(specs)))
     if fits:
-        plan = plan_fits(suite, plans, limit)
+        plan = plan_fits(suite, plans, limit, split)
         if isinstance(models, Mapping):
             named = {name: fit.plan.key.model for name, fit in models.items()}
             _, names = model_specs(named, names)
@@ -317,6 +328,7 @@ def attack(
             settings=setting_texts(settings),
             names=names,
             limit=limit,
+            split=split,
         )
     how = RunOptions(device, max_hours, executor)
     return _noted(results_of(plan, place, how, progress=progress))
@@ -352,10 +364,14 @@ def train(
     device: str = "auto",
     max_hours: float | None = None,
     progress: bool = True,
+    on_window: Callable[[Event], object] = lambda window: None,
 ) -> Fit:
     """Train one model unless the store has it, and load it.
 
-    Arguments are those of :func:`run`.
+    Arguments are those of :func:`run`, and ``on_window``, a function that is called after each
+    window of the training with an :class:`~jembench.interfaces.Event`, whose ``values`` are the
+    columns of ``history.csv``. An error that it raises ends the training, and the same call goes on
+    from the last checkpoint.
 
     Raises:
         SpecError: if a name or an option does not exist.
@@ -371,7 +387,7 @@ def train(
     spec, data = model_spec(model), dataset_spec(dataset)
     plan = plan_named(spec, data, recipe, setting_texts(settings), seed, place)
     how, display = RunOptions(device, max_hours), _display(plan.display, progress)
-    with session.open_fit(plan, place, how, display) as evaluation:
+    with session.open_fit(plan, place, how, display, on_window) as evaluation:
         return Fit(plan, place, evaluation)
 
 

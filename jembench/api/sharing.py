@@ -131,7 +131,8 @@ def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Itera
             return
         for cell in cells:
             metric = registry.resolve("metrics", cell.metric)
-            if CellPlan(fit=plan, metric=metric, limit=cell.limit).id != cell.id:
+            planned = CellPlan(fit=plan, metric=metric, limit=cell.limit, split=cell.split)
+            if planned.id != cell.id:
                 yield (
                     f"{cell.metric} was measured by other code than is installed here: a run "
                     "measures it again."

@@ -88,6 +88,7 @@ EXAMPLES = options.examples(
 @options.recipe_settings
 @options.names
 @options.limit
+@options.split
 @options.running
 @click.pass_context
 def attack(ctx: click.Context, /, attack: str, dataset: list[str], **given: Any) -> int:
@@ -98,9 +99,8 @@ def attack(ctx: click.Context, /, attack: str, dataset: list[str], **given: Any)
     resumes a stopped attack. `jembench figures` draws the curves.
     """
     command = options.run_command(given)
-    how = {
-        key: given.pop(key) for key in ("models", "seeds", "recipe", "settings", "names", "limit")
-    }
+    of_plan = ("models", "seeds", "recipe", "settings", "names", "limit", "split")
+    how = {key: given.pop(key) for key in of_plan}
     with plugins_aside():
         plan = plan_run(attack_suite(attack, given, dataset), Store(command.store), **how)
     return run_and_show(ctx, plan, (), command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 
 import click
 from click.core import ParameterSource
@@ -15,6 +15,7 @@ from jembench.catalog.spec import Spec, slug
 from jembench.catalog.validation import read_text
 from jembench.cli import parameters
 from jembench.cli.output import plugins_aside
+from jembench.store.outcome import Evaluated
 
 if TYPE_CHECKING:
     from jembench.running.driver import RunOptions
@@ -115,6 +116,17 @@ sampler = click.option("--sampler", type=parameters.Text("SPEC", "samplers"), he
 
 limit = click.option(
     "--limit", type=parameters.COUNT, help="Evaluate on only N of the test images."
+)
+
+_SPLIT = click.Choice(get_args(Evaluated))
+split = click.option(
+    "--split",
+    type=_SPLIT,
+    default="test",
+    help="Evaluate on the test images, or on the validation images that the recipe holds out.",
+)
+shown_split = click.option(
+    "--split", type=_SPLIT, default="test", help="Show the results of `run --split SPLIT`."
 )
 
 force = click.option("--force", is_flag=True, help="Replace files that exist.")
@@ -351,6 +363,7 @@ selected = grouped(
     columns,
     names,
     click.option("--limit", type=parameters.COUNT, help="Show the results of `run --limit N`."),
+    shown_split,
 )
 """The arguments of :func:`jembench.api.arguments.selection`: which results, under which names."""
 

@@ -78,11 +78,13 @@ def report(
     with plugins_aside():
         which = selection(**selected)
     if claims:
-        is_narrowed = not which.suite and which != selection(limit=which.limit)
+        whole = selection(limit=which.limit, split=which.split)
+        is_narrowed = not which.suite and which != whole
         if reference is not None or is_narrowed:
             raise SpecError(
                 "--claims judges the claims of papers, or of a FILE, by all results of the store. "
-                "It takes no --reference and, without a FILE, no selection except --limit."
+                "It takes no --reference and, without a FILE, no selection except --limit and "
+                "--split."
             )
         return _claims(Store(store), which, strict, format, output, force=force)
     if strict:
@@ -231,6 +233,7 @@ COMPARE_EXAMPLES = options.examples(
 )
 @options.names
 @click.option("--limit", type=COUNT, help="Compare the results of `run --limit N`.")
+@options.shown_split
 @click.option(
     "--resamples",
     type=COUNT,

@@ -75,6 +75,7 @@ NAMED = 3
 @options.names
 @options.sampler
 @options.limit
+@options.split
 @options.running
 @options.reference
 @click.pass_context
@@ -95,7 +96,7 @@ def run(
     command = options.run_command(given)
     with plugins_aside():
         plan = runs.plan_run(suites.load(suite), Store(command.store), datasets=dataset, **given)
-        published = published_numbers(reference, plan.suite.references)
+        published = published_numbers(reference, plan.suite.references, plan.suite.split)
     return run_and_show(ctx, plan, published, command)
 
 

@@ -98,7 +98,7 @@ def _following(
     report = ["report"]
     if not ctx.params.get("metrics"):
         report.append(ctx.params.get("suite", plan.suite.name))
-    report += [*named(ctx, plan), *_given(ctx, "limit", "store"), *plugins(ctx)]
+    report += [*named(ctx, plan), *_given(ctx, "limit", "split", "store"), *plugins(ctx)]
     yield "next", [*report, "--format", "markdown"]
 
 

@@ -14,7 +14,7 @@ from jembench.experiment.names import DisplayNames
 from jembench.experiment.plan import CellPlan, FitPlan, Part, Plan, clear_caches, fit_of
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.sweep import compares_with_itself, covers
-from jembench.store.outcome import FitKey, Trained
+from jembench.store.outcome import Evaluated, FitKey, Trained
 
 
 def make_plan(
@@ -23,6 +23,7 @@ def make_plan(
     recipe: str | None = None,
     settings: Sequence[str] = (),
     limit: int | None = None,
+    split: Evaluated = "test",
     started: Callable[[FitPlan, Sequence[tuple[Run, FitPlan]]], FitPlan] = lambda fit, _: fit,
 ) -> Plan:
     """Cross the models, datasets, seeds and metrics of each block of a suite.
@@ -34,13 +35,14 @@ def make_plan(
         settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the
             recipe; they override those of the suite.
         limit: the number of test images; None: the limit of the suite.
+        split: the images that metrics are computed on.
         started: finds the fit that a fit starts from, among the suite's earlier fits too.
 
     Raises:
         SpecError: if a name or an option does not exist, before anything is computed.
     """
     clear_caches()
-    suite = _with_settings(suite, settings, limit)
+    suite = dataclasses.replace(_with_settings(suite, settings, limit), split=split)
     if suite.lacking:
         raise SpecError(
             f"Nothing to run: the suite {suite.name} has a block without {suite.lacking}. Name "
@@ -69,12 +71,14 @@ def make_plan(
     return plan
 
 
-def plan_fits(suite: Suite, fits: Iterable[FitPlan], limit: int | None = None) -> Plan:
+def plan_fits(
+    suite: Suite, fits: Iterable[FitPlan], limit: int | None = None, split: Evaluated = "test"
+) -> Plan:
     """Return the plan of a suite's metrics on ``fits``, without its models.
 
-    ``limit`` is the same as for ``make_plan``.
+    ``limit`` and ``split`` are the same as for ``make_plan``.
     """
-    suite = _with_settings(suite, limit=limit)
+    suite = dataclasses.replace(_with_settings(suite, limit=limit), split=split)
     planned = []
     for fit in fits:
         planned += [(run, fit) for run in suite.runs if covers(run.datasets, fit.dataset.spec)]
@@ -87,7 +91,7 @@ def _plan(suite: Suite, fits: Sequence[tuple[Run, FitPlan]]) -> Plan:
     cells: dict[str, CellPlan] = {}
     for run, fit in fits:
         for text in _metrics_on(run, fit.key.dataset):
-            cell = CellPlan(fit=fit, metric=metric(text), limit=suite.limit)
+            cell = CellPlan(fit=fit, metric=metric(text), limit=suite.limit, split=suite.split)
             cells.setdefault(cell.id, cell)
     rows = [(run, fit.names) for run, fit in fits]
     return Plan(suite, list(cells.values()), _parts(suite, rows), _names(rows))

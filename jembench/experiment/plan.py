@@ -22,7 +22,7 @@ from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import Grid
 from jembench.store.fits import FitRecord, asked
-from jembench.store.outcome import FitKey, Trained
+from jembench.store.outcome import Evaluated, FitKey, Trained
 from jembench.store.records import Record
 
 
@@ -132,13 +132,24 @@ class CellPlan:
     fit: FitPlan
     metric: Resolved
     limit: int | None  # number of test images; None: all
+    split: Evaluated = "test"
 
     @cached_property
     def id(self) -> str:
         """The hash of everything that determines the outcome."""
-        return stable_hash(
-            {"fit": self.fit.key.id, "metric": self.metric.identity, "limit": self.limit}
-        )
+        parts = {"fit": self.fit.key.id, "metric": self.metric.identity, "limit": self.limit}
+        if self.split != "test":
+            parts["split"] = self.split
+        return stable_hash(parts)
+
+    def protocol(self, stated: str) -> str:
+        """Return a metric's protocol with the images that were evaluated, if not test images."""
+        if not stated or self.split == "test":
+            return stated
+        try:
+            return Spec(stated).with_(split=self.split)
+        except SpecError:  # a plugin's protocol may be any text
+            return f"{stated}, split={self.split}"
 
     @cached_property
     def name(self) -> str:

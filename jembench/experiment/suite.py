@@ -22,6 +22,7 @@ from jembench.experiment import claims
 from jembench.experiment.claims import Claim
 from jembench.experiment.recipe import AtLeast1, Positive
 from jembench.experiment.sweep import Grid, covers
+from jembench.store.outcome import Evaluated
 
 Recipes = Mapping[str, Option] | Filled
 """The recipe of all models; or, by the dataset's name or "default", recipes of models without a
@@ -138,6 +139,7 @@ class Suite:
     runs: tuple[Run, ...] = ()
     datasets: tuple[str, ...] = ()  # specs
     limit: AtLeast1 | None = None  # number of test images; None: all
+    split: Evaluated = "test"  # as for --split
     references: tuple[str, ...] = ()  # tables of published numbers, "paper/table"
     claims: tuple[Claim, ...] = ()  # about the results
     execution: Execution = Execution()

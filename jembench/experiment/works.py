@@ -22,7 +22,7 @@ from jembench.experiment.suite import Suite
 from jembench.experiment.twins import changes
 from jembench.interfaces.running import Job, WorkKind
 from jembench.store import records
-from jembench.store.outcome import FitKey, Id, PlainSpec, encode
+from jembench.store.outcome import Evaluated, FitKey, Id, PlainSpec, encode
 from jembench.version import __version__
 
 
@@ -64,6 +64,7 @@ class Work:
     cells: Cells
     later: Cells = ()  # cells that other units compute after the training
     limit: Annotated[int, Range(least=1)] | None = None  # number of test images; None: all
+    split: Evaluated = "test"
     part: Part = (0, 1)  # of ``attack-part``: its number, and the number of parts
     gpus: Annotated[int, Range(least=1)] = 1  # processes that train together, each on its own GPU
     after: tuple[Id, ...] = ()  # units that must end before this one starts
@@ -196,6 +197,7 @@ def _work(kind: WorkKind, cells: Sequence[CellPlan], **fields: Any) -> Work:
         identity=fit.identity,
         cells=tuple(map(_work_cell, cells)),
         limit=cells[0].limit,
+        split=cells[0].split,
         versions=_versions(fit, cells),
         **fields,
     )
@@ -274,7 +276,9 @@ def planned(work: Work, where: str) -> Plan:
         raise SpecError(f"{where} names no metric. Start the run again, which writes its units.")
     fit = rebuilt(work.model, work.dataset, work.recipe, work.fit.seed, where)
     metrics = [registry.resolve("metrics", cell.metric) for cell in work.all_cells]
-    cells = [CellPlan(fit=fit, metric=metric, limit=work.limit) for metric in metrics]
+    cells = [
+        CellPlan(fit=fit, metric=metric, limit=work.limit, split=work.split) for metric in metrics
+    ]
     here = _versions(fit, cells)
     there = {name: work.versions.get(name, "none") for name in here}
     differing = [

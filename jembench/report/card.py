@@ -27,7 +27,7 @@ def card(
 
     Args:
         of: the record of the fit.
-        cells: the fit's results.
+        cells: the fit's results, of which those on test images are shown.
         folder: of the shared model, with its pictures.
         source: the argument of ``jembench fetch``.
         license: of the weights.
@@ -39,6 +39,7 @@ def card(
     )
     environment.filters["prose"] = _prose
     template = resources.files("jembench.report").joinpath("card.md.jinja").read_text()
+    cells = [cell for cell in cells if cell.split == "test"]
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
     pictures = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
     provenance = _provenance(of)

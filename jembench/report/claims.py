@@ -193,6 +193,8 @@ class _Judge(NamedTuple):
             difference = self.test(of_a, of_b, margin=claim.margin, alike=alike)
         limits = {row.cell.limit for row in of_a.values() if row.cell and row.cell.limit}
         remarks = [f"on {limit} of the test images, by --limit" for limit in limits]
+        if any(row.cell and row.cell.split != "test" for row in of_a.values()):
+            remarks = ["on validation images, by --split"]
         remarks += _departures(claim, *fits)
         for fit in dict.fromkeys(fits):
             if fit in self.at_chance:

@@ -126,8 +126,7 @@ class Report(Document):
         if not ours:
             note = Footnote(NO_RESPECT if self.rows else NOTHING)
             ours = [Table(title="Results", footnotes=(note,))]
-        if self.cells and self.cells[0].limit:  # which all cells share
-            images = f"{self.cells[0].limit:,} test images"
+        if self.cells and (images := self.cells[0].images):  # which all cells share
             ours = [replace(table, title=f"{table.title} · {images}") for table in ours]
         published = [published_table(table, self.rows) for table in elsewhere]
         tables = numbered([*ours, *published])

@@ -19,6 +19,7 @@ from jembench.report import headings
 from jembench.report.protocols import Match, compare, in_words
 from jembench.report.rows import Better, Row, grouped, measured
 from jembench.report.table import ABSENT, Footnote, Heading, Table, detail, pivot
+from jembench.store.outcome import Evaluated
 
 Standing = Literal["published", "as quoted"]
 
@@ -82,20 +83,31 @@ class _File(NamedTuple):
 
 
 def published_numbers(
-    requested: Sequence[str] | None, of_suite: Sequence[str] = ()
+    requested: Sequence[str] | None, of_suite: Sequence[str] = (), split: Evaluated = "test"
 ) -> list[Published]:
     """Return the numbers of published tables, in the order of the tables.
+
+    Beside results on validation images there are none.
 
     Args:
         requested: names of tables; ``none``: nothing; None: those of the suite.
         of_suite: the names of the suite's tables.
+        split: the images of the results.
 
     Raises:
-        SpecError: for a name that no published table has.
+        SpecError: for a name that no published table has, or for any table beside results on
+            validation images.
         PluginError: for a reference file of another layout.
     """
     files = packages.files("reference")
     names = of_suite if requested is None else [name for name in requested if name != "none"]
+    if split != "test":
+        if requested and names:
+            raise SpecError(
+                f"{', '.join(names)} has numbers on test images, which are not shown beside "
+                "results on validation images. Leave the table out, or --split."
+            )
+        return []
     tables: dict[str, list[Published]] = {}
     for stem in dict.fromkeys(name.partition("/")[0] for name in names):
         if stem in files:

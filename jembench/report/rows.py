@@ -105,7 +105,8 @@ class Row:
             return flat
         cell, fit, outcome = self.cell, self.cell.fit, self.cell.outcome
         passes = cell.provenance.get("training_passes"), outcome.details.get("sample_passes")
-        origin = (fit.seed, cell.limit, fit.id, cell.id, cell.time, outcome.seconds, *passes)
+        place = fit.seed, cell.limit, cell.split, fit.id, cell.id
+        origin = (*place, cell.time, outcome.seconds, *passes)
         return flat | dict(zip(ORIGIN, origin, strict=True))
 
 
@@ -114,7 +115,17 @@ _INTERNAL = ("cell", "dataset_name", "chance", "headed")
 FIELDS = tuple(field.name for field in fields(Row) if field.name not in _INTERNAL)
 """The columns of the CSV."""
 
-ORIGIN = ("seed", "limit", "fit", "cell", "time", "seconds", "training_passes", "sample_passes")
+ORIGIN = (
+    "seed",
+    "limit",
+    "split",
+    "fit",
+    "cell",
+    "time",
+    "seconds",
+    "training_passes",
+    "sample_passes",
+)
 """Further columns of the CSV of seeds."""
 
 BySeed = Mapping[int, Row]

@@ -24,7 +24,7 @@ from jembench.store import fits
 from jembench.store.fits import UNREADABLE
 from jembench.store.latest import newest
 from jembench.store.layout import listed
-from jembench.store.outcome import Cell, FitKey, Trained
+from jembench.store.outcome import Cell, Evaluated, FitKey, Trained
 from jembench.store.store import Store
 
 T = TypeVar("T")
@@ -187,6 +187,7 @@ class Selection:
     some_names: bool = False  # True if names may be of results that are not shown
     # number of test images; None: the number that all results share, else all
     limit: int | None = None
+    split: Evaluated = "test"
 
     def of(self, store: Store, problem: Callable[[str], None] = warn) -> Selected:
         """Select results of a store.
@@ -203,7 +204,7 @@ class Selection:
             remedy = _remedy(store.root)
             raise SpecError(f"There are no results and no store {store.root} yet: {remedy}")
         left_out: list[str] = []
-        current = newest(store.cells(problem), left_out.append)
+        current = newest(self._of_split(store.cells(problem), left_out), left_out.append)
         suite = self.suite
         if suite:
             suite, current = self._of_suite(suite, store, current, left_out)
@@ -248,6 +249,19 @@ class Selection:
             cells = self._of_experiment(cells, suite, left_out)
         return suite, cells
 
+    def _of_split(self, cells: Sequence[Cell], left_out: list[str]) -> list[Cell]:
+        """Return the results on test or on validation images, which are never shown together."""
+        kept = [cell for cell in cells if cell.split == self.split]
+        count = len(cells) - len(kept)
+        if count:
+            images, how = "validation", "with --split validation"
+            if self.split != "test":
+                images, how = "test", "without --split"
+            left_out.append(
+                f"{outcomes(count)} on {images} images; `jembench report` shows them {how}."
+            )
+        return kept
+
     def _of_limit(self, cells: Sequence[Cell], left_out: list[str]) -> list[Cell]:
         """Return the results on the wanted number of test images.
 
@@ -275,7 +289,7 @@ class Selection:
         if not results:
             results = "such results" if listed(store / "cells") else "results"
         suite = self.file or (self.suite.name if self.suite else None)
-        return f"{store} holds no {results} yet: {_remedy(store, suite, self.limit)}"
+        return f"{store} holds no {results} yet: {_remedy(store, suite, self.limit, self.split)}"
 
     def among(
         self, cells: Sequence[Cell], names: Mapping[Trained, str] = MappingProxyType({})
@@ -400,10 +414,14 @@ def outcomes(count: int) -> str:
     return f"{count} outcomes"
 
 
-def _remedy(store: Path, suite: str | None = None, limit: int | None = None) -> str:
+def _remedy(
+    store: Path, suite: str | None = None, limit: int | None = None, split: Evaluated = "test"
+) -> str:
     command = f"jembench run {suite or 'hybrid'}"
     if limit is not None:
         command += f" --limit {limit}"
+    if split != "test":
+        command += f" --split {split}"
     return f"`{command}{store_option(store)}` makes some."
 
 

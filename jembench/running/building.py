@@ -8,7 +8,7 @@ from torch import nn
 
 from jembench import seeds
 from jembench.data.datasets import count, no_training_images
-from jembench.data.holdout import holdout
+from jembench.data.holdout import Holdout, holdout
 from jembench.data.images import check_small, loaded
 from jembench.data.pixels import to_float
 from jembench.errors import Diverged, JembenchError, PluginError, error_text
@@ -112,6 +112,12 @@ def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: An
         ) from error
 
 
+def held_out(fit: FitPlan, dataset: Dataset) -> Holdout:
+    """Return a fit's training and validation images."""
+    options = fit.recipe.data
+    return holdout(dataset.split("train"), options.validation, stratified=options.stratified)
+
+
 def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
     """Fit a :class:`~jembench.interfaces.Fittable` model to the training images.
 
@@ -121,8 +127,7 @@ def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
         PluginError: if the model's ``fit`` fails, or the model has no buffers.
         Diverged: if values in the buffers are not finite.
     """
-    options = fit.recipe.data
-    train = holdout(dataset.split("train"), options.validation, stratified=options.stratified).train
+    train = held_out(fit, dataset).train
     try:
         with torch.no_grad():
             check_small(train.images, f"The model {fit.asked}")

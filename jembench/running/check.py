@@ -23,8 +23,8 @@ from jembench.interfaces.metrics import Metric
 from jembench.models.capabilities import is_fitted
 from jembench.models.settings import isolated
 from jembench.running import selection
-from jembench.running.building import CPU, make_model, make_trainer
-from jembench.running.evaluation import limited
+from jembench.running.building import CPU, held_out, make_model, make_trainer
+from jembench.running.evaluation import limited, no_validation
 from jembench.running.planned import PlannedFit
 from jembench.stopping import is_request
 from jembench.training import memory, snapshots
@@ -178,11 +178,32 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None, device: torch.devic
         cells = [cell for fit in fits for cell in plan.cells_of(fit)]
         data = datasets.find(fits[0], cells[0].limit)
         if data is not None:
+            data = _evaluated(cells[0], data)
             metrics = {str(cell.metric): cell.metric for cell in cells}
             planned = _check_fit(fits[0], data, metrics, device)
             for fit in fits:
                 checked[fit.key.id] = planned
     return Outlook(plan, checked, datasets.absent)
+
+
+def _evaluated(cell: CellPlan, data: PlannedFit) -> PlannedFit:
+    """Return a fit's data with its validation images as test images, if a cell is of these.
+
+    Raises:
+        NotApplicable: if the fit has no validation images.
+    """
+    if cell.split == "test":
+        return data
+    train, validation = held_out(cell.fit, data.dataset)
+    if len(train.images) == 0:
+        raise NotApplicable(
+            f"{data.spec.name} has test images alone, and none are held out for --split "
+            f"{cell.split}. Add training images, or leave --split out."
+        )
+    if validation is None:
+        why = f"--split {cell.split} measures {cell.fit.asked} on these"
+        raise no_validation(len(train.images), pretrained=cell.fit.is_pretrained, because=why)
+    return replace(data, test=limited(validation, cell.limit), split=cell.split, drawn=set())
 
 
 def _check_fit(
@@ -228,7 +249,7 @@ def _check_fit(
 
     # the metric that selects a checkpoint, and the metrics of the plan
     if held:
-        on_held = replace(planned, test=held)
+        on_held = replace(planned, test=held, split="test")
         for selecting in selection.metrics(fit.recipe).values():
             _check_metric(selecting, on_held)
     reasons: dict[str, Unavailable] = {}

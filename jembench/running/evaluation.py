@@ -43,6 +43,7 @@ from jembench.running.caches import FeatureBank, TensorCache
 from jembench.running.fit_samples import way_of
 from jembench.sampling import chain
 from jembench.store.drawn import FRESH_SAMPLES, drawn_name
+from jembench.store.outcome import Evaluated
 from jembench.store.tensors import Tensors
 from jembench.training import snapshots
 
@@ -77,6 +78,7 @@ class TrainedFit:
     seed: int
     bank: FeatureBank
     limit: int | None = None  # number of test images; None: all
+    split: Evaluated = "test"  # what metrics read as test images
     training: TrainingRecord = _UNKNOWN
     content: str = ""  # a hash of the dataset's files, if they are the user's own
     conditional: bool = False  # True if the recipe trained with chains on E(x, y)
@@ -284,6 +286,8 @@ class TrainedFit:
     def part(self, name: str) -> Split:
         """Return test, validation or training images, or an OOD set.
 
+        If validation images are evaluated, they are the test images.
+
         An OOD set is drawn once for all metrics.
 
         Raises:
@@ -295,12 +299,16 @@ class TrainedFit:
                 raise no_training_images(self.spec.name, "this metric reads training images")
             if name == "train":
                 return train
-            if validation is None:
-                raise no_validation(len(train.images), pretrained=self.pretrained)
+            if validation is None or self.split == name:
+                raise no_validation(len(train.images), pretrained=self.pretrained, split=self.split)
             return validation
         if name == "test":
             if name not in self.parts:
-                self.parts[name] = limited(self.dataset.split("test"), self.limit)
+                evaluated = self.holdout.validation
+                if self.split == "test":
+                    evaluated = self.dataset.split("test")
+                assert evaluated is not None, "the plan was checked"
+                self.parts[name] = limited(evaluated, self.limit)
             return self.parts[name]
         ood_set = resolve(name)
         self.used.add(ood_set.component.component)
@@ -425,15 +433,25 @@ def limited(test: Split, limit: int | None) -> Split:
     return Split(taken(test.images, chosen), labels)
 
 
-def no_validation(train: int, *, pretrained: bool) -> NotApplicable:
-    """Return the error for a model without validation images."""
+def no_validation(
+    train: int,
+    *,
+    pretrained: bool,
+    split: Evaluated = "test",
+    because: str = "nothing may be fitted on test images",
+) -> NotApplicable:
+    """Return the error for a model without validation images, or whose images are evaluated."""
+    if split == "validation":
+        return NotApplicable(
+            "The validation images are evaluated, and nothing may be fitted on them. Measure this "
+            "on test images, without --split."
+        )
     if pretrained:
         return NotApplicable(
             "The model was trained elsewhere, so that its validation images are unknown, and "
-            "nothing may be fitted on test images."
+            f"{because}."
         )
     return NotApplicable(
-        "The model is trained without validation images, and nothing may be fitted on test "
-        f"images. Train it with validation images: --set data.validation={max(train // 10, 1)}, "
-        "or by a recipe that holds some out."
+        f"The model is trained without validation images, and {because}. Train it with validation "
+        f"images: --set data.validation={max(train // 10, 1)}, or by a recipe that holds some out."
     )

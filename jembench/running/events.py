@@ -168,6 +168,8 @@ def measurement_event(cell: Cell, fit: FitRecord | None) -> Event | None:
         return None
     values: dict[str, float | str] = {"status": outcome.status, "seconds": outcome.seconds}
     for label, value in outcome.values.items():
+        if cell.split != "test":
+            label = f"{cell.split}/{label}"
         ends = {label: value.value, f"{label}/low": value.low, f"{label}/high": value.high}
         for name, number in ends.items():
             if number is not None:

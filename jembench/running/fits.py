@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from jembench import progress, stopping
-from jembench.data.holdout import holdout
 from jembench.errors import CheckpointError, Diverged, SpecError
 from jembench.experiment.plan import FitPlan
 from jembench.experiment.stored import check_stored, start_of
@@ -24,7 +23,7 @@ from jembench.models.capabilities import is_fitted, readable
 from jembench.models.execution import forget_compiled, to_channels_last
 from jembench.models.settings import isolated
 from jembench.running import provenance
-from jembench.running.building import CPU, fit_at_once, make_model, make_trainer
+from jembench.running.building import CPU, fit_at_once, held_out, make_model, make_trainer
 from jembench.running.caches import FeatureBank, TensorCache
 from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Report
@@ -32,6 +31,7 @@ from jembench.running.selection import selector
 from jembench.store import checkpoint, tensors
 from jembench.store.checkpoint import load_weights
 from jembench.store.fits import HISTORY, INTERVENTIONS, RECORD, FitRecord, age
+from jembench.store.outcome import Evaluated
 from jembench.store.store import Store
 from jembench.training import processes, snapshots
 from jembench.training.chains import make_sampler
@@ -54,13 +54,17 @@ class FitWork:
     notes: list[str] = field(default_factory=list, init=False)
 
     def load_or_train(
-        self, limit: int | None = None, wanted: frozenset[Quantity] = frozenset()
+        self,
+        limit: int | None = None,
+        wanted: frozenset[Quantity] = frozenset(),
+        split: Evaluated = "test",
     ) -> TrainedFit:
         """Load the fit's model from the store, after training if necessary.
 
         Args:
             limit: the number of test images for evaluation; None: all.
             wanted: the quantities of images that the metrics will read.
+            split: the images for evaluation.
 
         Raises:
             Diverged: if training diverged and no remedy is left; the store keeps a record of it.
@@ -75,7 +79,8 @@ class FitWork:
             stopping.check()
         with progress.phase("loading the model"):
             fit = self._load(folder)
-            return dataclasses.replace(fit, limit=limit, wanted=readable(fit.model, wanted))
+            wanted = readable(fit.model, wanted)
+            return dataclasses.replace(fit, limit=limit, split=split, wanted=wanted)
 
     def _make(self, folder: Path) -> None:
         """Train or fit the model, and write its record."""
@@ -223,8 +228,7 @@ class FitWork:
         to_channels_last(model.to(self.bank.device), dataset.spec)
 
         # the chains
-        options = fit.recipe.data
-        held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
+        held = held_out(fit, dataset)
         sampler = make_sampler(model, dataset.spec, fit.recipe, held.train)
         if sampler is not None:
             chains, _ = _read_kept(folder, "sampler.safetensors", record)

@@ -30,6 +30,7 @@ from jembench.running.evaluation import no_validation
 from jembench.running.fit_samples import way_of
 from jembench.sampling.chain import require_chains
 from jembench.store.drawn import FRESH_SAMPLES
+from jembench.store.outcome import Evaluated
 from jembench.training import snapshots
 from jembench.training.memory import Memory
 
@@ -44,6 +45,7 @@ class PlannedFit:
     dataset: Dataset
     test: Split  # the test images under evaluation
     fetching: bool  # True if downloads may be made now
+    split: Evaluated = "test"  # what metrics read as test images
     content: str = ""  # a hash of the dataset's files, if they are the user's own
     drawn: set[str] = field(default_factory=set)  # specs of OOD sets that were drawn
     networks: dict[str, FeatureNetwork] = field(default_factory=dict)  # checked, by their specs
@@ -78,8 +80,8 @@ class PlannedFit:
             raise NotApplicable(
                 f"The dataset {self.spec.name} has no labels, so that no class can be wrong."
             )
-        if "validation" in needs and not self.validation:
-            raise no_validation(self.count("train"), pretrained=self.pretrained)
+        if "validation" in needs and not (self.validation and self.split == "test"):
+            raise no_validation(self.count("train"), pretrained=self.pretrained, split=self.split)
         if "buffer" in needs and self._kept() == 0:
             raise NotApplicable(
                 "The model keeps no chains with their ages: only a replay buffer does."

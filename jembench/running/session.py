@@ -25,7 +25,7 @@ from jembench.store.store import Store
 from jembench.training.processes import launched
 
 if TYPE_CHECKING:
-    from jembench.interfaces import Evaluation, Tracker
+    from jembench.interfaces import Evaluation, Event, Tracker
     from jembench.interfaces.running import Executor
 
 MOST_JOBS = 4
@@ -170,11 +170,16 @@ def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
 
 @contextmanager
 def open_fit(
-    fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay = nullcontext
+    fit: FitPlan,
+    store: Store,
+    how: RunOptions,
+    display: MakeDisplay = nullcontext,
+    on_window: Callable[[Event], object] = lambda window: None,
 ) -> Iterator[Evaluation]:
     """Open a model, after its training if the store lacks it.
 
-    Further arguments are those of :func:`run_plan`.
+    Further arguments are those of :func:`run_plan`. ``on_window`` is called after each window of
+    the training; an error that it raises ends the training.
 
     Within the context the display is shown, and the number of threads suits the size of the
     dataset's images.
@@ -197,8 +202,14 @@ def open_fit(
             trackers = () if is_trained else chosen_trackers(how.trackers)
             with Events(shown, store, trackers) as events, events.reporting(fit.key) as report:
                 bank = FeatureBank(dataset, store, device)
+
+                def watched(event: Event) -> None:
+                    report(event)
+                    if event.kind == "window":
+                        on_window(event)
+
                 work = FitWork(
-                    fit=fit, bank=bank, store=store, report=report, deadline=how.deadline
+                    fit=fit, bank=bank, store=store, report=watched, deadline=how.deadline
                 )
                 with when_free(store, fit.key.id):
                     evaluation = work.load_or_train().evaluation()

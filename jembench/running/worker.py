@@ -129,7 +129,9 @@ class Worker:
     def _compute(self, work: Work, plan: Plan, report: Report) -> Ended:
         """Train, measure or attack, as the unit says."""
         (fit,) = plan.fits
-        checked = self.checked.get(fit.key.id) or self._look_ahead(plan)[fit.key.id]
+        checked = self.checked.get(fit.key.id)
+        if checked is None or checked.split != work.split:
+            checked = self._look_ahead(plan)[fit.key.id]
         bank = FeatureBank(checked.dataset, self.store, self.device)
         training = FitWork(
             fit=fit,
@@ -189,7 +191,9 @@ class _Unit:
             lease = nullcontext(True) if is_trained else store.lease(key.id)
             with lease as mine, stopping.contained(f"The model {key.model}"):
                 if mine:
-                    trained = self.training.load_or_train(cells[0].limit, _wanted(cells))
+                    trained = self.training.load_or_train(
+                        cells[0].limit, _wanted(cells), cells[0].split
+                    )
         except (StoreError, OutOfTime, ProcessLost, SpecError):
             raise
         except Exception as error:
@@ -338,6 +342,9 @@ class _Unit:
             DATASET: fit.dataset.id,
             **_of_training(trained),
         }
+        if cell.split != "test":
+            about["split"] = cell.split
+            outcome = replace(outcome, protocol=cell.protocol(outcome.protocol))
         if self.outputs:
             about["outputs"] = list(self.outputs)
         record = Cell(

@@ -36,7 +36,7 @@ def newest(
     for cell in sorted(cells, key=lambda cell: cell.time):
         fit = cell.fit
         families[fit.names], days[fit.names] = fit.family, cell.time[:10]
-        results[*fit.names, fit.family, fit.seed, cell.metric, cell.limit] = cell.id
+        results[*fit.names, fit.family, fit.seed, cell.metric, cell.limit, cell.split] = cell.id
     last = set(results.values())
 
     counted, older = list[Cell](), defaultdict[Trained, list[str]](list)

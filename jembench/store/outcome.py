@@ -20,6 +20,8 @@ from jembench.interfaces.evaluation import Stability
 from jembench.store.records import REMEDY, Record
 
 Status = Literal["ok", "na", "failed"]
+Evaluated = Literal["test", "validation"]
+"""The part of a dataset that metrics are computed on."""
 
 
 def _is_line(text: str) -> bool:
@@ -126,6 +128,19 @@ class Cell:
         return self.provenance.get("limit")
 
     @property
+    def split(self) -> Evaluated:
+        """The part of the dataset that was evaluated."""
+        split: Evaluated = self.provenance.get("split", "test")
+        return split
+
+    @property
+    def images(self) -> str:
+        """The images that were evaluated, in words; "": all test images."""
+        if self.limit:
+            return f"{self.limit:,} {self.split} images"
+        return "" if self.split == "test" else f"{self.split} images"
+
+    @property
     def time(self) -> str:
         """The time of the measurement, UTC; "": unknown."""
         return str(self.provenance.get("time", ""))
@@ -138,6 +153,7 @@ class _Provenance(NamedTuple):
     """
 
     limit: Annotated[int, Range(least=1)] | None = None
+    split: Evaluated = "test"
     interventions: tuple[str, ...] = ()
     stability: Stability | None = None
     outputs: tuple[str, ...] = ()  # remarks on the outputs of the model

@@ -280,6 +280,29 @@ def test_a_module_that_can_be_trained_is_trained(zoo_of_tests, tmp_path):
     assert not torch.equal(fit.model.net[1].weight, module.net[1].weight)
 
 
+def test_a_function_gets_each_window_and_may_end_the_training(zoo_of_tests, tmp_path):
+    class Enough(Exception):
+        pass
+
+    def end(window):
+        windows.append(window.done)
+        if window.done == 12:
+            raise Enough
+
+    windows = []
+    fit = {"dataset": "zoo_of_tests:data", "recipe": TINY, "store": tmp_path, "progress": False}
+    with pytest.raises(Enough):
+        jb.train("zoo_of_tests:classifier", **fit, on_window=end)
+    assert windows == [3, 6, 9, 12]
+    again = []
+    jb.train("zoo_of_tests:classifier", **fit, on_window=lambda window: again.append(window))
+    assert [window.done for window in again] == list(range(3, 37, 3))
+    # the checkpoint of iteration 9 was continued, and validated its model
+    assert {"loss", "validation_accuracy"} <= again[2].values.keys()
+    jb.train("zoo_of_tests:classifier", **fit, on_window=end)  # trained already
+    assert windows == [3, 6, 9, 12]
+
+
 def test_a_loaded_model(fit):
     assert not fit.model.training
     assert fit.sampler is not None

@@ -46,6 +46,7 @@ OF_RUNS = {
     "settings": {**OBJECTS, "a key": {1: 2}, "a value": {"epochs": []}},
     "names": {**OBJECTS, "a key": {1: "a"}, "a value": {"jem": 3}},
     "limit": NUMBERS,
+    "split": NAMES,
     "store": NAMES,
     "device": {**NAMES, "an unknown one": "gpu"},
     "executor": NAMES,
@@ -67,7 +68,8 @@ FUNCTIONS = {
     jb.run: OF_RUNS | OF_RUN,
     jb.attack: {**OF_RUNS, "name": NAMES, "budget": NAMES, "norm": OBJECTS, "images": OBJECTS},
     jb.train: {name: OF_RUNS[name] for name in OF_TRAIN}
-    | {"model": NAMES, "dataset": NAMES, "seed": OBJECTS | EMPTY},
+    | {"model": NAMES, "dataset": NAMES, "seed": OBJECTS | EMPTY}
+    | {"on_window": {what: value for what, value in OBJECTS.items() if not callable(value)}},
     jb.compare: {
         "resamples": NUMBERS,
         "metrics": NAMES,

@@ -448,3 +448,13 @@ def test_no_value_depends_on_the_batch_size(make, monkeypatch, batch, chains):
     whole = values()
     monkeypatch.setattr(predictions, "CPU_BATCH", batch)
     assert all(torch.equal(a, b) for a, b in zip(whole, values(), strict=True))
+
+
+def test_validation_images_may_take_the_place_of_test_images(make):
+    held = Split(TRAIN.images[:3], TRAIN.labels[:3])
+    whole = make(held=Holdout(TRAIN, held), split="validation")
+    assert torch.equal(whole.data.part("test").images, held.images)
+    assert whole.predictions.read("logits").shape == (3, 3)
+    assert len(whole.data.images("uniform")) == 3  # as many outliers
+    with pytest.raises(NotApplicable, match="nothing may be fitted on them"):
+        whole.data.part("validation")

@@ -125,10 +125,10 @@ def test_a_check_leaves_nothing_and_the_fit_looks_ahead_no_second_time(
 ):
     looks = []
 
-    def remarking(plan, datasets):
+    def remarking(plan, *rest):
         looks.append(plan)
         warnings.warn("mirrored", Remark, stacklevel=2)
-        return look_ahead(plan, datasets)
+        return look_ahead(plan, *rest)
 
     monkeypatch.setattr("jembench.running.worker.look_ahead", remarking)
     check, unit = units = works(make("accuracy"), lambda key: False, check=True)

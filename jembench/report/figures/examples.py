@@ -19,7 +19,8 @@ _CHANGES = {"data_noise", "scaling", "source"}
 def plan(results: Sequence[Result], read: Callable[[Cell], Arrays]) -> Iterator[Planned]:
     """Plan a figure for each trained model with values of plain test images."""
     stored = [result for result in results if result.metric in _METRICS and result.cell.arrays]
-    plain = [result for result in stored if not _CHANGES & result.options.keys()]
+    of_test = [result for result in stored if result.cell.split == "test"]
+    plain = [result for result in of_test if not _CHANGES & result.options.keys()]
     for of_fit in grouped(plain, lambda result: (result.fit, result.cell.limit)):
         yield figure_of(of_fit, "examples", extremes, of_fit, read)
 

@@ -122,12 +122,12 @@ def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
         version = (provenance.get("packages") or {}).get("jembench")
         versions.append(f"jembench {version}" if version else "")
     datasets = [row.dataset_name for row in rows if not row.source]
-    limits = [f"{cell.limit:,} test images" for cell in cells if cell.limit]
+    images = [cell.images for cell in cells]
 
     seeds = sorted({cell.fit.seed for cell in cells})
     word = "seed" if len(seeds) == 1 else "seeds"
     of_seeds = f"{word} {', '.join(map(str, seeds))}" if seeds else ""
-    parts = [sorted(dates), datasets, [of_seeds], limits, hardware, versions]
+    parts = [sorted(dates), datasets, [of_seeds], images, hardware, versions]
     texts = [", ".join(filter(None, dict.fromkeys(part))) for part in parts]
     return " · ".join(filter(None, texts))
 
