@@ -169,8 +169,8 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
 def remark_on_images(spec: DataSpec, splits: Mapping[SplitName, Split]) -> None:
     """Remark on suspicious images.
 
-    Test images may be among the training images, or all images almost black. Of images that are
-    read in parts nothing is read.
+    Test images may be among the training images, or all images almost black. Images that are read
+    in parts are not examined.
     """
     from jembench.data.images import Images
 

@@ -52,7 +52,7 @@ _REMARKS = {
 _KINDS = tuple(_REMARKS)
 
 _PART = 256
-"""The number of images decoded at once, in memory beside the images asked for."""
+"""The number of images decoded at once: they take memory beside the images that are returned."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

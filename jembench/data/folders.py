@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from jembench.catalog.options import Content, Neutral
 from jembench.catalog.validation import Range
-from jembench.data.datasets import LazyDataset, no_images
+from jembench.data.datasets import SPLIT, LazyDataset, no_images
 from jembench.data.decoding import Form, decoded, form_of, opened
 from jembench.data.image_files import (
     LAYOUT,
@@ -35,8 +35,6 @@ from jembench.data.image_files import (
 from jembench.errors import Remark, SpecError, Unavailable
 from jembench.files import digest
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
-
-_SPLIT = 0.8
 
 _COMPARED = 2_000
 """The largest number of test images that are compared with the training images."""
@@ -60,7 +58,7 @@ def imagefolder(
     root: Annotated[str, Content(files_of_imagefolder)],
     size: Annotated[int, Range(least=0)] = 0,
     grey: bool | None = None,
-    split: Annotated[float, Range(least=0, below=1)] = _SPLIT,
+    split: Annotated[float, Range(least=0, below=1)] = SPLIT,
     seed: int = 0,
     name: str = "",
     unlabelled: Annotated[bool, Neutral()] = False,
@@ -131,7 +129,7 @@ def _split_parts(
             f"The folder {folder} has no class folders. {LAYOUT} {_advice_on_classes(parts)}"
         )
     if "" not in parts:
-        if (split, seed) != (_SPLIT, 0):
+        if (split, seed) != (SPLIT, 0):
             raise SpecError(
                 f"{folder} has {'/ and '.join(parts)}/, so split and seed of imagefolder have no "
                 "effect. Leave them out."
@@ -254,7 +252,7 @@ def _remark_on_copies(folder: Path, parts: Mapping[SplitName, Images]) -> None:
 
 
 def _sizes(images: Images, step: int = 1) -> dict[str, int]:
-    """Return the sizes of each ``step``-th file; reading the split reports missing files."""
+    """Return the size of each ``step``-th file, but of missing ones, which are reported later."""
     sizes: dict[str, int] = {}
     for path in itertools.islice(images.values(), 0, None, step):
         with suppress(OSError):

@@ -227,7 +227,7 @@ def drawn(
     Args:
         images: of any kind.
         draw: the function of a part's places and of the generator.
-        generator: before the first part.
+        generator: the generator of the first part; later parts continue it.
         shape: of a drawn image (C, H, W).
         size: number of images of a part; the last one has the remainder too.
     """
@@ -266,9 +266,9 @@ def parts(images: Tensor, size: int = 256) -> Iterator[Tensor]:
 
 
 def on_device(images: Tensor, device: torch.device) -> Tensor:
-    """Return plain images on a device, and others if they fit in a quarter of a GPU's memory.
+    """Return images on a device.
 
-    Larger ones are read in parts on the CPU.
+    :class:`Images` that do not fit in a quarter of a GPU's memory stay, and are read in parts.
     """
     if not isinstance(images, Images):
         return images.to(device)

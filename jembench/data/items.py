@@ -147,7 +147,7 @@ def _item(
     """Return the pixels, uint8 (C, H, W), and the label of an item.
 
     Raises:
-        SpecError: if it cannot be read, or its image is none or has not the shape.
+        SpecError: if it cannot be read, or has no image of the shape.
     """
     what = f"Item {number} of {name}"
     image, label = _pair(what, data, number)
@@ -161,7 +161,7 @@ def _item(
 
 
 def class_names_of(data: Any) -> tuple[str, ...]:
-    """Return the names that ``classes`` of a dataset states, or of the one that it is part of."""
+    """Return the names in a dataset's ``classes``; those of the whole for a subset."""
     while not hasattr(data, "classes") and hasattr(data, "dataset"):
         data = data.dataset
     stated = getattr(data, "classes", ())

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import inspect
 import sys
+from collections.abc import Sequence
 from functools import cached_property, partial
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,8 @@ from jembench.interfaces import DataSpec, Split, SplitName
 if TYPE_CHECKING:
     from PIL import Image
 
-_PARTS: tuple[SplitName, ...] = ("train", "test")
+_SPLITS: dict[SplitName, Sequence[str]] = {"train": ["train"], "test": ["test", "val"]}
+"""The names of torchvision's parts, the best first."""
 
 
 class TorchvisionDataset:
@@ -37,7 +39,8 @@ class TorchvisionDataset:
         name: of the class in torchvision.datasets.
         root: the folder of its files; "": that of all data.
         download: True to fetch missing files when the dataset is described or read.
-        size: of the central square that each image is cropped and resized to; 0: as they are.
+        size: of the central square that each image is cropped and resized to; 0: images keep
+            their size.
 
     Raises:
         SpecError: if torchvision has no such set of classified images with parts.
@@ -60,7 +63,7 @@ class TorchvisionDataset:
 
     @cached_property
     def _made(self) -> LazyDataset:
-        opened = {name: self._open(name) for name in _PARTS}
+        opened = {name: self._open(name) for name in _SPLITS}
         image, label = opened["train"][0]
         if not hasattr(image, "getbands"):
             raise SpecError(
@@ -99,15 +102,14 @@ class TorchvisionDataset:
         options: dict[str, Any] = {"root": str(self.folder)}
         if "download" in self.options:
             options["download"] = self.download
-        values: list[Any] = [name == "train"]
-        key = "train"
+        choices: list[dict[str, Any]] = [{"train": name == "train"}]
         if "train" not in self.options:
-            key, values = "split", [name] if name == "train" else ["test", "val"]
+            choices = [{"split": part} for part in _SPLITS[name]]
         refusal: Exception | None = None
-        for value in values:
+        for choice in choices:
             try:
                 with socket_timeout(DOWNLOAD_TIMEOUT), contextlib.redirect_stdout(sys.stderr):
-                    return make(**options, **{key: value})
+                    return make(**options, **choice)
             except ValueError as error:  # of a split that it does not have
                 refusal = error
             except (OSError, EOFError, RuntimeError, ImportError, HTTPException) as error:

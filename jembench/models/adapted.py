@@ -26,7 +26,7 @@ from jembench.models.predictions import energy_follows_from_logits
 from jembench.models.preparation import Preparation
 
 Outputs = str | Path | Mapping[Any, str] | Sequence[str] | Sequence[int] | None
-"""What :func:`read_outputs` takes."""
+"""The outputs of classes, in any form that :func:`read_outputs` reads."""
 
 
 class Adapted(nn.Module):
@@ -92,7 +92,7 @@ class AdaptedClassifier(Adapted, LogitModel):
 
 
 class AdaptedModel(Adapted):
-    """A model of other images, with those of its methods in :class:`_Methods`."""
+    """A model with energies of its own; :func:`_class_with` gives it the methods of its network."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ _METHODS = ("logits", "energy", "chain_energy", "log_prob", "sample")
 
 @cache
 def _class_with(present: frozenset[str]) -> type[AdaptedModel]:
-    """Return a class that has some of the methods alone, since protocols look at classes."""
+    """Return a class with these methods only: ``isinstance`` of a protocol examines the class."""
     return type("Adapted", (AdaptedModel,), {name: vars(_Methods)[name] for name in present})
 
 

@@ -38,7 +38,7 @@ def with_weights(
         data: the description of the dataset.
         preparation: the input of the network.
         outputs: as for :func:`adapted`.
-        weights: the path of the file; "": the network is made without.
+        weights: the path of the file; "": the network keeps its own weights.
         entry: the keys of the state dictionary in the file; "": there is only one.
         prefix: of the names in the file; "": it is searched.
 

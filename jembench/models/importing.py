@@ -49,7 +49,7 @@ _CLASSES = ("classes", "class_names", "categories", "labels", "names", "id2label
 def read(path: Path) -> Any:
     """Return the content of a safetensors or PyTorch file, with tensors on the CPU.
 
-    The first bytes tell the two apart, not the name.
+    The first bytes, not the name, tell the two formats apart.
 
     Raises:
         CheckpointError: if the file cannot be read, or holds objects that can only be loaded by
@@ -224,7 +224,7 @@ def weights_of(
     """Return a file's weights under a model's names, as far as they fit.
 
     Args:
-        model: that the weights are of, or whose network they are of.
+        model: the model whose weights they are, or whose network's.
         content: of the file.
         path: of the file, for errors.
         prefix: see :class:`StateDict`; "": names that fit are searched below each prefix.
@@ -232,24 +232,33 @@ def weights_of(
 
     Raises:
         CheckpointError: if the file holds no state dictionary or several, or if no name begins with
-            the prefix.
+            the prefix, or if the weights below several prefixes fit, such as averaged ones.
     """
     whole = state_dict(content, path, entry)
     weights = unwrapped(whole)
-    mine = _below(weights, prefix)
-    if not mine:
+    if not _below(weights, prefix):
         weights = whole  # the prefix may begin with a wrapper's
-        mine = _below(weights, prefix)
-    if not mine:
+    if not _below(weights, prefix):
         raise CheckpointError(
             f"No name in {path} begins with {prefix!r}; one of them is "
             f"{next(iter(weights))}. Choose another prefix, or leave it out."
         )
-    unused = tuple(name for name in weights if not name.startswith(prefix))
-    best = _as_model_or_network(model, unwrapped(mine))
-    if misfits(model, best) and not prefix:
-        best, unused = _below_a_prefix(model, mine, path) or (best, unused)
-    return Weights(best, unused)
+    tried: dict[str, dict[str, Tensor]] = {}
+    fits: list[str] = []
+    for stripped in [prefix] if prefix else ["", *_prefixes(weights)]:
+        if stripped.startswith(tuple(fits)):
+            continue  # the same weights, below the network's own name
+        tried[stripped] = _as_model_or_network(model, unwrapped(_below(weights, stripped)))
+        if not misfits(model, tried[stripped]):
+            fits.append(stripped)
+    if len(fits) > 1:
+        raise CheckpointError(
+            f"{path} holds several sets of weights that fit, under the prefixes {', '.join(fits)}. "
+            f"Name one: `jembench import weights:prefix={min(fits)}`."
+        )
+    best = next(iter(fits), prefix)
+    unused = tuple(name for name in weights if not name.startswith(best))
+    return Weights(tried[best], unused)
 
 
 def _as_model_or_network(made: nn.Module, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -262,31 +271,6 @@ def _as_model_or_network(made: nn.Module, own: Mapping[str, Tensor]) -> dict[str
         named = {prefix + name: tensor for name, tensor in own.items()}
         fitted.append(fitting(made, named))
     return min(fitted, key=lambda named: len(misfits(made, named)))
-
-
-def _below_a_prefix(
-    made: nn.Module, weights: Mapping[str, Tensor], path: Path
-) -> tuple[dict[str, Tensor], tuple[str, ...]] | None:
-    """Return the weights below the one prefix whose names all fit a model, and the other names.
-
-    Raises:
-        CheckpointError: if several prefixes fit, such as one of averaged weights.
-    """
-    fits: dict[str, dict[str, Tensor]] = {}
-    for prefix in _prefixes(weights):
-        if prefix.startswith(tuple(fits)):
-            continue  # the same weights, below the network's own name
-        named = _as_model_or_network(made, unwrapped(_below(weights, prefix)))
-        if not misfits(made, named):
-            fits[prefix] = named
-    if len(fits) > 1:
-        raise CheckpointError(
-            f"{path} holds several sets of weights that fit, under the prefixes {', '.join(fits)}. "
-            f"Name one: `jembench import weights:prefix={min(fits)}`."
-        )
-    for prefix, named in fits.items():
-        return named, tuple(name for name in weights if not name.startswith(prefix))
-    return None
 
 
 def _prefixes(names: Iterable[str]) -> list[str]:

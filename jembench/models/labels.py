@@ -84,21 +84,16 @@ def _find(names: Sequence[str], classes: Sequence[str]) -> list[Sequence[int]]:
     wordnet = _wordnet([*names, *classes])
     if _is_of_imagenet(names, wordnet):
         names = [*wordnet]
-    exact = _places(names, str)
     described = [wordnet.get(name, name) for name in names]
-    whole = _places(described, folded)
-    first = _places(described, _first)
+    places = [_places(names, str), _places(described, folded), _places(described, _first)]
     outputs: list[Sequence[int]] = []
     for label in classes:
         text = wordnet.get(label, label)
         # the stricter rule first
-        in_order = (
-            exact.get(label),
-            whole.get(folded(text)),
-            first.get(folded(text)),
-            first.get(_first(text)),
-        )
-        outputs.append(next((places for places in in_order if places), ()))
+        keys = (label, folded(text), folded(text))
+        matches = [of_keys.get(key, ()) for of_keys, key in zip(places, keys, strict=True)]
+        matches.append(places[-1].get(_first(text), ()))
+        outputs.append(next(filter(None, matches), ()))
     return outputs
 
 

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from jembench import seeds
 from jembench.errors import SpecError
+from jembench.limits import GIB
 from jembench.models.settings import isolated
-
-GIB = 2**30
 
 
 def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> None:

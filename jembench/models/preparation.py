@@ -121,7 +121,7 @@ class Preparation:
         )
 
     def obstacle(self, data: DataSpec) -> str:
-        """Return why a density of the network is none of the dataset's images; "": it is one."""
+        """Return why the network has no density of the dataset's images; "": it has one."""
         own, sides = data.shape[1:], self.resized(*data.shape[1:])
         channels, height, width = self.shape(data)
         if sides != own or (height, width) != own:

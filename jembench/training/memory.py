@@ -18,16 +18,16 @@ from torch.utils._pytree import tree_leaves
 
 from jembench.errors import SpecError
 from jembench.experiment.recipe import Recipe
-from jembench.interfaces import DataSpec
+from jembench.limits import GIB
 from jembench.models import devices
-from jembench.models.memory import GIB, room
+from jembench.models.memory import room
 from jembench.training.optimizers import phases_of
 from jembench.training.passes import blank_batch
 from jembench.training.state import TrainingState
 
 _META = torch.device("meta")
 _STATES = {"sgd": 1}
-"""Moments that an optimiser keeps of each weight, where they are not two."""
+"""The number of moments per weight, of optimisers that do not keep two."""
 
 
 class Memory(NamedTuple):
@@ -53,7 +53,7 @@ class Memory(NamedTuple):
 
 
 class _Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Follows the bytes of tensors that are made within the context."""
+    """A mode that follows the bytes of all tensors made within its context."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -113,33 +113,25 @@ def of_training(trainer: TrainingState, device: torch.device) -> Memory | None:
         sizes["marginal"] = 0
     own = {name: size // recipe.processes for name, size in sizes.items()}
     try:
-        model = copy.deepcopy(trainer.model).to(_META)
-        peak = _of_losses(model, data, recipe, own)
+        model = copy.deepcopy(trainer.model).to(_META).train()
+        with _Peak(model) as peak:
+            batch, negatives = blank_batch(data, own, _META, shared=recipe.data.shared)
+            for phase in phases_of(model).values():
+                total = phase.loss(batch, negatives).total
+                trained = [weight for weight in phase.parameters if weight.requires_grad]
+                total.backward(inputs=trained)  # type: ignore[no-untyped-call]
     # the loss itself reports its errors in the first iteration
     except Exception:
         return None
     held = sum(tensor.nbytes for tensor in model.state_dict().values())
-    trained = sum(weight.nbytes for weight in model.parameters() if weight.requires_grad)
+    gradients = sum(weight.nbytes for weight in model.parameters() if weight.requires_grad)
     moments = _STATES.get(recipe.optimizer.name.partition(":")[0], 2)
     copies = held if recipe.optimizer.average else 0
     precision = devices.execution(data, device, precision=recipe.compute.precision).precision
-    batch = peak
+    most = peak.most
     if precision == "bfloat16":
-        batch = trained + (peak - trained) // 2
-    return Memory(held + moments * trained + copies, batch, sum(own.values()), precision)
-
-
-def _of_losses(model: Any, data: DataSpec, recipe: Recipe, sizes: Mapping[str, int]) -> int:
-    """Return the peak of the losses and gradients of an iteration, in bytes."""
-    model.train()
-    peak = _Peak(model)
-    with peak:
-        batch, negatives = blank_batch(data, sizes, _META, shared=recipe.data.shared)
-        for phase in phases_of(model).values():
-            total = phase.loss(batch, negatives).total
-            trained = [weight for weight in phase.parameters if weight.requires_grad]
-            total.backward(inputs=trained)  # type: ignore[no-untyped-call]
-    return peak.most
+        most = gradients + (most - gradients) // 2
+    return Memory(held + moments * gradients + copies, most, sum(own.values()), precision)
 
 
 def check(memory: Memory | None, recipe: Recipe, what: str, device: torch.device) -> None:

@@ -41,7 +41,7 @@ class LibraryClassifier(AdaptedClassifier):
         """Keep the trunk, or only the statistics of batch norm, unchanged by training.
 
         Args:
-            part: none, statistics or trunk, of which the last layer alone is no part.
+            part: none, statistics or trunk, which is every layer but the last.
         """
         self.frozen = part
         if part == "trunk":

@@ -90,7 +90,7 @@ def digest_of_rows(path: Path) -> str:
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the types of a table's columns, and its rows."""
+    """Yield the types of a table's columns, then its rows."""
     pyarrow = library("pyarrow", "hf-data")
     if path.suffix == ".parquet":
         file = library("pyarrow.parquet", "hf-data").ParquetFile(path, memory_map=True)

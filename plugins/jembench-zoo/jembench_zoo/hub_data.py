@@ -124,6 +124,7 @@ class Reader:
         self.parts = open_parts(place, config)
         first = next(iter(self.parts.values()))
         self.columns = self._find(first.features, columns)
+        self.table = functools.cache(self._table)
 
     def dataset(self, *, size: int, grey: bool | None, split: float, seed: int) -> LazyDataset:
         """Return the dataset; its images are decoded when they are read.
@@ -244,7 +245,7 @@ class Reader:
         """
         column = self.columns.image
         contents: list[bytes] = []
-        for row, value in zip(rows, self._table(part)[list(rows)][column], strict=True):
+        for row, value in zip(rows, self.table(part)[list(rows)][column], strict=True):
             encoded = value and value["bytes"]
             if not encoded:
                 raise JembenchError(
@@ -254,7 +255,6 @@ class Reader:
             contents.append(encoded)
         return contents
 
-    @functools.cache  # noqa: B019, as above
     def _table(self, part: str) -> Any:
         """Return the column of images, which are not decoded."""
         column = self.columns.image

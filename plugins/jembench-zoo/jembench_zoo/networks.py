@@ -221,7 +221,10 @@ def _errors_of_transformers(model: str) -> Iterator[None]:
 def _of_auto_processor(
     transformers: Any, sources: Sequence[str], config: Any, data: DataSpec
 ) -> tuple[Preparation, Reference | None]:
-    """Return the first preparation among sources; else .5, with a remark."""
+    """Return the preparation of the first source that has one.
+
+    Without any, the mean and the standard deviation are .5, with a remark.
+    """
     for source in sources:
         with suppress(OSError, ValueError):  # this source has none
             processor = transformers.AutoImageProcessor.from_pretrained(source, **_LOCAL)
