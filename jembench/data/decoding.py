@@ -62,7 +62,7 @@ class Form:
     mode: Literal["RGB", "L"]
     height: int
     width: int
-    square: bool  # True: crop to the central square and resize; False: refuse another size
+    square: bool  # True: as by :func:`resized`; False: refuse another size
     only_grey: bool = False  # True: refuse an image in colour; False: convert it
     method: Literal["bicubic", "bilinear"] = "bicubic"  # of the interpolation
 
@@ -314,7 +314,7 @@ def _decode(path: str, encoded: bytes | None, form: Form) -> tuple[np.ndarray, l
         if picture.mode != form.mode:  # a copy otherwise
             picture = picture.convert(form.mode)
         if form.square:
-            picture = central_square(picture, form.height, form.method)
+            picture = resized(picture, form.height, form.width, form.method)
         pixels = np.asarray(picture).reshape(form.height, form.width, len(form.mode))
         kinds = _peculiarities(image)  # the last, since it may turn to another page
     if is_deep:
@@ -359,13 +359,17 @@ def _cannot_decode(path: str, error: Exception) -> JembenchError:
     return JembenchError(f"{path} cannot be decoded as an image: {cause}. Replace or remove it.")
 
 
-def central_square(
-    image: Image.Image, size: int, method: Literal["bicubic", "bilinear"] = "bicubic"
+def resized(
+    image: Image.Image,
+    height: int,
+    width: int,
+    method: Literal["bicubic", "bilinear"] = "bicubic",
 ) -> Image.Image:
-    """Crop the largest central square, and resize it to ``size`` x ``size``."""
+    """Resize an image; for a square result, crop to its largest central square before."""
     from PIL.Image import Resampling
 
-    side = min(image.size)
-    left, top = (image.width - side) // 2, (image.height - side) // 2
-    square = image.crop((left, top, left + side, top + side))
-    return square.resize((size, size), Resampling[method.upper()])
+    if height == width:
+        side = min(image.size)
+        left, top = (image.width - side) // 2, (image.height - side) // 2
+        image = image.crop((left, top, left + side, top + side))
+    return image.resize((width, height), Resampling[method.upper()])

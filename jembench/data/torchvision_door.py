@@ -16,7 +16,7 @@ import torchvision.datasets as tv
 
 from jembench.data.arrays import Part, label_array, of_parts
 from jembench.data.datasets import LazyDataset
-from jembench.data.decoding import central_square
+from jembench.data.decoding import resized
 from jembench.data.items import class_names_of, images_of
 from jembench.data.torchvision_sets import DOWNLOAD_TIMEOUT
 from jembench.errors import JembenchError, SpecError, Unavailable, error_text
@@ -141,7 +141,7 @@ class TorchvisionDataset:
                     f"torchvision's {self.name} has images in colour after a first grey one."
                 )
             changed = image.convert(mode)
-            return central_square(changed, self.size) if self.size else changed
+            return resized(changed, self.size, self.size) if self.size else changed
 
         return transform
 

@@ -375,7 +375,7 @@ def load(model: nn.Module, weights: Mapping[str, Tensor], name: str, where: Path
     if wrong:
         raise CheckpointError(
             f"The weights in {where} do not fit {name}, and nothing was imported: "
-            f"{'; '.join(wrong)}. Name the model that they are of with --model, and the dataset "
+            f"{'; '.join(wrong)}. Name their model with --model, and the dataset "
             "that it was trained on with --dataset; `weights:prefix=model.` removes a prefix "
             "from all names."
         )

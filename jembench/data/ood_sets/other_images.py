@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from jembench import seeds
-from jembench.data.decoding import central_square
+from jembench.data.decoding import resized
 from jembench.data.images import changed, parts, taken
 from jembench.errors import NotApplicable
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
@@ -83,15 +83,11 @@ def _reshaped(images: Tensor, theirs: DataSpec, data: DataSpec) -> UInt8[Tensor,
 
 def _resized(images: Tensor, data: DataSpec) -> UInt8[Tensor, "N C H W"]:
     channels, height, width = data.shape
-    resized: list[np.ndarray] = []
+    pixels: list[np.ndarray] = []
     for image in images.permute(0, 2, 3, 1).numpy():
         if image.shape[2] == 1:
             image = image.squeeze(2)
         picture = Image.fromarray(image).convert(_MODES[channels])
-        if height == width:
-            picture = central_square(picture, height)
-        else:
-            picture = picture.resize((width, height), Image.Resampling.BICUBIC)
-        resized.append(np.asarray(picture))
-    stacked = torch.from_numpy(np.stack(resized))
+        pixels.append(np.asarray(resized(picture, height, width)))
+    stacked = torch.from_numpy(np.stack(pixels))
     return stacked.reshape(-1, height, width, channels).permute(0, 3, 1, 2).contiguous()

@@ -129,7 +129,7 @@ def test_openood_has_the_images_of_its_list_in_the_list_s_order(tmp_path):
     ("name", "images"), [("ninco", "images_largescale"), ("textures", "images_classic")]
 )
 def test_openood_has_lists_for_imagenet_whatever_the_name_of_the_data(tmp_path, name, images):
-    data = DataSpec(name="photos", shape=(3, 4, 4), num_classes=1000)
+    data = DataSpec(name="photos", shape=(3, 4, 5), num_classes=1000)
     ood_set = factories.openood(name=name, root=str(tmp_path))
     listed = tmp_path / "benchmark_imglist" / "imagenet" / f"test_{name}.txt"
     with pytest.raises(Unavailable, match=rf"imagenet/test_{name}\.txt is missing. Get its lists"):
@@ -142,7 +142,7 @@ def test_openood_has_lists_for_imagenet_whatever_the_name_of_the_data(tmp_path, 
     for place, file in enumerate(("a", "c")):
         Image.new("L", (6, 4), 100 * place).save(tmp_path / images / "some" / f"{file}.jpg")
     drawn = ood_set.draw(split(GREY, 1), data)[:]
-    assert drawn.shape == (2, 3, 4, 4)
+    assert drawn.shape == (2, 3, 4, 5)
     assert drawn.flatten(1).float().mean(1).tolist() == [0, 100]
 
 
