@@ -51,7 +51,7 @@ def of_parts(
         what: the data, for messages.
         parts: train and test, test alone, or train alone, which is split.
         name: of the dataset.
-        class_names: by the numbers of labels; empty: unknown. Labels that are names have their own.
+        class_names: in the order of the labels' numbers; empty: unknown, or the labels are names.
         split: the share of each class for training, where train is split.
         seed: chooses which images these are.
 

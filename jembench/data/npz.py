@@ -88,7 +88,7 @@ def npz(
 
     With x_test and y_test alone, models with weights of their own are measured, and none is
     trained. Images that are in no part are split: the share ``split`` of each class is for
-    training, which images these are is drawn with ``seed``. ``name`` is what results are filed
+    training, and ``seed`` chooses which images these are. ``name`` is what results are filed
     under, by default the file's own name. The content of the file is the identity.
 
     Raises:

@@ -74,8 +74,8 @@ def adapted(
 def torchscript(data: DataSpec, *, file: Annotated[str, Content()]) -> Scripted:
     """A network of logits in a file of TorchScript, whose code runs.
 
-    So a file may not name it: write it on the command line or in Python. Its gradients are used if
-    it has any.
+    Since code runs, only the command line or Python may name the file, and no file of an
+    experiment. Gradients are used if the network has any.
     """
     from jembench.models.from_files import scripted
 

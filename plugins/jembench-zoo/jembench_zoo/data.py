@@ -130,7 +130,7 @@ def hf(
     labels out.
 
     The test part is test, or else validation. Without either, the share ``split`` of each class is
-    for training, which images these are is drawn with ``seed``. ``size`` crops each image to its
+    for training, and ``seed`` chooses which images these are. ``size`` crops each image to its
     central square and resizes it; ``grey=true`` makes one channel, and ``grey=false`` RGB. ``name``
     is what results are filed under. The content of the files is the identity.
 
