@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 _SPLITS: dict[SplitName, Sequence[str]] = {"train": ["train"], "test": ["test", "val"]}
 """The names of torchvision's parts, the best first."""
 
+_SMALL = {"DTD": 1_880, "FGVCAircraft": 3_334, "Flowers102": 1_020, "STL10": 5_000}
+"""The published numbers of training images of the sets that have up to 5,000."""
+
 
 class TorchvisionDataset:
     """A set of torchvision, whose files are looked for at once, or downloaded when it is described.
@@ -50,7 +53,11 @@ class TorchvisionDataset:
     def __init__(self, name: str, root: str, *, download: bool, size: int) -> None:
         self.name, self.folder, self.download, self.size = name, data_folder(root), download, size
         self.options = _options(name)
-        self.train_size = None if download else self._made.train_size
+        self.train_size = _SMALL.get(name)
+        self.side = size or 96  # only images of STL10 have one size of their own
+        if not download:  # which looks for the files
+            self.side = min(self.spec.shape[1:])
+            self.train_size = self._made.train_size
 
     @property
     def spec(self) -> DataSpec:

@@ -432,5 +432,6 @@ def extent_of(dataset: str) -> Extent | None:
         made = resolved.factory(**resolved.arguments)
         number = getattr(made, "train_size", None)
         if number:
-            return Extent(number, min(made.spec.shape[1:]))
+            side = getattr(made, "side", None) or min(made.spec.shape[1:])
+            return Extent(number, side)
     return None

@@ -64,9 +64,10 @@ class Dataset(Protocol):
     that were trained elsewhere are measured, and none is trained.
 
     The attributes ``train_size: int`` and ``test_size: int`` may give the number of images without
-    reading them, and ``truth:`` :class:`Truth` the images' density. A factory with the attribute
-    ``never_mirrored: bool`` says that mirrored images are of no class, such as mirrored digits:
-    recipes that flip images then do not.
+    reading them, ``side: int`` an image's smaller side where ``spec`` would download files, and
+    ``truth:`` :class:`Truth` the images' density. A factory with the attribute ``never_mirrored:
+    bool`` says that mirrored images are of no class, such as mirrored digits: recipes that flip
+    images then do not.
     """
 
     @property

@@ -28,7 +28,7 @@ from jembench.models.capabilities import capabilities, has_energy_gradient, requ
 from jembench.models.predictions import energy_follows_from_logits
 from jembench.running.evaluation import no_validation
 from jembench.running.fit_samples import way_of
-from jembench.sampling.chain import require_chains
+from jembench.sampling import chain
 from jembench.store.drawn import FRESH_SAMPLES
 from jembench.store.outcome import Evaluated
 from jembench.training import snapshots
@@ -66,7 +66,7 @@ class PlannedFit:
             NotApplicable: if a need will not be met.
         """
         if "chains" in needs:
-            require_chains(self.sampler)
+            chain.require_chains(self.sampler)
         if missing := sorted(needs & set(get_args(Capability)) - capabilities(self.model)):
             reasons = getattr(self.model, "lacks", {})
             remedy = "".join({f": {reasons[need]}" for need in missing if need in reasons})
@@ -131,8 +131,9 @@ class PlannedFit:
 
         None if its sampler has no ``capacity``.
         """
-        if source.sampler:
-            registry.resolve("samplers", source.sampler)  # refuses a spec that does not exist
+        if source.sampler:  # refuses one that does not exist or does not suit the images
+            named = registry.resolve("samplers", source.sampler)
+            chain.make(named, self.spec, self.dataset.split("train"))
         if not (source.sampler and has_energy_gradient(self.model)):
             self.require(frozenset({"samples"}))  # the model's own samples are used
 

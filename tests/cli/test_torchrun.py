@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
+from sklearn.datasets import load_digits
 
 from jembench.experiment.plan import plan_fit
 from jembench.store import checkpoint
@@ -54,20 +56,32 @@ def test_a_model_of_several_processes_is_not_trained_by_one(jembench, tiny):
 
 
 SETTINGS = [
-    "epochs=0.6",
+    "epochs=2.6",
     "log_every=2",
     "checkpoint_every=4",
-    "chains.sampler=pcd:steps=2,buffer=100",
+    "chains.sampler=pcd:steps=2,buffer=100,start=class-gaussian",
 ]
 SETTINGS += ["processes=2"]
 
 
 RUN = ["run", "hybrid", "--models", "jem:net=small-2", "--metrics", "accuracy", "--device", "cpu"]
+RUN += ["--dataset", "imagefolder:root=photos", "--recipe", "digits-quick"]
 RUN += [word for setting in SETTINGS for word in ("--set", setting)]
 
 
-def test_two_processes_train_stop_and_go_on_as_if_they_had_not(jembench, monkeypatch, programs):
+def write_photos(root, count):
+    """Write the first of the digits as files, in a folder per class."""
+    digits = load_digits()
+    for number in range(count):
+        folder = root / f"digit-{digits.target[number]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        picture = Image.fromarray((15 * digits.images[number]).astype("uint8"))
+        picture.save(folder / f"{number}.png")
+
+
+def test_two_processes_that_stop_or_read_in_parts_train_the_same(jembench, monkeypatch, programs):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    write_photos(Path("photos"), 400)
     command = [sys.executable, "-m", "jembench", *RUN]
     stopped = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     while not list(Path("runs").glob("fits/*/checkpoint-0.safetensors")):
@@ -81,6 +95,8 @@ def test_two_processes_train_stop_and_go_on_as_if_they_had_not(jembench, monkeyp
     monkeypatch.setattr(sys, "executable", str(programs / "python"))
     monkeypatch.setenv("PYTHON_EXEC", str(programs / "python"))  # of torchrun
     for store in ("runs", "straight"):
+        if store == "straight":  # images stay in the folder; above they lay in memory
+            monkeypatch.setenv("JEMBENCH_IMAGES_GIB", "0")
         done = jembench(*RUN, "--store", store)
         assert done.code == 0, done.err
         assert done.err.count("iterations done") == (store == "runs")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torchvision.datasets as tv
+import typechecking
 
 from jembench.catalog import registry
 from jembench.data.factories import torchvision
@@ -73,6 +74,19 @@ def test_few_images_choose_the_recipe_of_few(tmp_path, arrays):
     assert recipe.default("jem", text) == "small-images"
     assert recipe.default("jem", f"{text},size=8") == "digits"
     assert recipe.extent_of(text) == (20, 28)
+
+
+def test_a_small_set_chooses_its_recipe_before_it_is_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(typechecking, "FIRST", 0)  # its check of a Dataset reads the spec
+    for name in ("STL10", "Flowers102", "FashionMNIST"):
+        monkeypatch.setattr(getattr(tv, name), "download", lambda self: pytest.fail("downloaded"))
+    text = f"root={tmp_path},download=true"
+    names = {"STL10": (5000, 96), "Flowers102": (1020, 96), "FashionMNIST": None}
+    for name, extent in names.items():
+        assert recipe.extent_of(f"torchvision:name={name},{text}") == extent
+    assert recipe.default("jem", f"torchvision:name=STL10,{text}") == "small-images"
+    assert recipe.default("jem", f"torchvision:name=Flowers102,{text},size=8") == "digits"
+    assert recipe.default("jem", f"torchvision:name=FashionMNIST,{text}") == "paper"
 
 
 def test_images_are_resized(tmp_path, arrays):

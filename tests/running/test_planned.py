@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from jembench.data.images import Images
-from jembench.errors import NotApplicable, Unavailable
-from jembench.interfaces import DataSpec, Split
+from jembench.errors import NotApplicable, SpecError, Unavailable
+from jembench.interfaces import DataSpec, Source, Split
 from jembench.metrics.ood_scores import refinement
 from jembench.models.energies import LogitModel
 from jembench.models.objective import PlainClassifier
 from jembench.running.planned import PlannedFit
+from jembench.store.drawn import FRESH_SAMPLES
 
 SPEC = DataSpec(name="toy", shape=(1, 4, 4), num_classes=10)
 LABELS = torch.zeros(40, dtype=torch.int64)
@@ -39,6 +40,14 @@ def planned(model=None, labels=LABELS, **known):
     data = Toy(labels)
     model = model or LogitModel(torch.nn.Flatten())
     return PlannedFit(dataset=data, test=data.split("test"), fetching=False, model=model, **known)
+
+
+def test_a_sampler_of_a_metric_is_given_the_training_images():
+    starts = "sgld:start=class-gaussian"
+    with pytest.raises(SpecError, match="no training image of toy is of class 1, 2"):
+        planned().samples(Source(sampler=starts))
+    labels = torch.arange(40) % 10
+    assert planned(labels=labels).samples(Source(sampler=starts)) == FRESH_SAMPLES
 
 
 @pytest.mark.parametrize(
