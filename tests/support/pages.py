@@ -110,7 +110,7 @@ def runs_without_a_row(printed):
     return [
         command
         for command, output in printed.items()
-        if (models := re.search(r"^jembench run .*--models \"?([^\" ]+)", command))
+        if (models := re.search(r"^jembench run .*--models [\"']?([^\"' ]+)", command))
         if not all(
             model.partition("=")[0] in output for model in models[1].replace("$fit", "").split(",")
         )
@@ -121,4 +121,7 @@ def _small(text):
     """Return commands, files and snippets with little training where they say how much, and in one
     process.
     """
+    # a command with --set does not read JEMBENCH_SET
+    short = " --set epochs=0.1 --set least_iterations=0"
+    text = text.replace(" --set start_from", f"{short} --set start_from")
     return re.sub(r" -j \d+\b", "", re.sub(r"(\bepochs\"?\s*[=:]\s*)[\d.]+", r"\g<1>0.1", text))
