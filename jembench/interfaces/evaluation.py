@@ -96,11 +96,12 @@ class Data(About, Protocol):
         """Return images with their labels.
 
         ``name`` is ``test``, ``validation``, ``train``, or the spec of an OOD set, such as
-        ``celeba:root=/data``. ``test`` are the test images under evaluation: all, or ``--limit`` of
-        them. An OOD set's labels are None unless its images are of the dataset's classes.
+        ``celeba:root=/data``. ``test`` are the images under evaluation: all test images, or
+        ``--limit`` of them, or with ``--split validation`` the validation images. An OOD set's
+        labels are None unless its images are of the dataset's classes.
 
         Raises:
-            NotApplicable: if no images were held out.
+            NotApplicable: if no validation images were held out, or if they are under evaluation.
             Unavailable: with the remedy, if images are missing.
         """
 

@@ -154,13 +154,14 @@ def test_what_holds_no_images_out_is_refused_before_training(make, zoo, monkeypa
 
 def test_nothing_is_fitted_on_images_under_evaluation(make, store, monkeypatch):
     """One worker has units of both; what it found out for one does not count for the other."""
-    units = []
-    for split in ("validation", "test"):
-        units += works(make(SCALED, split=split), lambda key: False, check=True)
-    monkeypatch.setenv(trust.VARIABLE, ",".join(code_of(units)))
+    check, held = works(make(SCALED, split="validation"), lambda key: False, check=True)
+    (test,) = works(make(SCALED), lambda key: False)
+    monkeypatch.setenv(trust.VARIABLE, ",".join(code_of([held, test])))
     worker = Worker(store, torch.device("cpu"), Events())
-    for unit in units:
+    for unit in (check, held):
         assert worker.carry_out(unit).how == "done"
+    assert not store.is_trained(held.fit)  # for nothing
+    assert worker.carry_out(test).how == "done"
     found = {cell.split: cell.outcome for cell in store.cells()}
     assert found["test"].status == "ok"
     assert found["validation"].status == "na"
