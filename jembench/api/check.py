@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -11,12 +10,8 @@ from jembench.api.arguments import checked, selection
 from jembench.api.results import Shown
 from jembench.api.stored import Location, OpenStore, opened
 from jembench.errors import SpecError, StoreError
-from jembench.experiment.names import DisplayNames
 from jembench.experiment.stored import with_imports
-from jembench.experiment.suite import Suite
 from jembench.report.formats import Document
-from jembench.report.select import Selection
-from jembench.running.driver import RunOptions
 from jembench.store.latest import newest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
@@ -29,25 +24,15 @@ class Check(Shown):
         exit_code: 0 if no value is worse and no claim failed, 1 if one is or did, 2 if one could
             not be judged.
         summary: the counts of outcomes, in a sentence.
-        verdicts: the verdict on each value, by model, dataset and label.
-        records: a mapping for each value and claim, with its ``verdict`` and ``outcome``: passed,
-            failed, undecided, error (it could not be judged) or skipped.
+        records: a mapping for each value and claim, with its ``name``, its ``verdict`` and its
+            ``outcome``: passed, failed, undecided, error (it could not be judged) or skipped.
     """
 
     def __init__(self, document: Document) -> None:
-        # imports numpy, which runs do not need
-        from jembench.report.gate import exit_code
-
         self.document = document
+        self.exit_code: int = document.about["exit_code"]
         self.summary: str = document.about["summary"]
         self.records = list(document.records())
-        outcomes = [record["outcome"] for record in self.records]
-        self.exit_code = exit_code(outcomes, strict=document.about["strict"])
-        self.verdicts: dict[tuple[str, str, str], str] = {}
-        for record in self.records:
-            if not record.get("claim"):
-                place = (record["model_a"], record["dataset"], record["label"])
-                self.verdicts[place] = record["verdict"]
 
     @property
     def passed(self) -> bool:
@@ -97,7 +82,7 @@ def check(
             ``models``, ``dataset``, ``metrics``, ``seeds`` and ``recipe`` replace the suite's own.
 
     Raises:
-        SpecError: if there is no such store, suite or column.
+        SpecError: if there is no such store, suite or column, or both stores are one.
         DamagedError: if a file of a store is damaged.
 
     Example:
@@ -105,123 +90,80 @@ def check(
         Traceback (most recent call last):
         jembench.errors.SpecError: There are no results and no store...
     """
-    from jembench.api.runs import place_and_options
+    from jembench.api.runs import place_and_options, run
 
     which = selection(suite, **selected)
-    place, how = place_and_options(
-        which.suite,
-        store,
-        device=device,
-        executor=executor,
-        max_hours=max_hours,
-        skip_missing=skip_missing,
-    )
-    return check_stores(
-        opened(baseline).store, place, which, how, tolerance, strict=strict, progress=progress
-    )
-
-
-def check_stores(
-    baseline: Store,
-    store: Store,
-    which: Selection,
-    how: RunOptions,
-    tolerance: Mapping[str, float],
-    *,
-    strict: bool,
-    progress: bool = True,
-) -> Check:
-    """Return the check of :func:`check`.
-
-    Raises:
-        SpecError: if both stores are one, or one has no selected results.
-        OutOfTime: if the time was up.
-    """
-    baseline.check_exists()
-    if store.root.exists() and store.root.samefile(baseline.root):
-        raise SpecError(
-            f"{baseline.root} is both the baseline and the store, which equals itself. Name "
-            "another folder with --store, or copy the baseline."
-        )
-    # before anything is trained
-    stored = baseline.cells(functools.partial(_refuse, baseline))
-    earlier = newest([cell for cell in stored if cell.split == which.split])
-    _check_arrays(baseline, earlier)
+    place, _ = place_and_options(which.suite, store)
+    before = opened(baseline).store
+    earlier = _cells(before, place)  # refused before anything is trained
     if which.suite:
-        cells, names = _measured(which.suite, store, which, how, progress=progress)
+        selected.pop("columns", None)
+        results = run(
+            which.suite,
+            datasets=selected.pop("dataset", None),
+            store=place.root,
+            device=device,
+            executor=executor,
+            max_hours=max_hours,
+            skip_missing=skip_missing,
+            progress=progress,
+            **selected,
+        )
+        if results.stopped:
+            raise results.stopped
+        cells, names = list(results.cells), results.document.names
     else:
-        cells, _, names, _ = which.of(store, functools.partial(_refuse, store))
+        cells, _, names, _ = which.of(place, _refuse)
     if not cells:
-        raise SpecError(which.nothing(store.root))
-    _check_arrays(store, cells)
-    limits = {cell.limit for cell in cells}
-    alike = [cell for cell in earlier if cell.limit in limits]
+        raise SpecError(which.nothing(place.root))
 
     # imports numpy, which runs do not need
-    from jembench.report import check as checks
-    from jembench.report import claims
+    from jembench.report import claims, gate
+    from jembench.report.check import Measured, against
 
     narrowed = (which.suite, which.models, which.dataset, which.recipe, which.metrics)
-    judged = checks.against(
-        checks.Measured(cells, store.read_arrays),
-        checks.Measured(alike or earlier, baseline.read_arrays),
+    rows = against(
+        Measured(_intact(place, cells), place.read_arrays),
+        Measured(earlier, before.read_arrays),
         tolerance=tolerance,
         columns=which.columns,
         narrowed=any(narrowed),
-        names=names,
     )
     findings = []
-    if which.suite and which.suite.claims:
-        asked = with_imports(which.suite, store).claims
-        findings = claims.judge(asked, cells, store.read_arrays, store=store.root)
-    document = checks.document(judged, findings, names=names, tolerance=tolerance, strict=strict)
-    return Check(document)
+    if which.suite:
+        asked = with_imports(which.suite, place).claims
+        findings = claims.judge(asked, cells, place.read_arrays, store=place.root)
+    return Check(gate.document(rows, findings, names=names, tolerance=tolerance, strict=strict))
 
 
-def _check_arrays(store: Store, cells: Sequence[Cell]) -> None:
-    """Check the arrays of cells; where a file is missing, intervals decide, with a remark.
+def _cells(store: Store, beside: Store) -> Sequence[Cell]:
+    """Return the outcomes of a baseline.
 
     Raises:
-        DamagedError: if a file is not the one that was written with its cell.
+        SpecError: if there is no such store, or it is the one beside it.
+        StoreError: if a file cannot be read.
+    """
+    store.check_exists()
+    if beside.root.exists() and beside.root.samefile(store.root):
+        raise SpecError(
+            f"{store.root} is both the baseline and the store, which equals itself. Name another "
+            "folder with --store, or copy the baseline."
+        )
+    return _intact(store, newest(store.cells(_refuse)))
+
+
+def _intact(store: Store, cells: Sequence[Cell]) -> Sequence[Cell]:
+    """Return cells whose arrays are those that were written with them, or are missing.
+
+    Raises:
+        DamagedError: if a file is another one.
     """
     for cell in cells:
         if store.arrays_path(cell).exists():
             store.check_arrays(cell)
+    return cells
 
 
-def _refuse(store: Store, problem: str) -> None:
-    """Refuse a store with a file that cannot be read, since its values would pass unseen."""
-    raise StoreError(f"{problem} A check needs every result of the store {store.root}.")
-
-
-def _measured(
-    suite: Suite, store: Store, which: Selection, how: RunOptions, *, progress: bool
-) -> tuple[list[Cell], DisplayNames]:
-    """Run a suite, and return its outcomes with the names of its models.
-
-    Raises:
-        SpecError: if several recipes are given.
-        OutOfTime: if the time was up.
-    """
-    # imports what trains, which a check of stored results does not need
-    from jembench.api.runs import plan_run, results_of
-
-    recipes = which.recipe or []
-    if len(recipes) > 1:
-        raise SpecError(f"The recipes are {', '.join(recipes)}; a suite is run by one of them.")
-    plan = plan_run(
-        suite,
-        store,
-        models=which.models,
-        metrics=which.metrics,
-        datasets=which.dataset,
-        seeds=which.seeds,
-        recipe=next(iter(recipes), None),
-        names=which.names,
-        limit=which.limit,
-        split=which.split,
-    )
-    results = results_of(plan, store, how, progress=progress)
-    if results.stopped:
-        raise results.stopped
-    return list(results.cells), plan.names
+def _refuse(problem: str) -> None:
+    """Refuse a file of a store that cannot be read, since its value would pass unseen."""
+    raise StoreError(f"{problem} A check needs every result of both stores.")

@@ -52,12 +52,15 @@ class Comparison(Shown):
             SpecError: if a text of ``tolerance`` names no column.
 
         Example:
-            >>> compare(name, other, store=store).check(tolerance={"accuracy": 100, "ece": 100})
+            >>> compare(name, other, store=store).check(tolerance={"accuracy": 99, "ece": 99})
             <Check: 2 passed. The exit code is 0.>
         """
-        from jembench.report import check as checks
+        from jembench.report import gate
 
-        return Check(checks.of_comparison(self.found, tolerance, strict=strict))
+        labels = (row.label for row in self.found.rows)
+        rows = gate.judged(self.found.rows, gate.tolerances(tolerance, labels))
+        sides = self.found.names
+        return Check(gate.document(rows, sides=sides, tolerance=tolerance, strict=strict))
 
     def __repr__(self) -> str:
         return f"<Comparison of {' and '.join(self.found.names)}: {len(self.records)} values>"

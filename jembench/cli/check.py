@@ -6,12 +6,10 @@ from typing import Any
 
 import click
 
-from jembench.api.arguments import selection
-from jembench.api.check import check_stores
+from jembench.api import check as api
 from jembench.cli import options, show
 from jembench.cli.output import check_ending, check_file, plugins_aside
 from jembench.cli.parameters import PATH
-from jembench.store.store import Store
 
 EXAMPLES = options.examples(
     "jembench check baseline",
@@ -51,14 +49,10 @@ def check(
     if output:  # refused now, not after the work
         check_ending(output, command.format)
         check_file(output, output.suffix, force=force)
+    how = command.how._asdict()
+    del how["trackers"]
     with plugins_aside():
-        which = selection(**given)
-        checked = check_stores(
-            Store(baseline),
-            Store(command.store),
-            which,
-            command.how,
-            tolerance or {},
-            strict=strict,
+        checked = api.check(
+            baseline, store=command.store, tolerance=tolerance or {}, strict=strict, **how, **given
         )
     return show.check(checked, command.format, output, force=force)

@@ -119,7 +119,7 @@ def _claims(
     from jembench.experiment import claims
     from jembench.experiment.stored import with_imports
     from jembench.report import claims as verdicts
-    from jembench.report import formats
+    from jembench.report import formats, gate
 
     cells = which.of(store).cells
     if not which.suite:
@@ -135,7 +135,8 @@ def _claims(
         )
     asked = with_imports(which.suite, store).claims
     judged = verdicts.judge(asked, cells, store.read_arrays, store=store.root)
-    return show.check(Check(verdicts.document(judged, strict=strict)), format, output, force=force)
+    checked = Check(gate.document((), judged, strict=strict))
+    return show.check(checked, format, output, force=force)
 
 
 # --- view -----------------------------------------------------------------------------------------

@@ -8,21 +8,23 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jembench.catalog import discovery, registry
 from jembench.catalog.spec import Spec
 from jembench.experiment.claims import Claim, NamedFit, Paper
 from jembench.experiment.plan import trained_spec
-from jembench.report import comparison, gate
+from jembench.report import comparison
 from jembench.report.comparison import UNTESTED
 from jembench.report.differences import Line, legend, recipes_text, table
 from jembench.report.formats import Document
-from jembench.report.gate import Outcome
 from jembench.report.rows import BySeed, Row, grouped, mean, rows, sides
 from jembench.report.select import store_option
 from jembench.report.table import Footnote, Table, TableCell
 from jembench.store.outcome import Cell, Trained
+
+Outcome = Literal["passed", "failed", "undecided", "error", "skipped"]
+"""The outcome of a verdict: ``error`` could not be judged, ``skipped`` need not be."""
 
 CLAIM_FIELDS = ("claim", "text", "source", "direction", "within", *comparison.FIELDS)
 """The columns of the CSV of claims."""
@@ -37,11 +39,6 @@ class Finding(NamedTuple):
     # on limited images, other protocols than the paper's, and models at chance
     remarks: tuple[str, ...] = ()
     outcome: Outcome = "error"
-
-    @property
-    def named(self) -> tuple[str, Outcome]:
-        """The claim in words, and its outcome."""
-        return f"the claim {self.claim.id.rpartition('/')[-1]}", self.outcome
 
 
 Values = Mapping[tuple[Trained, Spec, str], BySeed]
@@ -327,30 +324,10 @@ def _free_options(claim: Claim, metric: Spec, measured: Iterable[Spec]) -> list[
 # --- for people and for programs ------------------------------------------------------------------
 
 
-def document(findings: Sequence[Finding], *, strict: bool | None = None) -> Document:
-    """Return the verdicts, with a table for each paper.
-
-    Args:
-        findings: the verdicts.
-        strict: True if an undecided claim fails, else False; None: no claim passes or fails, as
-            those of papers.
-    """
-    if strict is None:
-        records = list(map(record, findings))
-        return Document(tables(findings), records, CLAIM_FIELDS, level=comparison.LEVEL)
-    return Document(
-        tables(findings),
-        list(map(judged_record, findings)),
-        (*CLAIM_FIELDS, "outcome"),
-        level=comparison.LEVEL,
-        strict=strict,
-        summary=gate.summary([finding.named for finding in findings], strict=strict),
-    )
-
-
-def judged_record(finding: Finding) -> dict[str, Any]:
-    """Return a verdict for programs, with its outcome."""
-    return {**record(finding), "outcome": finding.outcome}
+def document(findings: Sequence[Finding]) -> Document:
+    """Return the verdicts, with a table for each paper."""
+    records = list(map(record, findings))
+    return Document(tables(findings), records, CLAIM_FIELDS, level=comparison.LEVEL)
 
 
 def record(finding: Finding) -> dict[str, Any]:

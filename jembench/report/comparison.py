@@ -76,6 +76,7 @@ class Uncertainty(NamedTuple):
     high: float | None = None
     p: float | None = None
     test: Test | None = None  # None: not tested, or by Student's t
+    within: tuple[float, float] = (-math.inf, math.inf)  # the range of both values
 
 
 UNTESTED = Uncertainty()
@@ -274,6 +275,24 @@ def contrast(
     )
 
 
+def untested(a: BySeed, b: BySeed) -> Difference:
+    """Return a difference without tests, ``equal`` if each seed gives the same number.
+
+    Args:
+        a: a value.
+        b: the same value of another store.
+    """
+    row = contrast(a, b, None)
+    if row.difference is None:
+        return row
+    row = replace(row, images=UNTESTED, training=UNTESTED, reason="")
+    values_a = values_of(a[seed] for seed in row.seeds)
+    values_b = values_of(b[seed] for seed in row.seeds)
+    if np.array_equal(values_a, values_b, equal_nan=True):
+        return replace(row, verdict="equal")
+    return row
+
+
 def _obstacle(
     row: Difference, a: BySeed, b: BySeed, alike: Collection[str] | None
 ) -> Difference | None:
@@ -377,17 +396,17 @@ def _resampled(
             raise Unavailable(str(error)) from error
         if tested.p > HOPELESS or resamples <= PILOT:
             break
-    low, high, p = tested.low, tested.high, tested.p
+    result = Uncertainty(tested.low, tested.high, tested.p, "bootstrap", of_a.within)
+    if alike:
+        result = result._replace(test="paired bootstrap")
 
     # for shares of correctly classified images, McNemar's test is exact
     right_a, right_b = _right(a, read), _right(b, read)
     if right_a is not None and right_b is not None and not null:
         shares = 100 * (right_a.mean() - right_b.mean())
         if math.isclose(difference, shares, abs_tol=1e-9):  # else the value is no such share
-            return Uncertainty(low, high, paired.mcnemar(right_a, right_b), "McNemar")
-    if alike:
-        return Uncertainty(low, high, p, "paired bootstrap")
-    return Uncertainty(low, high, p, "bootstrap")
+            return result._replace(p=paired.mcnemar(right_a, right_b), test="McNemar")
+    return result
 
 
 @lru_cache(maxsize=512)

@@ -1,125 +1,41 @@
-"""Outcomes of a gate: which differences pass, and the exit code."""
+"""A gate: which values are worse than others, the outcomes of verdicts, and the exit code.
 
-import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Literal
+A value is worse if its loss is significant and above the tolerance. It is no worse if the intervals
+of the difference exclude a loss above the tolerance, and undecided otherwise.
+"""
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from jembench.errors import SpecError
+from jembench.experiment.names import NO_NAMES, DisplayNames
+from jembench.report import claims
+from jembench.report.claims import Finding, Outcome
 from jembench.report.comparison import LEVEL, Difference
+from jembench.report.differences import Line, legend, recipes_text, table, value_name
+from jembench.report.formats import Document
 from jembench.report.reproduction import TIMES
+from jembench.report.rows import grouped
 from jembench.report.select import select
+from jembench.report.table import NOTES
 
-Outcome = Literal["passed", "failed", "undecided", "error", "skipped"]
-"""The outcome of a verdict: ``error`` could not be judged, ``skipped`` need not be."""
-
-
-def exit_code(outcomes: Collection[Outcome], *, strict: bool) -> int:
-    """Return 0 if all passed, 1 if one failed, 2 if one or all could not be judged.
-
-    Args:
-        outcomes: of all that is judged.
-        strict: True if ``undecided`` counts as failed.
-    """
-    ends = {final(outcome, strict=strict) for outcome in outcomes}
-    if "failed" in ends:
-        return 1
-    return 2 if "error" in ends or "passed" not in ends else 0
-
-
-_IN_WORDS: Mapping[Outcome, str] = {
-    "failed": "failed",
+_OUTCOMES: Mapping[str, Outcome] = {
+    "equal": "passed",
+    "no worse": "passed",
     "undecided": "undecided",
-    "error": "could not be judged",
-    "passed": "passed",
-    "skipped": "not judged",
+    "worse": "failed",
+    "not judged": "skipped",
 }
+"""The outcomes of verdicts; values with other verdicts could not be judged."""
+
+FIELDS = ("name", *claims.CLAIM_FIELDS, "outcome")
+"""The columns of the CSV."""
 
 
-NAMED = 5
-"""The largest number of values of one outcome that a summary names."""
-
-
-def summary(named: Sequence[tuple[str, Outcome]], *, strict: bool) -> str:
-    """Return a sentence with the counts of outcomes, and the exit code.
-
-    Args:
-        named: what is judged, with its outcome.
-        strict: as for :func:`exit_code`.
-    """
-    if not strict:
-        named = [(name, final(outcome, strict=False)) for name, outcome in named]
-    parts = []
-    for outcome, words in _IN_WORDS.items():
-        names = [name for name, own in named if own == outcome]
-        if not names:
-            continue
-        part = f"{len(names)} {words}"
-        if outcome not in ("passed", "skipped"):
-            shown = "; ".join(names[:NAMED])
-            more = f"; and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            part += f" ({shown}{more})"
-        parts.append(part)
-    code = exit_code([outcome for _, outcome in named], strict=strict)
-    return f"{', '.join(parts) or 'Nothing to judge'}. The exit code is {code}."
-
-
-def final(outcome: Outcome, *, strict: bool) -> Outcome:
-    """Return an outcome, with ``undecided`` as failed or passed."""
-    if outcome == "undecided":
-        return "failed" if strict else "passed"
-    return outcome
-
-
-def outcome_of(row: Difference, tolerance: float | None) -> Outcome:
-    """Return whether a tested value passes.
-
-    The value fails if it is worse. It is undecided if the difference's interval reaches a loss
-    above the tolerance.
-
-    Args:
-        row: the difference from the value that it must not be worse than.
-        tolerance: the largest loss that passes; None: 0, and times are skipped.
-    """
-    if unjudged(row, tolerance):
-        return "skipped"
-    if row.p is None:
-        return "error"
-    if is_worse(row, tolerance):
-        return "failed"
-    losses = [loss(row, row.difference)]
-    for interval in (row.images, row.training):
-        losses += [loss(row, end) for end in (interval.low, interval.high)]
-    return "undecided" if _exceeds(max(losses), tolerance) else "passed"
-
-
-def is_worse(row: Difference, tolerance: float | None) -> bool:
-    """Return whether a difference is a significant loss above the tolerance."""
-    is_seen = row.p is not None and row.p < LEVEL
-    return is_seen and _exceeds(loss(row, row.difference), tolerance)
-
-
-def loss(row: Difference, difference: float | None) -> float:
-    """Return a difference as a loss, which is above 0 on the worse side; 0 for None."""
-    by = difference or 0.0
-    return by if row.better == "lower" else -by
-
-
-def _exceeds(loss: float, tolerance: float | None) -> bool:
-    """Return whether a loss is above the tolerance by more than rounding."""
-    allowed = tolerance or 0.0
-    return loss > allowed and not math.isclose(loss, allowed, rel_tol=1e-9)
-
-
-def unjudged(row: Difference, tolerance: float | None) -> str:
-    """Return why a difference is neither good nor bad, or ""."""
-    if not row.better:
-        return "neither higher nor lower is better"
-    if row.unit in TIMES and tolerance is None:
-        return "times vary by machine; a tolerance has them judged"
-    return ""
-
-
-def tolerances(stated: Mapping[str, float], labels: Iterable[str]) -> Callable[[str], float | None]:
-    """Return a function from a value's label to its tolerance, or None.
+def tolerances(stated: Mapping[str, float], labels: Iterable[str]) -> dict[str, float]:
+    """Return the stated tolerances by label.
 
     Args:
         stated: tolerances by columns, as :func:`jembench.report.select.select` understands them.
@@ -132,4 +48,153 @@ def tolerances(stated: Mapping[str, float], labels: Iterable[str]) -> Callable[[
     by_label: dict[str, float] = {}
     for text, tolerance in stated.items():
         by_label |= dict.fromkeys(select("column", [text], columns, str), tolerance)
-    return by_label.get
+    return by_label
+
+
+def unjudged(row: Difference) -> str:
+    """Return why a difference is neither good nor bad, or ""."""
+    if not row.better:
+        return "neither higher nor lower is better"
+    return "times vary by machine" if row.unit in TIMES else ""
+
+
+def judged(rows: Iterable[Difference], tolerance: Mapping[str, float]) -> list[Difference]:
+    """Return differences with the verdicts on whether the first value is worse.
+
+    Args:
+        rows: with p values after Holm.
+        tolerance: the largest losses that pass, by label.
+
+    Raises:
+        SpecError: if a tolerance lets every value pass.
+    """
+    verdicts = []
+    for row in rows:
+        reason = unjudged(row)
+        if reason and row.verdict not in ("equal", "missing"):
+            row = replace(row, verdict="not judged", reason=reason)
+        elif row.p is not None:
+            row = replace(row, verdict=_verdict(row, row.p, tolerance.get(row.label, 0.0)))
+        verdicts.append(row)
+    return verdicts
+
+
+def _verdict(row: Difference, p: float, tolerance: float) -> str:
+    """Return whether a tested value is worse; undecided: its intervals reach such a loss."""
+    lowest, highest = row.images.within
+    if tolerance >= highest - lowest:
+        raise SpecError(
+            f"The tolerance {row.label}={tolerance:g} lets every value pass: {row.label} lies "
+            f"between {lowest:g} and {highest:g}. Give a smaller one, in the unit of the tables."
+        )
+    ends = (row.images.low, row.images.high, row.training.low, row.training.high)
+    losses = [-end for end in (row.difference, *ends) if end is not None]
+    if row.better == "lower":
+        losses = [-loss for loss in losses]
+    most = tolerance * (1 + 1e-9)  # but for rounding
+    if p < LEVEL and losses[0] > most:
+        return "worse"
+    return "undecided" if max(losses) > most else "no worse"
+
+
+# --- for people and for programs ------------------------------------------------------------------
+
+
+def document(
+    rows: Sequence[Difference],
+    findings: Sequence[Finding] = (),
+    *,
+    sides: Sequence[str] = ("now", "baseline"),
+    names: DisplayNames = NO_NAMES,
+    tolerance: Mapping[str, float] = MappingProxyType({}),
+    strict: bool = False,
+) -> Document:
+    """Return verdicts, with a table for each model, a summary and an exit code.
+
+    Args:
+        rows: differences, :func:`judged`.
+        findings: the verdicts on claims.
+        sides: the headings of both values.
+        names: display names.
+        tolerance: as stated.
+        strict: True if what is undecided fails.
+    """
+    records: list[dict[str, Any]] = []
+    for row in rows:
+        name = f"{row.label or row.metric} of {_model(row, names)}"
+        outcome = _OUTCOMES.get(row.verdict, "error")
+        records.append({"name": name, **row.as_dict(), "outcome": outcome})
+    for finding in findings:
+        name = f"the claim {finding.claim.id.rpartition('/')[-1]}"
+        outcome = finding.outcome
+        records.append({"name": name, **claims.record(finding), "outcome": outcome})
+    for record in records:
+        if strict and record["outcome"] == "undecided":
+            record["outcome"] = "failed"
+
+    stated = ", ".join(f"{column} {number:g}" for column, number in tolerance.items())
+    notes = list(legend(rows))
+    if notes:
+        notes.append(NOTES["gate"].format(stated or "none"))
+    groups = grouped(rows, lambda row: (row.dataset, row.a.model, row.a.recipe))
+    tables = []
+    for group in groups:
+        first = group[0]
+        recipes = recipes_text(first.a.recipe, first.b.recipe)
+        title = f"Check of {_model(first, names)} · dataset {first.dataset} · {recipes}"
+        lines = [Line((value_name(row, group),), row, (row.reason,)) for row in group]
+        below = notes if group is groups[-1] else ()
+        tables.append(table(title, ["value"], sides, lines, *below))
+
+    code = exit_code([record["outcome"] for record in records])
+    return Document(
+        [*tables, *claims.tables(findings)],
+        records,
+        FIELDS,
+        level=LEVEL,
+        tolerance=dict(tolerance),
+        strict=strict,
+        summary=f"{_summary(records)}. The exit code is {code}.",
+        exit_code=code,
+    )
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """Return 1 if one failed, 2 if one or all could not be judged, else 0."""
+    if "failed" in outcomes:
+        return 1
+    is_judged = "passed" in outcomes or "undecided" in outcomes
+    return 0 if is_judged and "error" not in outcomes else 2
+
+
+def some(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names, and the number of further ones."""
+    if len(names) > most:
+        names = [*names[:most], f"and {len(names) - most} more"]
+    return ", ".join(names)
+
+
+def _summary(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the counts of outcomes, with the names of what did not pass."""
+    parts = []
+    for outcome, words in _IN_WORDS.items():
+        names = [record["name"] for record in records if record["outcome"] == outcome]
+        if names and outcome in ("failed", "error"):
+            parts.append(f"{len(names)} {words} ({some(names)})")
+        elif names:
+            parts.append(f"{len(names)} {words}")
+    return ", ".join(parts) or "Nothing to judge"
+
+
+_IN_WORDS: Mapping[Outcome, str] = {
+    "failed": "failed",
+    "error": "could not be judged",
+    "undecided": "undecided",
+    "passed": "passed",
+    "skipped": "not judged",
+}
+
+
+def _model(row: Difference, names: DisplayNames) -> str:
+    """Return the display name of a row's model."""
+    return names.model(row.a.model or "", row.a.recipe or "")

@@ -4,12 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from jembench.report import comparison
 from jembench.report.differences import Line, legend, table, value_name
 from jembench.report.formats import Document
-from jembench.report.rows import BySeed, grouped, rows, sides, values_of
+from jembench.report.rows import BySeed, grouped, rows, sides
 from jembench.report.table import NOTES, TableCell
 from jembench.store.outcome import Cell
 
@@ -55,14 +53,6 @@ def compare(pairs: Sequence[Pair]) -> list[comparison.Difference]:
     return judged
 
 
-def are_equal(a: BySeed, b: BySeed) -> bool:
-    """Return whether two values are the same numbers for the seeds that both have."""
-    seeds = a.keys() & b.keys()
-    values_a = values_of(a[seed] for seed in seeds)
-    values_b = values_of(b[seed] for seed in seeds)
-    return np.array_equal(values_a, values_b, equal_nan=True)
-
-
 def is_reproduced(rows: Iterable[comparison.Difference]) -> bool:
     """Return True if no value is outside, missing or not comparable."""
     return not {row.verdict for row in rows} & {"outside", "missing", "not comparable"}
@@ -71,19 +61,13 @@ def is_reproduced(rows: Iterable[comparison.Difference]) -> bool:
 def _difference(ours: BySeed, theirs: BySeed, pairs: Sequence[Pair]) -> comparison.Difference:
     if not ours.keys() & theirs.keys():
         return _missing(theirs, pairs)
+    row = comparison.untested(ours, theirs)
+    if row.unit in TIMES:
+        return replace(row, verdict="not judged", reason="times vary by machine")
+    if row.difference is None or row.verdict == "equal":
+        return row
     tested = comparison.contrast(ours, theirs, None)
-    untested = replace(
-        tested,
-        images=comparison.UNTESTED,
-        training=comparison.UNTESTED,
-        verdict="not testable",
-        reason="",
-    )
-    if tested.unit in TIMES:
-        return replace(untested, verdict="not judged", reason="times vary by machine")
-    if tested.a.value is not None and are_equal(ours, theirs):
-        return replace(untested, verdict="equal")
-    if len(tested.protocols) > 1 or not tested.images.test:
+    if not tested.images.test:
         return tested
     return replace(tested, reason="")  # the legend says once that the intervals decide
 

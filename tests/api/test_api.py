@@ -378,7 +378,7 @@ def test_check(folder, store, tmp_path):
     shutil.copytree(root, tmp_path / "baseline")
     checked = jb.check(tmp_path / "baseline", store=store, models=MODELS[0], columns="accuracy")
     assert (checked.passed, checked.exit_code) == (True, 0)
-    assert checked.verdicts == {(MODELS[0], "zoo_of_tests:data", "accuracy"): "equal"}
+    assert [record["name"] for record in checked.records] == [f"accuracy of {MODELS[0]}"]
     assert repr(checked) == "<Check: 1 passed. The exit code is 0.>"
     assert "equal" in checked._repr_markdown_()
     with pytest.raises(SpecError, match=r"tolerance\.accuracy is -1; it must be at least 0"):

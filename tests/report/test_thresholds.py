@@ -7,7 +7,7 @@ from judged_store import PAPER, JudgedStore
 
 from jembench.errors import SpecError
 from jembench.experiment.claims import of_table
-from jembench.report.claims import document
+from jembench.report import gate
 
 
 def threshold(**fields):
@@ -85,7 +85,7 @@ def test_without_an_interval_or_a_number(value):
 
 
 def test_the_text_says_the_metric_the_model_and_what_decides():
-    judged = document(store_of(95.0, 94.0, 96.0).judge(threshold(at_least=90)), strict=False)
+    judged = gate.document((), store_of(95.0, 94.0, 96.0).judge(threshold(at_least=90)))
     (table,) = judged.tables()
     assert [cell.in_one_line for cell in table.rows[0]] == [
         "accuracy at least 90 · jem",
