@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from jembench.api.arguments import checked, selection
+from jembench.api.arguments import checked, one_text, selection
 from jembench.api.results import Shown
 from jembench.api.stored import Location, OpenStore, opened
 from jembench.errors import SpecError, StoreError
@@ -90,28 +90,28 @@ def check(
         Traceback (most recent call last):
         jembench.errors.SpecError: There are no results and no store...
     """
-    from jembench.api.runs import place_and_options, run
+    from jembench.api.runs import place_and_options, plan_run, results_of
 
     which = selection(suite, **selected)
-    place, _ = place_and_options(which.suite, store)
+    place, how = place_and_options(
+        which.suite,
+        store,
+        device=device,
+        executor=executor,
+        max_hours=max_hours,
+        skip_missing=skip_missing,
+    )
     before = opened(baseline).store
     earlier = _cells(before, place)  # refused before anything is trained
     if which.suite:
         selected.pop("columns", None)
-        results = run(
-            which.suite,
-            datasets=selected.pop("dataset", None),
-            store=place.root,
-            device=device,
-            executor=executor,
-            max_hours=max_hours,
-            skip_missing=skip_missing,
-            progress=progress,
-            **selected,
-        )
+        datasets = selected.pop("dataset", None)
+        recipe = one_text(selected.pop("recipe", None), "recipe")
+        plan = plan_run(which.suite, place, datasets=datasets, recipe=recipe, **selected)
+        results = results_of(plan, place, how, progress=progress)
         if results.stopped:
             raise results.stopped
-        cells, names = list(results.cells), results.document.names
+        cells, names = list(results.cells), plan.names
     else:
         cells, _, names, _ = which.of(place, _refuse)
     if not cells:
