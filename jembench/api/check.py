@@ -102,7 +102,7 @@ def check(
         skip_missing=skip_missing,
     )
     before = opened(baseline).store
-    earlier = _cells(before, place)  # refused before anything is trained
+    earlier = _cells(before, place, which.split)  # refused before anything is trained
     if which.suite:
         selected.pop("columns", None)
         datasets = selected.pop("dataset", None)
@@ -128,6 +128,7 @@ def check(
         tolerance=tolerance,
         columns=which.columns,
         narrowed=any(narrowed),
+        noted=bool(which.suite),
     )
     findings = []
     if which.suite:
@@ -136,8 +137,8 @@ def check(
     return Check(gate.document(rows, findings, names=names, tolerance=tolerance, strict=strict))
 
 
-def _cells(store: Store, beside: Store) -> Sequence[Cell]:
-    """Return the outcomes of a baseline.
+def _cells(store: Store, beside: Store, split: str) -> Sequence[Cell]:
+    """Return the outcomes of a baseline on a split.
 
     Raises:
         SpecError: if there is no such store, or it is the one beside it.
@@ -149,7 +150,8 @@ def _cells(store: Store, beside: Store) -> Sequence[Cell]:
             f"{store.root} is both the baseline and the store, which equals itself. Name another "
             "folder with --store, or copy the baseline."
         )
-    return _intact(store, newest(store.cells(_refuse)))
+    cells = [cell for cell in store.cells(_refuse) if cell.split == split]
+    return _intact(store, newest(cells))
 
 
 def _intact(store: Store, cells: Sequence[Cell]) -> Sequence[Cell]:

@@ -33,6 +33,7 @@ def against(
     tolerance: Mapping[str, float] = MappingProxyType({}),
     columns: Sequence[str] | None = None,
     narrowed: bool = False,
+    noted: bool = False,
 ) -> list[Difference]:
     """Judge every value by the baseline's.
 
@@ -45,6 +46,7 @@ def against(
         columns: labels of the compared values, as for ``select``; None: all.
         narrowed: True to compare only models and metrics of ``now``; False: what ``now`` lacks of
             the baseline is missing.
+        noted: True for a remark on what is not compared, since the user has not selected it.
 
     Raises:
         SpecError: if a text names no column, or a tolerance lets every value pass.
@@ -71,7 +73,7 @@ def against(
     for (fit, metric, label), by_seed in sides(before).items():
         earlier[_counterpart(fit, fits, fits_before), metric, label] = by_seed
     if narrowed:
-        earlier = _among(earlier, {(row.fit, row.metric) for row in present})
+        earlier = _among(earlier, {(row.fit, row.metric) for row in present}, noted=noted)
 
     compared = []
     for key in dict.fromkeys((*earlier, *values)):
@@ -104,9 +106,9 @@ _KEYS: tuple[Callable[[Trained], Hashable], ...] = (
 
 
 def _among(
-    earlier: Mapping[_Place, BySeed], asked: Collection[tuple[Trained, Spec]]
+    earlier: Mapping[_Place, BySeed], asked: Collection[tuple[Trained, Spec]], *, noted: bool
 ) -> dict[_Place, BySeed]:
-    """Return the baseline's values of these fits and metrics, with a remark on the others."""
+    """Return the baseline's values of these fits and metrics, and note the others."""
     kept = {}
     left_out = []
     for place, values in earlier.items():
@@ -115,8 +117,8 @@ def _among(
             kept[place] = values
         else:
             left_out.append(f"{label} of {fit.model}")
-    if left_out:
-        text = f"The baseline also has {gate.some(left_out)}: not asked for here, and not compared."
+    if left_out and noted:
+        text = f"The file does not ask for {gate.some(left_out)} of the baseline: not compared."
         warnings.warn(text, Remark, stacklevel=3)
     return kept
 

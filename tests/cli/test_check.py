@@ -98,7 +98,7 @@ recipe = "{zoo_of_tests / "tiny.toml"}"
     assert jembench("run", "both.toml", *trusted, "--store", "more").code == 0
     less = jembench("check", "more", "first.toml", *trusted, "--store", "less")
     assert less.code == 0
-    assert f"The baseline also has ece of {CLASSIFIER}: not asked for here" in less.err
+    assert f"The file does not ask for ece of {CLASSIFIER} of the baseline" in less.err
     missing = jembench("check", "more", "--store", "less")
     assert missing.code == 2
     assert missing.out.endswith(
