@@ -121,6 +121,11 @@ def _claims(
     from jembench.report import claims as verdicts
     from jembench.report import formats, gate
 
+    if which.suite and not which.suite.claims:
+        raise SpecError(
+            f"{which.suite.name} makes no claims. Write some as [[claim]] into its file, or judge "
+            "those of papers by `jembench report --claims`."
+        )
     cells = which.of(store).cells
     if not which.suite:
         if strict:
@@ -128,11 +133,6 @@ def _claims(
         judged = verdicts.judge(claims.load(), cells, store.read_arrays, store=store.root)
         emit(formats.render(verdicts.document(judged), format), output, force=force)
         return 0
-    if not which.suite.claims:
-        raise SpecError(
-            f"{which.suite.name} makes no claims. Write some as [[claim]] into its file, or judge "
-            "those of papers by `jembench report --claims`."
-        )
     asked = with_imports(which.suite, store).claims
     judged = verdicts.judge(asked, cells, store.read_arrays, store=store.root)
     checked = Check(gate.document((), judged, strict=strict))
