@@ -367,6 +367,8 @@ def label_array(name: str, values: Any, count: int) -> Array | None:
     if values is None:
         return None
     array = _array(f"The labels of {name}", values)
+    if array.shape == (count, 1):  # a column, as in MedMNIST
+        array = array[:, 0]
     if array.dtype.kind in "SUT":
         array = array.astype(str)
     is_text = array.dtype.kind == "U" or all(isinstance(label, str) for label in array.flat)
@@ -388,8 +390,6 @@ def _labels_remedy(array: Array, count: int) -> str:
     import numpy as np
 
     kind = array.dtype.kind
-    if array.shape == (count, 1):
-        return " Write labels.reshape(-1)."
     is_table = array.ndim == 2 and len(array) == count and kind in "biuf"
     if is_table and (array.sum(1) == 1).all():
         return " Of one-hot labels, write labels.argmax(1)."

@@ -89,7 +89,7 @@ class FeatureMetric(SampleProtocol, Metric):
         n, network = foresee(planned, self.features, self)
         real = None
         if isinstance(self, ReferenceMetric):
-            real = planned.count(self.reference)
+            real = self.foresee_reference(planned)
         dimensions = getattr(network, "dimensions", 0)
         self.require(n, real, network.identity, dimensions)
 
@@ -107,9 +107,10 @@ class FeatureMetric(SampleProtocol, Metric):
         parts: Parts = {}
         real, reference_images = None, None
         if isinstance(self, ReferenceMetric):
-            real = pool_of(evaluation, self.features, self.reference, f"{self.reference} images")
+            images, parts = self.references(evaluation)
+            real = pool_of(evaluation, self.features, images, f"{self.reference} images")
             reference_images = len(real)
-            parts = {"reference": self.reference, "reference_images": reference_images}
+            parts["reference_images"] = reference_images
         network = str(sample.identity["features"])
         self.require(sample.n, reference_images, network, dimensions)
 
@@ -178,20 +179,57 @@ class IS(FeatureMetric):
         return Scores({"is": estimate}, {"splits": self.splits})
 
 
+_SPLITS: Mapping[str, Literal["train", "test"]] = {"train": "train", "test": "test"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReferenceMetric(FeatureMetric):
-    """A metric that compares generated images with a part of the dataset."""
+    """A metric that compares generated images with a part of the dataset, or with another.
 
-    reference: Literal["train", "test"] = "train"
+    ``reference`` is ``train``, ``test``, or the spec of another dataset. Of another dataset its
+    test images are used, in the size and colours of the dataset, and at most as many as the dataset
+    has test images.
+    """
+
+    reference: Annotated[str, Names("ood_sets", "datasets")] = "train"
+
+    def foresee_reference(self, planned: Planned) -> int | None:
+        """Return the number of reference images; None: unknown.
+
+        Raises:
+            Unavailable: with the remedy, if they are missing.
+        """
+        split = _SPLITS.get(self.reference)
+        if split:
+            return planned.count(split)
+        planned.check_ood_set(self.reference)
+        return None
+
+    def references(self, evaluation: Evaluation) -> tuple[Literal["train", "test"] | Tensor, Parts]:
+        """Return the reference images, and their description for the protocol.
+
+        Raises:
+            Unavailable: with the remedy, if they are missing.
+        """
+        from jembench.data.ood_sets.resolve import resolve
+        from jembench.data.pixels import content_hash
+
+        split = _SPLITS.get(self.reference)
+        if split:
+            return split, {"reference": split}
+        images = evaluation.data.images(self.reference)
+        content = content_hash(images)[:10]
+        return images, {"reference": str(resolve(self.reference)), "content": content}
 
 
 @dataclass(frozen=True, kw_only=True)
 class FID(ReferenceMetric):
     """Fréchet distance between features of samples and of the dataset, by torch-fidelity.
 
-    ``features``: as for ``is``. ``resamples`` is 200 by default, and 0 for networks of more than
-    512 features: with Inception a resample takes seconds. Even equal distributions have an FID
-    above 0, larger for fewer images; the interval is of the mean FID over samples of as many
+    ``features``: as for ``is``. ``reference`` is ``train``, ``test`` or another dataset, of which
+    test images are taken as for an OOD set. ``resamples`` is 200 by default, and 0 for networks of
+    more than 512 features: with Inception a resample takes seconds. Even equal distributions have
+    an FID above 0, larger for fewer images; the interval is of the mean FID over samples of as many
     images.
     """
 

@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 import jembench as jb
 from jembench.api.live import dataset_spec
 from jembench.catalog import registry
-from jembench.data.arrays import of_arrays
+from jembench.data.arrays import label_array, of_arrays
 from jembench.errors import NotApplicable, Remark, SpecError
 from jembench.experiment.recipe import default
 from jembench.interfaces import DataSpec, Split
@@ -121,7 +121,6 @@ REFUSED = {
     "from 1": (IMAGES, LABELS + 1, "labels = labels - 1"),
     "huge": (IMAGES, LABELS * 10**8, "without a gap"),
     "negative": (IMAGES, LABELS - 1, "from -1 to 1"),
-    "one column": (IMAGES, LABELS[:, None], r"labels.reshape\(-1\)"),
     "one-hot": (IMAGES, np.eye(3)[LABELS], r"labels.argmax\(1\)"),
     "floats": (IMAGES, LABELS * 1.0, r"labels.astype\(int\)"),
     "labels with nan": (IMAGES, np.where(LABELS, LABELS, np.nan), "NaN"),
@@ -270,3 +269,10 @@ def test_names_have_one_unicode_form():
     with pytest.warns(Remark, match="classes 0 to 1"):
         made.split("test")
     assert made.spec.class_names == ("caf\u00e9", "tea")
+
+
+@pytest.mark.parametrize("labels", [LABELS, np.array(["ant", "bee", "cat"] * 4)])
+def test_a_column_of_labels_is_read_as_labels(labels):
+    assert label_array("train", labels[:, None], 12).tolist() == labels.tolist()
+    with pytest.raises(SpecError, match="one for each of 12 images"):
+        label_array("train", np.stack([labels, labels], axis=1), 12)

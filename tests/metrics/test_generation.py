@@ -4,8 +4,10 @@ import fidelity
 import pytest
 import torch
 
+from jembench.catalog.spec import Spec
+from jembench.data.pixels import content_hash
 from jembench.errors import Diverged, Unavailable
-from jembench.interfaces import DataSpec
+from jembench.interfaces import DataSpec, Split
 from jembench.metrics.generation import FID, IS, KID
 from jembench.metrics.sample_protocol import canonical_order
 
@@ -105,3 +107,17 @@ def test_a_model_whose_logits_are_not_finite_selects_nothing(generation):
     FID(resamples=0).compute(generation)
     with pytest.raises(Diverged, match="logits of 1 of 60 samples are not finite"):
         FID(selection="model", top=0.5).compute(generation)
+
+
+def test_the_reference_may_be_another_dataset(generation, fake):
+    other = fake.images(50, 7, low=100)
+    generation.sets["uniform"] = other
+    splits = {**generation.dataset.splits, "train": Split(other, None)}
+    of_train = generation.but(dataset=fake.Dataset(generation.spec, splits))
+    found = FID(resamples=0, reference="uniform").compute(generation)
+    expected = FID(resamples=0).compute(of_train)
+    assert found.values == expected.values
+    parts = Spec(found.protocol).options
+    assert (parts["reference"], parts["reference_images"]) == ("uniform", "50")
+    assert parts["content"] == content_hash(other)[:10]
+    assert "content" not in expected.protocol
