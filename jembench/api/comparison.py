@@ -13,7 +13,7 @@ from jembench.api.results import Shown
 from jembench.api.stored import Location, OpenStore, opened
 from jembench.errors import SpecError
 from jembench.report.rows import rows
-from jembench.report.select import find_pair, select
+from jembench.report.select import as_measured, find_pair, select
 
 if TYPE_CHECKING:
     from torch import nn
@@ -113,12 +113,15 @@ def compare(
     cells, _, shown_names, _ = which.of(place)
     if not cells:
         raise SpecError(which.nothing(place.root))
+    on = one_text(dataset, "dataset")
+    for name in as_measured([on] if on else [], cells):
+        on = name
     fits = dict.fromkeys(cell.fit.names for cell in cells)
     fit_a, fit_b = find_pair(
         list(fits),
         model_spec(a),
         model_spec(b),
-        dataset=one_text(dataset, "dataset"),
+        dataset=on,
         recipe=one_text(recipe, "recipe"),
         recipe_b=recipe_b,
         names=shown_names,

@@ -14,7 +14,7 @@ from jembench.api.live import dataset_spec, model_spec
 from jembench.api.results import Results
 from jembench.api.sharing import Fetched, Pushed
 from jembench.errors import SpecError
-from jembench.experiment.names import matching
+from jembench.experiment.names import dataset_id, matching
 from jembench.experiment.plan import plan_again, plan_fit
 from jembench.experiment.stored import find, imports
 from jembench.store.fits import FitRecord
@@ -230,13 +230,15 @@ def _meant(
     if recipe is not None:
         records = [record for record in records if record.key.recipe == recipe]
     models = matching("models", model, [record.key.model for record in records])
-    datasets: Sequence[str] = [record.key.dataset for record in records]
-    if dataset is not None:
-        datasets = matching("datasets", dataset, datasets)
+    records = [record for record in records if record.key.model in models]
+    if dataset is None:
+        return records
+    datasets = matching("datasets", dataset, [record.key.dataset for record in records])
+    own_id = dataset_id(dataset)  # the files may have been named by another path
     return [
         record
         for record in records
-        if record.key.model in models and record.key.dataset in datasets
+        if record.key.dataset in datasets or record.dataset_id == own_id
     ]
 
 

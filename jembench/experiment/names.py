@@ -5,13 +5,14 @@ Names and headings are no part of any identity.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from jembench.catalog import registry
 from jembench.catalog.discovery import Kind
 from jembench.catalog.spec import Spec
-from jembench.errors import SpecError, unknown
+from jembench.errors import JembenchError, SpecError, unknown
 from jembench.store.outcome import Trained
 
 
@@ -111,6 +112,16 @@ def _refuse_one_name_of_two(names: DisplayNames, shown: Iterable[Trained]) -> No
             raise SpecError(
                 f"{name!r} would be the name of {owner} and of {model}. Give each model its own."
             )
+
+
+def dataset_id(text: str) -> str:
+    """Return the hash of a dataset's identity; "": it cannot be read here.
+
+    The hash does not depend on the place of the files.
+    """
+    with suppress(JembenchError):
+        return registry.resolve("datasets", text).id
+    return ""
 
 
 def matching(kind: Kind | None, text: str, known: Iterable[str]) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from jembench.catalog import discovery, trust
 from jembench.errors import SpecError, Unavailable, unknown
 from jembench.experiment import claims
+from jembench.experiment.names import dataset_id
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Run, Suite
@@ -139,8 +140,10 @@ def started(fit: FitPlan, planned: Iterable[tuple[Run, FitPlan]], store: Store) 
         for record in records:
             families |= {text} & {record.key.family, record.recipe.get("start_from")}
     if not families:
+        own_id = dataset_id(dataset)
         for record in records:
-            if record.key.dataset == dataset and _is_named(record, text):
+            is_same = record.key.dataset == dataset or record.dataset_id == own_id
+            if is_same and _is_named(record, text):
                 families.add(record.key.family)
     if len(families) > 1:
         keys = [record.key for record in records if record.key.family in families]

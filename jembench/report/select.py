@@ -3,7 +3,7 @@
 import shlex
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, compress, product
@@ -15,14 +15,14 @@ from jembench.catalog.discovery import Kind
 from jembench.catalog.spec import Spec
 from jembench.errors import Fallback, Remark, SpecError, unknown
 from jembench.experiment.crossing import absent_of, fit_names_of, presentation
-from jembench.experiment.names import NO_NAMES, DisplayNames, display_names, matching
+from jembench.experiment.names import NO_NAMES, DisplayNames, dataset_id, display_names, matching
 from jembench.experiment.plan import Part
 from jembench.experiment.stored import with_imports
 from jembench.experiment.suite import Suite
 from jembench.report.headings import known_as, label_names
 from jembench.store import fits
 from jembench.store.fits import UNREADABLE
-from jembench.store.latest import newest
+from jembench.store.latest import dataset_of, newest
 from jembench.store.layout import listed
 from jembench.store.outcome import Cell, Evaluated, FitKey, Trained
 from jembench.store.store import Store
@@ -137,6 +137,14 @@ def find_pair(
     raise SpecError(f"{problem}: {'; '.join(texts)}. {remedy}")
 
 
+def as_measured(datasets: Iterable[str], cells: Sequence[Cell]) -> list[str]:
+    """Return specs of datasets as in the cells, where the files were named by another path."""
+    names = {dataset_of(cell): str(cell.fit.dataset) for cell in cells}
+    names.pop("", None)  # of cells without the hash
+    known = {*names.values()}
+    return [text if text in known else names.get(dataset_id(text), text) for text in datasets]
+
+
 def _only(text: str | None) -> list[str] | None:
     if text:
         return [text]
@@ -246,6 +254,7 @@ class Selection:
             datasets = dict.fromkeys(cell.fit.dataset for cell in cells)
             suite = suite.replaced(datasets=list(datasets))
         if self.file:
+            suite = suite.replaced(datasets=as_measured(suite.datasets, cells))
             cells = self._of_experiment(cells, suite, left_out)
         return suite, cells
 
@@ -301,8 +310,11 @@ class Selection:
             names: other names of fits' models, which may also be selected.
         """
         seeds = None if self.seeds is None else [str(seed) for seed in self.seeds]
+        datasets = self.dataset
+        if datasets is not None:
+            datasets = as_measured(datasets, cells)
         # first, so that a bare name means only models on the wanted datasets
-        among = select("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)
+        among = select("dataset", datasets, cells, lambda cell: cell.fit.dataset)
         with self._of_suite_alone():
             among = select("metric", self.metrics, among, lambda cell: cell.metric)
         among = select("seed", seeds, among, lambda cell: str(cell.fit.seed))
@@ -314,7 +326,7 @@ class Selection:
             lambda cell: cell.fit.model,
             lambda cell: names.get(cell.fit.names),
         )
-        among = select("dataset", self.dataset, among, lambda cell: cell.fit.dataset)
+        among = select("dataset", datasets, among, lambda cell: cell.fit.dataset)
         labels: list[str] = []
         for cell in among:
             labels += (*cell.outcome.values, cell.metric)

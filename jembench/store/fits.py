@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
-from jembench.catalog.spec import Spec, format_value, without_digest
+from jembench.catalog.spec import Spec, format_value, stable_hash, without_digest
 from jembench.catalog.validation import Range
 from jembench.errors import CheckpointError, DamagedError, StoreError
 from jembench.interfaces.evaluation import Stability
@@ -64,6 +64,11 @@ class FitRecord(NamedTuple):
             if isinstance(name, str) and name.isprintable():
                 return name
         return ""
+
+    @property
+    def dataset_id(self) -> str:
+        """The hash of the dataset's identity, which does not depend on the place of its files."""
+        return stable_hash(self.identity.get("dataset"))
 
     @property
     def asked(self) -> str:

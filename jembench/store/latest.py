@@ -64,17 +64,18 @@ def renamed(cells: Sequence[Cell]) -> list[Cell]:
     # of cells with equal times, the first counts
     for cell in sorted(cells, key=lambda cell: cell.time, reverse=True):
         fits.setdefault(cell.fit.id, cell.fit)
-        datasets.setdefault(_dataset_of(cell), cell.fit.dataset)
+        datasets.setdefault(dataset_of(cell), cell.fit.dataset)
     datasets.pop("", None)  # of cells without the hash
     renamed = []
     for cell in cells:
         fit = fits[cell.fit.id]
-        dataset = datasets.get(_dataset_of(cell), fit.dataset)
+        dataset = datasets.get(dataset_of(cell), fit.dataset)
         if dataset != fit.dataset:
             fit = dataclasses.replace(fit, dataset=dataset)
         renamed.append(cell if cell.fit == fit else dataclasses.replace(cell, fit=fit))
     return renamed
 
 
-def _dataset_of(cell: Cell) -> str:
+def dataset_of(cell: Cell) -> str:
+    """Return the hash of the identity of a cell's dataset; "": unknown."""
     return str(cell.provenance.get(DATASET, ""))
