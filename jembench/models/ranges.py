@@ -94,22 +94,30 @@ def _in_range_of(plain: Preparation, form: Preparation) -> Preparation:
     return dataclasses.replace(form, bounds=plain.bounds, mean=plain.mean, std=plain.std)
 
 
-def remark(stated: Bool[Tensor, " N"], **others: Bool[Tensor, " N"]) -> str:
+ADAPTED = "give it these: adapted:model=...,"
+"""The beginning of the remedy for a network with a spec."""
+
+IMPORTED = "import it again with --set-input "
+"""The beginning of the remedy for imported weights."""
+
+
+def remark(right: Mapping[str, Bool[Tensor, " N"]], remedy: str = ADAPTED) -> str:
     """Return a remark on the best other range if it is better than the stated one; else "".
 
     Args:
-        stated: the images that are classified correctly as the model is given them.
-        others: the same under other ranges, by their options.
+        right: see :func:`correct`.
+        remedy: the beginning of the remedy, which the options of the range follow.
     """
+    others = dict(right)
+    stated = others.pop("stated")
     if not others:
         return ""
     best = max(others, key=lambda name: int(others[name].sum()))
-    right = others[best]
-    n, before, after = len(stated), int(stated.sum()), int(right.sum())
-    if after <= before or mcnemar(stated.numpy(), right.numpy()) >= _P:
+    n, before, after = len(stated), int(stated.sum()), int(others[best].sum())
+    if after <= before or mcnemar(stated.numpy(), others[best].numpy()) >= _P:
         return ""
     return (
         f"the network seems to expect images of another range: {100 * before / n:.0f} % of {n} "
         f"training images are classified correctly, and {100 * after / n:.0f} % with {best} (p < "
-        f"{_P:g}). If it was trained so, give it these: adapted:model=...,{best}"
+        f"{_P:g}). If it was trained so, {remedy}{best}"
     )

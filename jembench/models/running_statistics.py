@@ -38,6 +38,27 @@ mean is taken, miss more of the difference between images.
 JUDGED = 1000
 """The most images that accuracies are compared on."""
 
+_ANEW = "count the statistics anew (torch.optim.swa_utils.update_bn) and import the weights"
+
+OF_CHAINS = (
+    "Chains or other images have passed through the network in training. Train with --set "
+    f"model.momentum=0.9, so that the last pass counts most, or {_ANEW}"
+)
+"""The cause in a model that generates images."""
+
+OF_TRAINING = (
+    "The statistics lag behind weights that still change, or follow images as training changes "
+    f"them. Train longer, or {_ANEW}"
+)
+"""The cause in a model that was trained here and generates no images."""
+
+OF_INPUT = (
+    "The likeliest cause is an input of another normalisation or range than the network was "
+    "trained on: state it with the options of `adapted`, which are those of `jembench import "
+    f"--set-input`. If the input is right, {_ANEW}"
+)
+"""The cause in a network that was trained elsewhere."""
+
 
 def followed_layers(model: Any) -> list[_BatchNorm]:
     """Return the batch norms whose running statistics should follow the training images.
@@ -138,6 +159,7 @@ def remark(
     counted: Bool[Tensor, " N"],
     images: int,
     judged_on: str,
+    cause: str,
 ) -> str:
     """Return a remark on stored statistics that cost accuracy; "": they do not.
 
@@ -150,6 +172,7 @@ def remark(
         counted: the same by counted statistics.
         images: the number of images that statistics were counted over.
         judged_on: the images, in words.
+        cause: the likeliest cause and its remedy, such as :data:`OF_CHAINS`.
     """
     before, after = 100 * stored.double().numpy(), 100 * counted.double().numpy()
     difference = float(after.mean() - before.mean())
@@ -163,10 +186,8 @@ def remark(
         f"the running statistics of batch norm cost accuracy: {before.mean():.1f} % of "
         f"{len(before):,} {judged_on} are classified correctly with the stored ones, and "
         f"{after.mean():.1f} % with those counted over {images:,} training images "
-        f"({gain.value:.1f} [{gain.low:.1f}, {gain.high:.1f}] points more). Chains or other images "
-        "have passed through the network in training, and log p(x) is concerned too. Train with "
-        "--set model.momentum=0.9, so that the last pass counts most, or count the statistics "
-        "anew (torch.optim.swa_utils.update_bn) and import the weights"
+        f"({gain.value:.1f} [{gain.low:.1f}, {gain.high:.1f}] points more), and log p(x) is "
+        f"concerned too. {cause}"
     )
 
 

@@ -38,6 +38,7 @@ from jembench.interfaces.evaluation import (
 from jembench.interfaces.samplers import ChainState, Sampler
 from jembench.metrics.classification import require_finite
 from jembench.models import predictions, ranges, running_statistics
+from jembench.models.capabilities import capabilities
 from jembench.models.energies import grad_energy
 from jembench.running.caches import FeatureBank, TensorCache
 from jembench.running.fit_samples import way_of
@@ -87,6 +88,7 @@ class TrainedFit:
     buffers: Callable[[], Sequence[Samples]] = tuple
     cache: TensorCache = _NO_CACHE
     pretrained: bool = False  # trained elsewhere: its training data and buffers are unknown
+    imported: bool = False  # its weights are from a file of the user's
     wanted: frozenset[Quantity] = frozenset()  # read in one pass over test images or an OOD set
     deadline: float | None = None  # UTC in s since 1970; long metrics stop then
     steps: int | None = None  # of new chains, selected by the recipe's metric; None: as in training
@@ -174,18 +176,27 @@ class TrainedFit:
 
         correct = self.once("running-statistics", compute)
         judged_on = "further training images" if validation is None else "validation images"
-        return running_statistics.remark(**correct, images=len(counted.images), judged_on=judged_on)
+        cause = running_statistics.OF_TRAINING
+        if self.pretrained:
+            cause = running_statistics.OF_INPUT
+        elif "samples" in capabilities(self.model):
+            cause = running_statistics.OF_CHAINS
+        return running_statistics.remark(
+            **correct, images=len(counted.images), judged_on=judged_on, cause=cause
+        )
 
     def range_remark(self) -> str:
         """Return a remark if a pretrained model classifies better in another range, or ""."""
         train = self.holdout.train
-        if not self.pretrained or train.labels is None or len(train.images) == 0:
+        is_known = train.labels is not None and len(train.images) > 0
+        if not self.pretrained or not is_known or "logits" not in capabilities(self.model):
             return ""
 
         def compute() -> Tensors:
             return ranges.correct(self.model, ranges.judged(train), self.spec, self.device)
 
-        return ranges.remark(**self.once("input-ranges", compute))
+        correct = self.once("input-ranges", compute)
+        return ranges.remark(correct, ranges.IMPORTED if self.imported else ranges.ADAPTED)
 
     def samples(self, source: Source = KEPT) -> Samples:
         """Return generated images, computed once.

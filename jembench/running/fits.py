@@ -250,6 +250,7 @@ class FitWork:
             deadline=self.deadline,
             cache=TensorCache(self.store.readings_of(fit.key.id, weights)),
             pretrained=fit.is_pretrained,
+            imported=bool(fit.recipe.source),
             steps=record.provenance.get("selected", {}).get("steps"),
         )
 

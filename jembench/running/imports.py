@@ -110,7 +110,7 @@ def _remark_on_range(model: nn.Module, images: Dataset) -> None:
     if train.labels is None:
         return
     correct = ranges.correct(model, ranges.judged(train), images.spec, torch.device("cpu"))
-    if text := ranges.remark(**correct):
+    if text := ranges.remark(correct, ranges.IMPORTED):
         warnings.warn(text, Remark, stacklevel=2)
 
 

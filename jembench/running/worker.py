@@ -256,9 +256,8 @@ class _Unit:
             self._remark(unsteady(trained.model, images, spec, trained.device, wanted))
         try:
             with progress.phase("comparing running statistics"), isolated(network, note):
-                self._remark(trained.statistics_remark())
-                if "logits" in wanted:
-                    self._remark(trained.range_remark())
+                # in a wrong range, counted statistics would spoil a right checkpoint
+                self._remark(trained.range_remark() or trained.statistics_remark())
         except StoreError:
             raise
         except Exception as error:

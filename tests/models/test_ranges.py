@@ -42,7 +42,7 @@ def trained(digits, form):
 def remark(model, digits):
     images = ranges.judged(digits.split("train"))
     assert len(images.images) == ranges.IMAGES
-    return ranges.remark(**ranges.correct(model, images, digits.spec, CPU))
+    return ranges.remark(ranges.correct(model, images, digits.spec, CPU))
 
 
 @pytest.mark.parametrize("bounds", [(-1, 1), (0, 1), (0, 255)])
@@ -64,6 +64,9 @@ def test_a_range_is_better_by_mcnemars_test():
     # without losses the p value is 2 / 2^gains
     for gains, is_said in ((10, False), (11, True)):
         stated = places >= gains
-        assert bool(ranges.remark(stated=stated, **{"bounds=0..1": every})) == is_said
-        assert ranges.remark(stated=every, **{"bounds=0..1": stated}) == ""
-    assert ranges.remark(stated=every) == ""
+        assert bool(ranges.remark({"stated": stated, "bounds=0..1": every})) == is_said
+        assert ranges.remark({"stated": every, "bounds=0..1": stated}) == ""
+    assert ranges.remark({"stated": every}) == ""
+    right = {"stated": places < 128, "bounds=0..1": every}
+    assert ranges.remark(right).endswith("adapted:model=...,bounds=0..1")
+    assert ranges.remark(right, ranges.IMPORTED).endswith("--set-input bounds=0..1")

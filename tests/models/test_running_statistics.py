@@ -10,6 +10,7 @@ from jembench.models.energies import LogitModel
 from jembench.models.running_statistics import (
     COUNTED,
     JUDGED,
+    OF_CHAINS,
     correct,
     counted_anew,
     followed_layers,
@@ -89,12 +90,12 @@ def test_spoiled_statistics_have_a_remark_with_both_accuracies(spoiled, healthy)
     right = correct(spoiled, images(seed=1).images, images(seed=2), DATA, CPU)
     assert right["stored"].double().mean() == 0.5
     assert right["counted"].all()
-    text = remark(right["stored"], right["counted"], 400, "validation images")
+    text = remark(right["stored"], right["counted"], 400, "validation images", OF_CHAINS)
     assert "50.0 % of 400 validation images are classified correctly with the stored ones" in text
     assert "and 100.0 % with those counted over 400 training images (50.0 [44.5, 55.0]" in text
     assert "model.momentum=0.9" in text
     right = correct(healthy, images(seed=1).images, images(seed=2), DATA, CPU)
-    assert remark(right["stored"], right["counted"], 400, "validation images") == ""
+    assert remark(right["stored"], right["counted"], 400, "validation images", OF_CHAINS) == ""
 
 
 def test_nothing_changes_but_the_random_numbers_of_training(spoiled):
@@ -129,7 +130,7 @@ FLAGS = torch.arange(1000)
     ],
 )
 def test_a_remark_needs_a_gain_beyond_its_paired_interval(stored, counted, said):
-    assert bool(remark(stored, counted, 2000, "validation images")) is said
+    assert bool(remark(stored, counted, 2000, "validation images", OF_CHAINS)) is said
 
 
 class Frozen(Model):

@@ -1,5 +1,7 @@
 """A network that is random, depends on the batch or has spoiled statistics has a note."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,6 +9,9 @@ from jembench.experiment.crossing import make_plan
 from jembench.experiment.suite import Run, Suite
 from jembench.models import running_statistics
 from jembench.report.rows import rows
+from jembench.running import session
+from jembench.running.driver import RunOptions
+from jembench.running.evaluation import TrainedFit
 from jembench.store.store import Store
 
 
@@ -64,6 +69,29 @@ def test_statistics_of_other_images_are_said_at_the_row_once_examined(
     more = plan_of(zoo_of_tests, "spoiled", f"data.validation={held}", metrics=("ece",))
     carry_out(more, store)
     assert rows(cells(more, store))[0].notes == found[0].notes
+
+
+def test_the_cause_of_wrong_statistics_follows_from_the_model(
+    zoo_of_tests, carry_out, store, monkeypatch
+):
+    plan = plan_of(zoo_of_tests, "spoiled")
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainedFit, "range_remark", lambda self: "another range")
+        carry_out(plan, Store(store.root.parent / "of-range"))
+        (notes,) = {row.notes for row in rows(cells(plan, Store(store.root.parent / "of-range")))}
+    assert notes[-1] == "another range"
+    assert "running statistics" not in " ".join(notes)
+
+    carry_out(plan, store)
+    with session.open_fit(plan.fits[0], store, RunOptions("cpu")) as evaluation:
+        fit = evaluation.data
+        assert "weights that still change" in fit.statistics_remark()
+        assert "hains" not in fit.statistics_remark()
+        of_import = replace(fit, pretrained=True).statistics_remark()
+        assert "--set-input" in of_import
+        assert "Train " not in of_import
+        fit.model.chains = "marginal"
+        assert "Chains" in fit.statistics_remark()
 
 
 @pytest.mark.parametrize("model", ["normed", "mixing"])
