@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from jembench.catalog import registry
-from jembench.errors import CheckpointError, PluginError, Remark, error_text
+from jembench.errors import CheckpointError, PluginError, Remark, SpecError, error_text
 from jembench.files import path_of
 from jembench.interfaces import DataSpec
 from jembench.models import importing
@@ -44,6 +44,7 @@ def with_weights(
 
     Raises:
         CheckpointError: if the weights do not fit.
+        SpecError: if the model has weights and an input of its own.
     """
     path = path_of(weights)
     content = importing.read(path) if weights else None
@@ -51,7 +52,15 @@ def with_weights(
         outputs = importing.names_of_outputs(content)
 
     def build(seen: DataSpec) -> Any:
-        net = registry.resolve("models", model).make(seen)
+        resolved = registry.resolve("models", model)
+        net = resolved.make(seen)
+        if isinstance(net, Adapted):  # a network of a library, with a preparation of its own
+            if resolved.is_pretrained:
+                raise SpecError(
+                    f"{model} has weights, and the input that belongs to them. Name it without "
+                    "adapted, or give the weights to adapted, not to the network: weights=FILE."
+                )
+            net = net.net
         if weights and isinstance(net, nn.Module):
             named = importing.weights_of(net, content, path, prefix=prefix, entry=entry)
             importing.load(net, named.tensors, model, path)

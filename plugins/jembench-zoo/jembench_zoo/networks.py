@@ -153,6 +153,12 @@ def of_transformers(
     with _errors_of_transformers(model):
         config = _config(transformers, model, folder)
         if weights == "none":
+            if any(folder.glob("*.safetensors")) or any(folder.glob("*.bin")):
+                raise SpecError(
+                    f"{name} holds weights, which would not be used. weights=cache measures them, "
+                    "and weights=cache,train=true trains them on. For a new network of this kind "
+                    "name a folder with config.json alone."
+                )
             size = _size(data, size)
             config.num_labels = data.num_classes
             if hasattr(config, "image_size"):

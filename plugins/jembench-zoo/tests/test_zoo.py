@@ -99,6 +99,23 @@ def test_weights_of_a_folder_of_transformers(tmp_path):
     assert any("10 classes: its last layer is drawn" in str(remark.message) for remark in said)
     for key, value in weights.vit.state_dict().items():
         assert_close(value, trained.vit.state_dict()[key])
+    with pytest.raises(SpecError, match="weights=cache measures them"):
+        make(f"hf:{tmp_path}")
+
+
+def test_an_input_of_the_users_own_replaces_that_of_a_library(tmp_path):
+    network = "torchvision:mobilenet_v3_small"
+    net = make(network, COLOURED).eval().net
+    torch.save(net.state_dict(), tmp_path / "net.pt")
+    stated = f"size=40,mean=.4,std=.2,weights={tmp_path / 'net.pt'}"
+    x = torch.rand(2, 3, 8, 8)
+    resized = F.interpolate(x, size=40, mode="bicubic", antialias=True)
+    model = make(f"adapted:model={network},{stated}", COLOURED).eval()
+    assert_close(model.logits(x), net((resized - 0.4) / 0.2))
+    inner = f'"{network},weights={tmp_path / "net.pt"}"'
+    refused = pytest.raises(SpecError, match="has weights, and the input that belongs to them")
+    with pytest.warns(Remark), refused:
+        make(f"adapted:model={inner},mean=.4,std=.2", COLOURED)
 
 
 @pytest.mark.parametrize(
