@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar, cast
 from jembench.api.live import dataset_spec, model_spec
 from jembench.catalog.spec import format_value, split_list
 from jembench.catalog.validation import Filled, Range, Rule, check_value
-from jembench.errors import SpecError
+from jembench.errors import SpecError, unknown
 from jembench.experiment import suite as suites
 from jembench.experiment.recipe import AtLeast1, Positive, Seed
 from jembench.report.select import Selection
@@ -59,12 +59,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def checked(function: Function) -> Function:
     """Check an API function's arguments by name, before each call.
 
-    A value of another type or out of range raises SpecError.
+    An unknown name, and a value of another type or out of range, raise SpecError.
     """
     signature = inspect.signature(function)
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    known = signature.parameters.keys() - {"self"}
 
     @functools.wraps(function)
     def call(*positional: Any, **named: Any) -> Any:
+        for name in named.keys() - known:
+            if inspect.Parameter.VAR_KEYWORD not in kinds:
+                raise unknown(f"argument of {function.__name__}()", name, known, "")
         bound = signature.bind(*positional, **named)
         for name, value in bound.arguments.items():
             hint = VALUES.get(name)

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jembench.api import sharing
-from jembench.api.arguments import checked, one_text, selection, texts
+from jembench.api.arguments import Settings, checked, one_text, selection, setting_texts, texts
 from jembench.api.fit import Fit
 from jembench.api.live import dataset_spec, model_spec
 from jembench.api.results import Results
 from jembench.api.sharing import Fetched, Pushed
 from jembench.errors import SpecError
 from jembench.experiment.names import dataset_id, matching
-from jembench.experiment.plan import plan_again, plan_fit
-from jembench.experiment.stored import find, imports
+from jembench.experiment.plan import plan_again
+from jembench.experiment.stored import find, imports, plan_named
 from jembench.store.fits import FitRecord
 from jembench.store.merge import merge
 from jembench.store.outcome import FitKey
@@ -166,6 +166,7 @@ class OpenStore:
         *,
         dataset: Any = None,
         recipe: str | None = None,
+        settings: Settings | None = None,
         seed: int = 0,
         device: str = "auto",
     ) -> Fit:
@@ -178,6 +179,8 @@ class OpenStore:
                 matches.
             recipe: a label as in tables (``digits+epochs=5``); None: the trained model's, if only
                 one matches. The fields come from the training's record.
+            settings: of the training, as for :func:`run`; then ``recipe`` and ``dataset`` have
+                the defaults of a training, and the fields come from the recipe's present file.
             seed: of the fit.
             device: cpu, cuda, cuda:1 ...; auto: the first GPU, else the CPU.
 
@@ -195,8 +198,9 @@ class OpenStore:
 
         text, recipe = model_spec(model), one_text(recipe, "recipe")
         data = None if dataset is None else dataset_spec(dataset)
-        records: Sequence[FitRecord] = imports(self.store, text)
-        if not records:
+        changes = setting_texts(settings)
+        records: Sequence[FitRecord] = [] if changes else imports(self.store, text)
+        if not changes and not records:
             records = _meant(self.store.trained(), text, data, recipe, seed)
         if len(records) > 1:
             meant = "; ".join(str(record.key) for record in records)
@@ -209,8 +213,9 @@ class OpenStore:
             folder = str(self.store.fit_folder(record.key))
             plan = plan_again(record, data or record.key.dataset, folder, [text, recipe or ""])
         else:
-            name, *settings = (recipe or "").split("+")
-            plan = plan_fit(text, data or "digits", name or None, settings, seed)
+            name, *of_label = (recipe or "").split("+")
+            changes = [*of_label, *changes]
+            plan = plan_named(text, data or "digits", name or None, changes, seed, self.store)
         if not plan.is_pretrained and not self.store.is_trained(plan.key):
             names = "; ".join(map(str, self.fits)) or "none"
             raise SpecError(

@@ -361,6 +361,29 @@ def test_a_model_that_is_not_there(store, which):
         store.load(**which)
 
 
+def test_a_model_is_loaded_by_its_settings(zoo_of_tests, tmp_path):
+    how = {"recipe": TINY, "store": tmp_path}
+    for settings in ({"epochs": 1}, {"epochs": 2}):
+        jb.run("hybrid", models=MODELS[1], metrics="accuracy", settings=settings, **RUN | how)
+    fit = jb.load(MODELS[1], dataset=RUN["datasets"], settings={"epochs": 2}, **how)
+    assert fit.recipe.epochs == 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.load(MODELS[0], setings={}),
+        lambda store: jb.load(MODELS[0], store=store, setings={}),
+        lambda store: jb.compare(*MODELS, store=store, columnes="ece"),
+    ],
+)
+def test_an_unknown_argument_is_refused_with_the_known_ones(store, call):
+    with pytest.raises(
+        SpecError, match=r"no argument of \w+\(\) named .* Nearest: (settings|columns)"
+    ):
+        call(store)
+
+
 def test_attack_and_compare(fit, store):
     results = jb.attack(
         "pgd", models=fit, norm=["l2"], images=2, restarts=1, steps=2, progress=False

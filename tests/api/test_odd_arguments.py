@@ -84,6 +84,7 @@ FUNCTIONS = {
         "store": NAMES,
         "dataset": NAMES,
         "recipe": NAMES,
+        "settings": OF_RUNS["settings"],
         "seed": OBJECTS,
         "device": NAMES,
     },
