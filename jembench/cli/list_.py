@@ -11,9 +11,11 @@ from jembench.catalog.discovery import KINDS
 from jembench.cli import options
 from jembench.cli.output import print_json, print_table
 from jembench.cli.parameters import RECIPE
-from jembench.errors import SpecError
+from jembench.errors import SpecError, unknown
 
 LISTS = (*KINDS, "recipes", "references")
+_FILES = ("suites", "recipes", "references")
+"""The kinds whose entries are files of packages."""
 
 
 # accepts ood-sets for ood_sets
@@ -26,21 +28,21 @@ LISTS = (*KINDS, "recipes", "references")
 def list_(kind: str | None, name: str | None, format: str) -> None:
     """List what is installed, and whether it works.
 
-    Every component is imported. KIND adds the description and the options of each component; the
-    last line names the kinds. `jembench list recipe NAME` prints the file of a recipe. A recipe
-    named after a model, a dataset or both (MODEL-DATASET) is their default; every other model is
-    trained by the recipe `paper`.
+    Every component is imported. KIND adds the description and the options of each component, or of
+    the one called NAME; the last line names the kinds. `jembench list recipe NAME` prints the file
+    of a recipe. A recipe named after a model, a dataset or both (MODEL-DATASET) is their default;
+    every other model is trained by the recipe `paper`.
     """
-    if (kind == "recipe") != (name is not None):
+    if kind is None:
+        _everything(format)
+    elif kind != "recipe":
+        _one_kind(kind, format, name)
+    elif name is None:
         raise SpecError(
             "`jembench list recipe NAME` shows one recipe; `jembench list recipes` lists the names."
         )
-    if name is not None:
-        click.echo(packages.source("recipe", name, "recipes").content.decode(), nl=False)
-    elif kind is None:
-        _everything(format)
     else:
-        _one_kind(kind, format)
+        click.echo(packages.source("recipe", name, "recipes").content.decode(), nl=False)
 
 
 def _everything(format: str) -> None:
@@ -62,8 +64,8 @@ def _everything(format: str) -> None:
         )
 
 
-def _one_kind(kind: Any, format: str) -> None:
-    entries = listing.entries(kind)
+def _one_kind(kind: Any, format: str, name: str | None) -> None:
+    entries = _entries(kind, name)
     if format == "json":
         print_json(
             [{"name": e.name, "title": e.title, **e.fields, "problem": e.problem} for e in entries]
@@ -81,6 +83,22 @@ def _one_kind(kind: Any, format: str) -> None:
     print_table(columns, rows)
     if kind == "recipes":
         click.echo("`jembench list recipe NAME` shows one whole, as a TOML file for --recipe.")
+
+
+def _entries(kind: Any, name: str | None) -> list[Listed]:
+    """Return the entries of a kind, or the one of a name.
+
+    Raises:
+        SpecError: if none has the name.
+    """
+    if name is not None and kind not in _FILES:
+        return [listing.describe(discovery.find(kind, name))]
+    entries = listing.entries(kind)
+    found = [entry for entry in entries if name in (None, entry.name)]
+    if not found:
+        names = [entry.name for entry in entries]
+        raise unknown(discovery.singular(kind), str(name), names, f"jembench list {kind}")
+    return found
 
 
 def _or_problem(text: str, entry: Listed) -> str:

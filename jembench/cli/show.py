@@ -88,7 +88,7 @@ def _following(
         return
     # more seeds, if there is only one, which the user has not chosen
     seeds = {fit.seed for fit in plan.fits}
-    is_trained = any(not fit.recipe.source for fit in plan.fits)
+    is_trained = not all(fit.is_pretrained for fit in plan.fits)
     if len(seeds) == 1 and is_trained and not _given(ctx, "seeds"):
         (seed,) = seeds
         yield "next", [*again, "--seeds", f"{seed},{seed + 1},{seed + 2}"]

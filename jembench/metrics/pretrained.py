@@ -109,12 +109,17 @@ class Pretrained:
                 "channels. Use another feature network, for example --set fid.features=cnn."
             )
         path, option = self.published.cached, f"--set fid.features={self.name or 'inception'}"
-        how_to_get = (
-            f"Let jembench fetch them ({size}) with {option}:download=true, or download {url} "
-            f"elsewhere and give {option}:weights=PATH. Without a download, --set "
-            "fid.features=cnn trains a small network on the dataset. Each metric of features has "
-            "this option."
-        )
+        how_to_get = f"Download {url} elsewhere and give {option}:weights=PATH."
+        if not self.download:
+            how_to_get = (
+                f"Let jembench fetch them ({size}) with {option}:download=true, or download {url} "
+                f"elsewhere and give {option}:weights=PATH."
+            )
+        if data.num_classes:
+            how_to_get += (
+                " Without a download, --set fid.features=cnn trains a small network on the dataset."
+            )
+        how_to_get += " Each metric of features has this option."
         if self.weights:
             path = path_of(self.weights)
         elif self.download and not path.is_file():

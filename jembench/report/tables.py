@@ -82,7 +82,7 @@ class Tables:
         outliers: dict[str, str] = {}
         for row in shown:
             if row.protocol and not row.source:
-                outliers[row.metric] = outliers_in(row.protocol)
+                outliers[row.metric] = outliers_in(row)
         columns = _headings(
             in_order, lambda row: row.place, lambda row: outliers.get(row.metric, "")
         )
@@ -105,12 +105,13 @@ class Tables:
         def count_distinct(names: Sequence[str]) -> int:
             return len({(row.label, *map(options[row.metric].get, names)) for row in shown})
 
-        # an option has a column if it tells apart what the columns before it do not
+        # an option has a column if it tells apart what the columns before it do not; a set always
         chosen: list[str] = []
         lines: dict[str, RowText] = {}
         names = dict.fromkeys(name for row in shown for name in row.options)
         for name in sorted(names, key=_defence_rank):
-            if count_distinct([*chosen, name]) > count_distinct(chosen):
+            before = [] if name == "set" else chosen
+            if count_distinct([*before, name]) > count_distinct(before):
                 chosen.append(name)
                 lines[in_words([name])] = _option_of(options, name)
         columns = _headings(shown, lambda row: row.label)
@@ -298,16 +299,17 @@ def recipe_name(label: str) -> str:
     return label.partition("+source=")[0]
 
 
-def outliers_in(protocol: str) -> str:
-    """Return the score and the OOD sets of a protocol.
+def outliers_in(row: Row) -> str:
+    """Return the score and the OOD sets of a row.
 
     Returns:
-        "" if the protocol has none.
+        "" if its protocol has none.
     """
-    parts = parts_of(protocol)
+    parts = parts_of(row.protocol)
     score, sets = parts.get("score", ""), parts.get("set", "")
     if "+" in sets:
         sets = f"{sets.count('+') + 1} sets"
+    sets = headings.own_name(row.metric.options.get("set", "")) or sets
     return ", ".join(filter(None, (score, sets)))
 
 

@@ -80,6 +80,31 @@ def test_a_component_is_described_although_its_docstring_begins_with_a_verb(jemb
     assert [entry for entry in listed if entry["title"].startswith(("Plan", "Return"))] == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"), [("datasets", "imagefolder"), ("suites", "hybrid"), ("recipes", "paper")]
+)
+def test_one_of_a_kind(jembench, kind, name):
+    (entry,) = json.loads(jembench("list", kind, name, "--format", "json").out)
+    every = json.loads(jembench("list", kind, "--format", "json").out)
+    assert entry in every
+    assert entry["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("ood_sets", "For its images write imagefolder:root=flat."),
+        ("references", "There is no reference named 'flat'."),
+    ],
+)
+def test_a_name_that_is_none_of_the_kind(jembench, kind, text, tmp_path, monkeypatch):
+    (tmp_path / "flat").mkdir()
+    monkeypatch.chdir(tmp_path)
+    done = jembench("list", kind, "flat")
+    assert done.code == 2
+    assert text in done.err
+
+
 def test_suites(jembench, zoo):
     suites = {
         suite["name"]: suite

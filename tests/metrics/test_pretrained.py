@@ -130,6 +130,19 @@ def test_a_download_that_fails_says_why_and_what_else_to_do(error, dataset, monk
     assert socket.getdefaulttimeout() == before
 
 
+def test_what_was_tried_or_is_refused_is_not_advised(fake, monkeypatch):
+    def fail(url, path, **options):
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(torch.hub, "download_url_to_file", fail)
+    unlabelled = fake.Dataset(DataSpec(name="toy", shape=(1, 4, 4), num_classes=0), {})
+    with pytest.raises(Unavailable) as caught:
+        prepared(unlabelled, download=True)
+    assert "inception:weights=PATH" in str(caught.value)
+    assert "download=true" not in str(caught.value)
+    assert "features=cnn" not in str(caught.value)
+
+
 def test_a_download_lands_in_torch_hubs_cache(weights, dataset, hub, monkeypatch):
     monkeypatch.setattr(
         torch.hub,

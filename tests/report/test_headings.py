@@ -9,7 +9,7 @@ from jembench.errors import SpecError
 from jembench.experiment.names import DisplayNames
 from jembench.experiment.plan import Part
 from jembench.interfaces import Value
-from jembench.report.headings import in_words, known_as, split
+from jembench.report.headings import in_words, known_as, own_name, split
 from jembench.report.layout import Report
 from jembench.report.select import select
 
@@ -80,3 +80,20 @@ def test_a_metric_without_values_is_headed_by_its_name(cell):
 def test_equal_headings_do_not_join_columns(cells):
     names = DisplayNames(headings={"is": "A", "ece": "A"})
     assert columns(Report(cells[1:], names=names)) == [("A", "↑"), ("A*", "↑")]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("imagefolder:root=/a/flat,unlabelled=true", "flat"),
+        ("imagefolder:name=birds,root=/a/flat", "birds"),
+        ("npz:/a/my.npz", "my"),
+        ("hf:saved", "saved"),
+        ("torchvision:FashionMNIST,root=data", "FashionMNIST"),
+        ("imagefolder:unlabelled=true", ""),  # of a protocol, which has no paths
+        ("celeba:root=/a/faces", ""),
+        ("—", ""),
+    ],
+)
+def test_a_set_of_a_folder_is_called_as_its_dataset(text, name):
+    assert own_name(text) == name

@@ -371,6 +371,28 @@ def test_every_number_is_in_its_place(full):
     assert pivot.rows[0][2].interval == "[0.490, 0.510]"
 
 
+def test_a_set_has_a_column_although_the_score_tells_the_rows_apart(ood):
+    chosen = [ood("jem", "max-py", "interp"), ood("jem", "log-px", "svhn")]
+    table = only(Report(chosen).tables())
+    assert labels(table)[:3] == ["score", "set", "model"]
+    assert {tuple(row[:2]) for row in texts(table)} == {("max-py", "interp"), ("log-px", "svhn")}
+
+
+def test_folders_of_outliers_are_told_apart_by_their_names(cell):
+    """Their protocols have no paths, and are equal."""
+    protocol = 'ood:score=log-px,set="imagefolder:unlabelled=true"'
+    outcome = Outcome(status="ok", protocol=protocol, values={"auroc": Value(0.5, None, None, 9)})
+    cells = [cell("jem", nll=Value(1.0, None, None, 9))]
+    for name in ("flat", "birds"):
+        folder = Spec.of("imagefolder", {"root": f"/a/{name}", "unlabelled": True})
+        metric = str(Spec.of("ood", {"set": folder}))
+        cells.append(cell("jem", metric, outcome=outcome))
+    table = only(Report(cells[1:]).tables())
+    assert [row[0] for row in texts(table)] == ["flat", "birds"]
+    table = only(Report(cells, parts=[part(cells, *[cell.metric for cell in cells])]).tables())
+    assert [heading.detail for heading in table.headings[2:]] == ["log-px, flat", "log-px, birds"]
+
+
 def test_a_row_option_of_one_value_is_said_in_the_title(full):
     grid = Grid(
         title="Outliers", metric=GRID.metric, rows={"score": ("max-py",)}, columns=GRID.columns

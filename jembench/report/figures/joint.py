@@ -83,7 +83,7 @@ def panels(
     lines: list[dict[str, Any]] = []
     for axes, (respect, rows) in zip(axes_of_respects, respects.items(), strict=True):
         first = next(row for row in rows if row.value is not None and not row.source)
-        heading = heading_of(first, outliers_in(first.protocol))
+        heading = heading_of(first, outliers_in(first))
         axes.set(title=respect, xlabel=f"{heading.label}\n{heading.detail}", ylim=(end, 0))
         texts = list(labels.values())
         ticks = axes.set_yticks(list(places.values()), texts)

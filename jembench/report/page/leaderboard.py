@@ -89,7 +89,7 @@ def _columns(rows: Sequence[Row]) -> dict[tuple[str, str], Heading]:
 
 
 def _heading(row: Row) -> Heading:
-    return heading_of(row, outliers_in(row.protocol))
+    return heading_of(row, outliers_in(row))
 
 
 def _linked(line: Sequence[TableCell], entry_of: Mapping[Row, Ranked]) -> tuple[TableCell, ...]:
