@@ -3,14 +3,11 @@
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from jembench.catalog.spec import Spec
-from jembench.errors import SpecError
 
 
 def table_of(file: str) -> dict[str, Any]:
@@ -66,30 +63,6 @@ def label_names(label: str) -> tuple[str, ...]:
     """Return a label's names: whole, without its feature network, in words."""
     text, network = split(label)
     return label, text, f"{in_words(text)} {in_words(network)}".strip()
-
-
-def without_options(specs: Iterable[str]) -> dict[str, str]:
-    """Return the name of each spec; specs that share a name stay whole."""
-    return distinct({text: own_name(text) or text.partition(":")[0] for text in specs})
-
-
-_SOURCES = {"imagefolder": "root", "npz": "file", "hf": "model", "torchvision": "model"}
-"""The datasets of many sources, with the option that says the source."""
-
-
-def own_name(text: str) -> str:
-    """Return the name that a dataset of a folder, a file or a library has in results.
-
-    Returns:
-        "" for other specs, and where the source is not known.
-    """
-    with suppress(SpecError):
-        spec = Spec(text)
-        if spec.bare in _SOURCES:
-            source = Path(spec.options.get(_SOURCES[spec.bare], ""))
-            name = source.stem if spec.bare == "npz" else source.name
-            return spec.options.get("name", name)
-    return ""
 
 
 def distinct(names: Mapping[str, str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from jembench.catalog.spec import Spec
@@ -28,6 +29,29 @@ def parts_of(protocol: str) -> dict[str, str]:
     if whole:
         return dict(whole.options)
     return {}
+
+
+def without_options(specs: Iterable[str]) -> dict[str, str]:
+    """Return the name of each spec; specs that share a name stay whole."""
+    return headings.distinct({text: own_name(text) or text.partition(":")[0] for text in specs})
+
+
+_SOURCES = {"imagefolder": "root", "npz": "file", "hf": "model", "torchvision": "model"}
+"""The datasets of many sources, with the option that says the source."""
+
+
+def own_name(text: str) -> str:
+    """Return the name that a dataset of a folder, a file or a library has in results.
+
+    Returns:
+        "" for other specs, and where the source is not known.
+    """
+    spec = parsed(text)
+    if spec is None or spec.bare not in _SOURCES:
+        return ""
+    source = Path(spec.options.get(_SOURCES[spec.bare], ""))
+    name = source.stem if spec.bare == "npz" else source.name
+    return spec.options.get("name", name)
 
 
 def peculiarities(protocols: Sequence[str]) -> list[str]:

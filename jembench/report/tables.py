@@ -12,7 +12,16 @@ from jembench.experiment.names import DisplayNames
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, Place, covers
 from jembench.report import headings
-from jembench.report.protocols import DEFENCE, in_common, in_words, parsed, parts_of, peculiarities
+from jembench.report.protocols import (
+    DEFENCE,
+    in_common,
+    in_words,
+    own_name,
+    parsed,
+    parts_of,
+    peculiarities,
+    without_options,
+)
 from jembench.report.rows import Row, grouped, measured, spread
 from jembench.report.select import T
 from jembench.report.table import ABSENT, DAGGER, NOTES, Footnote, Heading, Table, detail, pivot
@@ -309,7 +318,7 @@ def outliers_in(row: Row) -> str:
     score, sets = parts.get("score", ""), parts.get("set", "")
     if "+" in sets:
         sets = f"{sets.count('+') + 1} sets"
-    sets = headings.own_name(row.metric.options.get("set", "")) or sets
+    sets = own_name(row.metric.options.get("set", "")) or sets
     return ", ".join(filter(None, (score, sets)))
 
 
@@ -361,7 +370,7 @@ def _option_of(options: Mapping[Spec, Mapping[str, str]], name: str) -> RowText:
     values = {metric: chosen.get(name, ABSENT) for metric, chosen in options.items()}
     names: dict[str, str] = {}
     if name in ("sampler", "set"):
-        names = headings.without_options(values.values())
+        names = without_options(values.values())
 
     def option(row: Row) -> str:
         value = values[row.metric]
@@ -377,7 +386,7 @@ def _option_text(name: str, value: str, values: Sequence[str]) -> str:
     """
     if not value[:1].isalpha() or value in ("true", "false", "none"):
         return f"{in_words([name])} {value}"
-    return headings.without_options(values)[value]
+    return without_options(values)[value]
 
 
 # --- remarks on whole tables ----------------------------------------------------------------------

@@ -9,8 +9,9 @@ from jembench.errors import SpecError
 from jembench.experiment.names import DisplayNames
 from jembench.experiment.plan import Part
 from jembench.interfaces import Value
-from jembench.report.headings import in_words, known_as, own_name, split
+from jembench.report.headings import in_words, known_as, split
 from jembench.report.layout import Report
+from jembench.report.protocols import own_name
 from jembench.report.select import select
 
 

@@ -20,7 +20,7 @@ from jembench.report.figures.base import (
     histograms,
     with_interval,
 )
-from jembench.report.headings import without_options
+from jembench.report.protocols import without_options
 from jembench.report.rows import grouped
 
 _AXES = {
