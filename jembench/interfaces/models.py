@@ -263,6 +263,7 @@ class Import:
     sampler: str = ""  #: spec of the sampler whose chains the file holds; "": it holds none
     chains: Mapping[str, Tensor] = field(default_factory=dict)  #: the sampler's ``state_dict``
     unused: tuple[str, ...] = ()  #: entries of the file that the model does not use
+    outputs: tuple[str, ...] = ()  #: names of the outputs in the file
 
 
 @runtime_checkable

@@ -4,7 +4,8 @@ import argparse
 import re
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from jembench.errors import CheckpointError, SpecError, error_text
 from jembench.files import open_regular
 from jembench.interfaces import DataSpec, Import
 from jembench.models.adapted import Adapted
-from jembench.models.labels import folded, in_order
+from jembench.models.labels import folded, in_order, named_elsewhere
 from jembench.models.objective import as_model
 from jembench.store import tensors
 from jembench.store.checkpoint import misfits
@@ -203,12 +204,14 @@ class StateDict(NamedTuple):
                 "A plain state_dict does not say whose weights it holds. Name the model: --model "
                 "baseline:net=wrn-28-10."
             )
-        made = as_model(registry.resolve("models", model).make(data), data, model)
         content = read(path)
+        names = tuple(names_of_outputs(content))
+        with _as_named(names, data):
+            made = as_model(registry.resolve("models", model).make(data), data, model)
         if not isinstance(made, Adapted) or made.outputs is None:
             check_classes(content, data, path)
         weights, unused = weights_of(made, content, path, prefix=self.prefix, entry=self.entry)
-        return Import(model=model, weights=weights, unused=unused)
+        return Import(model=model, weights=weights, unused=unused, outputs=names)
 
 
 class Weights(NamedTuple):
@@ -328,6 +331,13 @@ def check_classes(content: Any, data: DataSpec, path: Path) -> None:
         )
 
 
+def _as_named(outputs: Sequence[str], data: DataSpec) -> AbstractContextManager[None]:
+    """Return the context in which a model is made whose file names its outputs."""
+    if [*map(folded, outputs)] == [*map(folded, data.class_names)]:
+        return named_elsewhere()
+    return nullcontext()
+
+
 def names_of_outputs(content: Any) -> list[str]:
     """Return a file's names of classes, in the order of the outputs, or []."""
     if not isinstance(content, Mapping):
@@ -351,7 +361,8 @@ def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:
             is not finite in the model's precision.
         SpecError: if there is no such model.
     """
-    made = registry.resolve("models", imported.model).make(data)
+    with _as_named(imported.outputs, data):
+        made = registry.resolve("models", imported.model).make(data)
     model: nn.Module = as_model(made, data, imported.model)
     load(model, imported.weights, imported.model, where)
     return model

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -71,6 +72,14 @@ def outputs_of_classes(
         raise SpecError(f"{numbers}. {remedy}")
     _remark(f"{numbers}: its last layer is drawn at random.")
     return None
+
+
+@contextmanager
+def named_elsewhere() -> Iterator[None]:
+    """Leave out the remark on outputs without names, which a file names."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"\S* does not name its outputs", Remark)
+        yield
 
 
 def in_order(names: Mapping[Any, Any]) -> list[Any]:

@@ -1,6 +1,7 @@
 """The model of a fit before its training, and its trainer."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, get_args
 
 import torch
@@ -15,6 +16,7 @@ from jembench.errors import Diverged, JembenchError, PluginError, error_text
 from jembench.experiment.plan import FitPlan
 from jembench.interfaces import Chains, Dataset, Trainable
 from jembench.models.capabilities import is_fitted
+from jembench.models.labels import named_elsewhere
 from jembench.models.memory import check_memory
 from jembench.models.objective import as_model
 from jembench.models.settings import isolated
@@ -48,7 +50,8 @@ def make_model(
         if not fit.is_pretrained:
             check_memory(lambda: fit.model.make(data), name, device)
         within = isolated(f"The factory of {fit.asked}", note)
-        with within, seeds.drawing(fit.seed, "initialisation"):
+        said = named_elsewhere() if fit.recipe.source else nullcontext()  # by the import
+        with within, said, seeds.drawing(fit.seed, "initialisation"):
             # seeded too, since the first pass of a network may create weights
             model = as_model(fit.model.make(data), data, fit.asked)
     except JembenchError:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from torch.nn import functional as F
 
 from jembench.api.stored import open_store
@@ -268,3 +269,27 @@ def test_an_import_of_another_range_is_measured_in_it(jembench):
     cells = [json.loads(path.read_text()) for path in Path("runs/cells").iterdir()]
     measured = [cell["outcome"]["values"]["nll"]["value"] for cell in cells]
     assert measured == pytest.approx([expected] * 2, abs=1e-6)
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_outputs_without_names_are_noted_unless_the_file_names_them(jembench, is_named):
+    for part in ("train", "test"):
+        for label in ("cat", "dog"):
+            folder = Path("photos", part, label)
+            folder.mkdir(parents=True)
+            for place in range(4):
+                pixels = torch.randint(0, 256, (8, 8), dtype=torch.uint8).numpy()
+                Image.fromarray(pixels).save(folder / f"{part}{place}.png")
+    data = DataSpec(name="photos", shape=(1, 8, 8), num_classes=2)
+    content = {"state_dict": build_net("mlp-4", data).state_dict()}
+    if is_named:
+        content["classes"] = ["cat", "dog"]
+    torch.save(content, "own.pt")
+    named = ("--dataset", "imagefolder:root=photos,grey=true")
+    model = ("--model", "baseline:net=mlp-4", "--set-input", "bounds=0..1")
+    done = jembench("import", "weights", "own.pt", *model, "--name", "own", *named)
+    assert done.code == 0, done.err
+    assert ("does not name its outputs" in done.err) is not is_named
+    run = jembench("run", "hybrid", "--metrics", "nll", "--models", "own", *named)
+    assert run.code == 0, run.err
+    assert "does not name its outputs" not in run.err
