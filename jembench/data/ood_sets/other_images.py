@@ -3,6 +3,7 @@
 Legend: N images, M test images of the other dataset, C channels, H height, W width.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from jembench import seeds
 from jembench.data.decoding import resized
 from jembench.data.images import changed, parts, taken
-from jembench.errors import NotApplicable
+from jembench.errors import NotApplicable, Remark
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 _MODES = {1: "L", 3: "RGB"}
@@ -74,6 +75,13 @@ def _reshaped(images: Tensor, theirs: DataSpec, data: DataSpec) -> UInt8[Tensor,
                 f"Images of {theirs.name} cannot be given the shape of {data.name}: {spec.name} "
                 f"has {spec.shape[0]} channels, and only grey and RGB become each other."
             )
+
+    shapes = ["x".join(map(str, spec.shape)) for spec in (theirs, data)]
+    text = (
+        f"Images of {theirs.name} of {shapes[0]} are resized to {shapes[1]}, those of {data.name}."
+    )
+    if theirs.shape[1:] != data.shape[1:]:
+        warnings.warn(text, Remark, stacklevel=2)
 
     def reshape(part: Tensor, places: Tensor) -> Tensor:
         return _resized(part, data)

@@ -8,7 +8,7 @@ from PIL import Image
 from jembench.data.digits import digits
 from jembench.data.ood_sets.other_images import OtherDataset
 from jembench.data.ood_sets.resolve import resolve
-from jembench.errors import NotApplicable, SpecError, Unavailable
+from jembench.errors import NotApplicable, Remark, SpecError, Unavailable
 from jembench.interfaces import DataSpec, Split
 
 HERE = DataSpec(name="here", shape=(3, 8, 8), num_classes=2)
@@ -62,7 +62,10 @@ def test_grey_becomes_colour_and_colour_grey():
 
 def test_images_of_another_size_are_cropped_to_a_square_and_resized():
     (image,) = images = random(1, 3, 12, 20)
-    found = draw(images, 1)[0].permute(1, 2, 0).numpy()
+    with pytest.warns(
+        Remark, match="Images of there of 3x12x20 are resized to 3x8x8, those of here"
+    ):
+        found = draw(images, 1)[0].permute(1, 2, 0).numpy()
     square = Image.fromarray(image.permute(1, 2, 0).numpy()[:, 4:16])
     assert np.array_equal(found, np.asarray(square.resize((8, 8), Image.Resampling.BICUBIC)))
 
