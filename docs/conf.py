@@ -71,7 +71,7 @@ nitpick_ignore_regex = [
     # objects that a user is given and does not make
     (
         "py:.*",
-        r".*\b(Claim|ComparedPair|DisplayNames|FitPlan|Part|Pictures|Published|Recipe|Selection|Shown|Status|Store|Suite)",
+        r".*\b(Claim|ComparedPair|DisplayNames|Document|FitPlan|Part|Pictures|Published|Recipe|Selection|Shown|Status|Store|Suite)",
     ),
     ("py:.*", r"jembench\.plugin\..*"),
 ]

@@ -112,7 +112,8 @@ def runs_without_a_row(printed):
         for command, output in printed.items()
         if (models := re.search(r"^jembench run .*--models [\"']?([^\"' ]+)", command))
         if not all(
-            model.partition("=")[0] in output for model in models[1].replace("$fit", "").split(",")
+            re.split(r":\w+=|=", model)[0] in output
+            for model in models[1].replace("$fit", "").split(",")
         )
     ]
 
