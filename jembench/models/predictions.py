@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from jembench import progress, seeds
 from jembench.data.images import changed
 from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
+from jembench.errors import PluginError
 from jembench.interfaces import DataSpec, GradEnergy, Quantity
 from jembench.limits import Limit
-from jembench.models.capabilities import require_gradients
+from jembench.models.capabilities import capabilities, require_gradients
 from jembench.models.energies import (
     LogitModel,
     energy_function,
@@ -75,10 +76,13 @@ def read(
 
     Raises:
         NotApplicable: if gradients are wanted and the model has none.
-        PluginError: if an output has another shape, or is no tensor of real floating-point numbers.
+        PluginError: if the energy of a model without one is wanted, or an output has another shape,
+            or is no tensor of real floating-point numbers.
         torch.OutOfMemoryError: if a batch is too large for the device; JEMBENCH_BATCH sets the
             size.
     """
+    if wanted - {"logits"} and "energy" not in capabilities(model):
+        raise PluginError("The model gives no energy. Name energy in the metric's requires.")
     if "grad-norm" in wanted:
         require_gradients(model)
 

@@ -11,7 +11,7 @@ from jembench.experiment.crossing import make_plan
 KEYS = {"dataset": "datasets", "suite": "include"}
 """Options of ``run`` whose key in a file has another name."""
 
-ABSENT = {"detach", "dry_run", "jobs", "plugin", "names", "heading", "sampler"}
+ABSENT = {"detach", "dry_run", "jobs", "plugin", "names", "heading", "sampler", "split"}
 """Options that concern one command alone, say what ``executor``, ``name`` or ``settings`` say, or
 choose code.
 """

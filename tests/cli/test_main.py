@@ -148,9 +148,9 @@ def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "Error: There is no command named 'docter'. Nearest: doctor, work, train. Known: attack, "
-        "compare, doctor, estimate, fetch, figures, import, init, list, plugin, push, report, "
-        "reproduce, run, sample, status, store, train, view, work. `jembench --help` says what "
-        "each one is.\n"
+        "check, compare, doctor, estimate, fetch, figures, import, init, list, plugin, push, "
+        "report, reproduce, run, sample, status, store, train, view, work. `jembench --help` says "
+        "what each one is.\n"
     )
 
 

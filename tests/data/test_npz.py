@@ -155,7 +155,7 @@ REFUSED = {
     ),
     "flat": ({"x_test": TEST.reshape(6, -1)}, r"images.reshape\(-1, C, H, W\)"),
     "other shape": ({"x_test": TEST[:, :1]}, r"different shapes: \(3, 4, 5\), \(1, 4, 5\)"),
-    "a column of labels": ({"y_train": LABELS[:, None]}, r"labels.reshape\(-1\)"),
+    "pairs of labels": ({"y_train": LABELS.repeat(2).reshape(-1, 2)}, r"of shape \(12, 2\)"),
     "labels from 1": ({"y_train": LABELS + 1}, "labels = labels - 1"),
     "a class of test alone": ({"y_test": LABELS[:6] + 1}, "has the labels 3 of test"),
     "fewer labels": ({"y_train": LABELS[:-1]}, "one for each of 12 images"),
