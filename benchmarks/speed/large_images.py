@@ -1,4 +1,4 @@
-"""CPU time and memory of jembench on folders of large images, beside plain PyTorch in one run.
+"""CPU time and memory on folders of large images, beside plain PyTorch.
 
     python benchmarks/speed/large_images.py                             # 10,000 images of 224x224
     python benchmarks/speed/large_images.py evaluation --images 1000 --turns 1
@@ -166,7 +166,7 @@ def _limit(place: Place, images: int, turns: int) -> None:
 
 
 def _training(place: Place, images: int, turns: int) -> None:
-    """Train for an epoch on twice as many images as are tested; ten of them are tested here."""
+    """Train for an epoch on twice the number of images, and test ten."""
     folder = place.folder / "training"
     if not folder.exists():
         _linked(place.folder / "images" / "test", folder / "train", 2)

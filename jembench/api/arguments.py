@@ -63,13 +63,13 @@ def checked(function: Function) -> Function:
     """
     signature = inspect.signature(function)
     kinds = {parameter.kind for parameter in signature.parameters.values()}
-    known = signature.parameters.keys() - {"self"}
+    parameters = signature.parameters.keys() - {"self"}
 
     @functools.wraps(function)
     def call(*positional: Any, **named: Any) -> Any:
-        for name in named.keys() - known:
+        for name in named.keys() - parameters:
             if inspect.Parameter.VAR_KEYWORD not in kinds:
-                raise unknown(f"argument of {function.__name__}()", name, known, "")
+                raise unknown(f"argument of {function.__name__}()", name, parameters, "")
         bound = signature.bind(*positional, **named)
         for name, value in bound.arguments.items():
             hint = VALUES.get(name)

@@ -58,7 +58,7 @@ def check(
     progress: bool = True,
     **selected: Any,
 ) -> Check:
-    """Compare results with those of a baseline, and judge the claims of a file.
+    """Compare results with a baseline's, and judge the claims of a file.
 
     A value is worse if the difference on the same images and seeds is significant after Holm's
     adjustment, and is above the tolerance. Values of both stores are paired by model, dataset,
@@ -155,7 +155,7 @@ def _cells(store: Store, beside: Store, split: str) -> Sequence[Cell]:
 
 
 def _intact(store: Store, cells: Sequence[Cell]) -> Sequence[Cell]:
-    """Return cells whose arrays are those that were written with them, or are missing.
+    """Return cells whose arrays are the original ones, or are missing.
 
     Raises:
         DamagedError: if a file is another one.
@@ -167,5 +167,5 @@ def _intact(store: Store, cells: Sequence[Cell]) -> Sequence[Cell]:
 
 
 def _refuse(problem: str) -> None:
-    """Refuse a file of a store that cannot be read, since its value would pass unseen."""
+    """Refuse an unreadable file of a store, whose value would pass unseen."""
     raise StoreError(f"{problem} A check needs every result of both stores.")

@@ -94,11 +94,11 @@ def _entries(kind: Any, name: str | None) -> list[Listed]:
     if name is not None and kind not in _FILES:
         return [listing.describe(discovery.find(kind, name))]
     entries = listing.entries(kind)
-    found = [entry for entry in entries if name in (None, entry.name)]
-    if not found:
+    named = [entry for entry in entries if name in (None, entry.name)]
+    if not named:
         names = [entry.name for entry in entries]
         raise unknown(discovery.singular(kind), str(name), names, f"jembench list {kind}")
-    return found
+    return named
 
 
 def _or_problem(text: str, entry: Listed) -> str:

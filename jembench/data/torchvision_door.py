@@ -121,9 +121,8 @@ class TorchvisionDataset:
                 refusal = error
             except (OSError, EOFError, RuntimeError, ImportError, HTTPException) as error:
                 raise self._unavailable(error) from error
-        raise SpecError(
-            f"torchvision's {self.name} has no {name} part: {error_text(refusal)}."  # type: ignore[arg-type]
-        ) from refusal
+        reason = error_text(refusal) if refusal else ""
+        raise SpecError(f"torchvision's {self.name} has no {name} part: {reason}.") from refusal
 
     def _unavailable(self, error: Exception) -> Unavailable:
         remedy = f"torchvision's own files must lie in {self.folder}, in the folders that it makes"

@@ -102,7 +102,7 @@ _KEYS: tuple[Callable[[Trained], Hashable], ...] = (
     lambda fit: (fit.dataset, fit.model.bare),
     lambda fit: fit.dataset,
 )
-"""What a fit and its counterpart in the baseline share, the most first."""
+"""The fields that a fit and its counterpart share, the most first."""
 
 
 def _among(

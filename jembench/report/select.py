@@ -141,8 +141,8 @@ def as_measured(datasets: Iterable[str], cells: Sequence[Cell]) -> list[str]:
     """Return specs of datasets as in the cells, where the files were named by another path."""
     names = {dataset_of(cell): str(cell.fit.dataset) for cell in cells}
     names.pop("", None)  # of cells without the hash
-    known = {*names.values()}
-    return [text if text in known else names.get(dataset_id(text), text) for text in datasets]
+    measured = {*names.values()}
+    return [text if text in measured else names.get(dataset_id(text), text) for text in datasets]
 
 
 def _only(text: str | None) -> list[str] | None:

@@ -45,10 +45,10 @@ class Memory(NamedTuple):
 
     def __str__(self) -> str:
         """Return the sum and its parts in words."""
-        each = _written(self.batch / self.images)
+        image = _written(self.batch / self.images)
         return (
             f"about {_written(self.total)}: {_written(self.weights)} for weights and optimiser, "
-            f"and {each} for each of {self.images} images of an iteration ({self.precision})"
+            f"and {image} for each of {self.images} images of an iteration ({self.precision})"
         )
 
 
