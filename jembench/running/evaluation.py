@@ -43,7 +43,7 @@ from jembench.models.energies import grad_energy
 from jembench.running.caches import FeatureBank, TensorCache
 from jembench.running.fit_samples import way_of
 from jembench.sampling import chain
-from jembench.store.drawn import FRESH_SAMPLES, drawn_name
+from jembench.store.layout import FRESH_SAMPLES, drawn_name
 from jembench.store.outcome import Evaluated
 from jembench.store.tensors import Tensors
 from jembench.training import snapshots

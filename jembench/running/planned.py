@@ -29,7 +29,7 @@ from jembench.models.predictions import energy_follows_from_logits
 from jembench.running.evaluation import no_validation
 from jembench.running.fit_samples import way_of
 from jembench.sampling import chain
-from jembench.store.drawn import FRESH_SAMPLES
+from jembench.store.layout import FRESH_SAMPLES
 from jembench.store.outcome import Evaluated
 from jembench.training import snapshots
 from jembench.training.memory import Memory

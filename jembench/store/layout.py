@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from jembench.catalog.registry import Resolved
 from jembench.errors import StoreError
 
 PARTS = ("fits", "cells", "arrays", "readings", "features", "figures")
@@ -72,3 +73,18 @@ def listed(folder: Path) -> list[Path]:
         raise StoreError(
             f"Cannot read {folder}: {error.strerror}. Choose another --store."
         ) from error
+
+
+# --- samples ------------------------------------------------------------------------------------
+
+FRESH_SAMPLES = 1000
+"""The default number of new chains, and of images that a model draws directly."""
+
+
+def drawn_name(n: int, steps: int, conditional: bool, sampler: Resolved | None) -> str:
+    """Return the name of n new chains' stored ends.
+
+    ``sampler`` is None for the sampler of training.
+    """
+    name = f"samples-{n}-{steps}-{conditional}"
+    return f"{name}-{sampler.id}" if sampler else name

@@ -12,7 +12,7 @@ from jembench.metrics.ood_scores import refinement
 from jembench.models.energies import LogitModel
 from jembench.models.objective import PlainClassifier
 from jembench.running.planned import PlannedFit
-from jembench.store.drawn import FRESH_SAMPLES
+from jembench.store.layout import FRESH_SAMPLES
 
 SPEC = DataSpec(name="toy", shape=(1, 4, 4), num_classes=10)
 LABELS = torch.zeros(40, dtype=torch.int64)

@@ -17,8 +17,8 @@ from jembench.report.protocols import parts_of, source_in_words
 from jembench.report.rows import grouped
 from jembench.store import pictures as sealed
 from jembench.store import tensors
-from jembench.store.drawn import FRESH_SAMPLES, drawn_name
 from jembench.store.fits import weights_digest
+from jembench.store.layout import FRESH_SAMPLES, drawn_name
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 

@@ -15,8 +15,8 @@ from jembench.report.figures.base import Drawing, Planned
 from jembench.report.page.pictures import Pictures
 from jembench.store import pictures as sealed
 from jembench.store import tensors
-from jembench.store.drawn import drawn_name
 from jembench.store.fits import weights_digest
+from jembench.store.layout import drawn_name
 from jembench.store.outcome import Outcome
 from jembench.store.store import Store
 
